@@ -1,8 +1,4 @@
-"""The set-up of the first run: a credential, colours, and a word on trust. Each step can be skipped.
-
-It asks in lines on the terminal, before anything is drawn: so it is the same for a screen reader. It is for a person
-who has no credential yet, once on each machine; a script is never asked.
-"""
+"""The set-up of the first run, in lines, for a person who has no credential yet. Each step can be skipped."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MARK = "set-up"
-_VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-"""Where one of these is set, nobody is asked."""
+_VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")  # where one of these is set, nobody is asked
 _KEYRING_S = 5.0
 _TRIES = 3
 _WELCOME = """\
@@ -58,11 +53,11 @@ _TRUST = """\
 
 
 def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> None:
-    """Ask a person who has no credential yet, unless they were asked before or cannot be asked."""
     from .config.log import state_dir
 
     mark = state_dir(environ) / _MARK
-    if any(environ.get(name) for name in _VARIABLES) or not _somebody_to_ask() or _exists(mark):
+    somebody = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if any(environ.get(name) for name in _VARIABLES) or not somebody or os.path.exists(mark):  # noqa: PTH110 - no error
         return  # at once, because the first frame waits
     needed = _needs_credential(arguments, environ)
     _keep(mark)
@@ -75,19 +70,7 @@ def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> Non
     say("The set-up is done. `ccb auth login`, /theme and /trust change this later.", "")
 
 
-def _somebody_to_ask() -> bool:
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False
-
-
 def _keep(mark: Path) -> None:
-    """Remember before the first question that it was asked."""
     try:
         mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         mark.touch(mode=0o600)
@@ -126,7 +109,6 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
 
 
 def _has_other_provider(arguments: Arguments, environ: Mapping[str, str], settings: Settings) -> bool:
-    """Return whether the session uses a model of another provider, which says itself what it lacks."""
     from .connect.startup import chosen_model
     from .providers.known_models import provider_and_model
 
@@ -176,8 +158,7 @@ def _ask_theme(environ: Mapping[str, str], *, samples: bool) -> None:
 
 
 def _choice(question: str, most: int) -> str:
-    """Return the number that the person types, from 1 to `most`, or "" for Enter alone. Ask again after anything else:
-    it may be a key that was pasted too early. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
+    """Return the number that the person types, from 1 to `most`, or "" for Enter. Raise EOFError, KeyboardInterrupt."""
     while True:
         answer = _line(question).strip()
         if answer in ("", *map(str, range(1, most + 1))):

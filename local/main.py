@@ -1,5 +1,4 @@
-"""The command `ccb`: run a command line and return its exit code. Nothing heavy is imported before the arguments are
-parsed."""
+"""The command `ccb`: nothing heavy is imported before the arguments are parsed."""
 
 from __future__ import annotations
 
@@ -10,6 +9,8 @@ import resource
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
@@ -35,10 +36,7 @@ log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name) and return the exit code.
-
-    What it raises is for the last handler in `ccb.__main__`.
-    """
+    """Run the command line `argv` (without the program's name) and return the exit code."""
     try:
         with guarded_streams():
             code = _answer(argv)
@@ -52,8 +50,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _forbid_core_dumps() -> None:
-    """Let the system write no memory of this process to a disk: credentials are in it. A program that ccb starts may
-    allow its own."""
+    """Let the system write no memory of this process to a disk: credentials are in it."""
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
@@ -91,53 +88,48 @@ def _answer(argv: Sequence[str]) -> int:
             return ExitCode.INTERRUPTED
         except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
             raise
-        except Exception as error:
-            unwritable = flush_stdout() if isinstance(error, OSError) else None
-            if isinstance(error, BrokenPipeError) and reader_has_left():
-                unwritable = ExitCode.HANGUP
-            if unwritable is not None:
-                log.info("stdout cannot be written", exc_info=error)
-                return unwritable
-            log.exception("a bug")
-            say(*bug_lines(error, log_file))
-            return ExitCode.INTERNAL
+        except Exception as error:  # noqa: BLE001 - a bug: it is told here
+            return _failed(error, log_file)
+
+
+def _failed(error: Exception, log_file: Path) -> int:
+    unwritable = flush_stdout() if isinstance(error, OSError) else None
+    if isinstance(error, BrokenPipeError) and reader_has_left():
+        unwritable = ExitCode.HANGUP
+    if unwritable is not None:
+        log.info("stdout cannot be written", exc_info=error)
+        return unwritable
+    log.error("a bug", exc_info=error)
+    say(*bug_lines(error, log_file))
+    return ExitCode.INTERNAL
 
 
 def _help(arguments: Arguments) -> int:
-    from .command_line.help_text import help_text
+    from .command_line.subcommands import help_text
 
     command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
     return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
 
 
+_RUNNERS = {
+    "auth": "commands.auth:run_auth",
+    "config": "commands.config_show:run_config",
+    "models": "commands.models:run_models",
+    "usage": "commands.usage:run_usage",
+    "proxy": "commands.usage:run_proxy",
+    "audit": "commands.usage:run_audit",
+    "mcp": "commands.mcp_command:run_mcp",
+    "doctor": "doctor.doctor:run",
+    "trust": "commands.trust:run",
+    "disconnect": "commands.host_commands:run_disconnect",
+    "cp": "commands.cp:run_cp",
+}
+
+
 def runner_of(name: str) -> Callable[..., int]:
     """Return the function that runs a command other than a session. Only its own modules are loaded."""
-    run: Callable[..., int]
-    match name:
-        case "auth":
-            from .commands.auth import run_auth as run
-        case "config":
-            from .commands.config_show import run_config as run
-        case "models":
-            from .commands.models import run_models as run
-        case "usage":
-            from .commands.usage import run_usage as run
-        case "proxy":
-            from .commands.usage import run_proxy as run
-        case "audit":
-            from .commands.usage import run_audit as run
-        case "mcp":
-            from .commands.mcp_command import run_mcp as run
-        case "doctor":
-            from .doctor.doctor import run
-        case "trust":
-            from .commands.trust import run
-        case "disconnect":
-            from .commands.host_commands import run_disconnect as run
-        case "cp":
-            from .commands.cp import run_cp as run
-        case _:
-            from .commands.host_commands import run
+    module, _, function = _RUNNERS.get(name, "commands.host_commands:run").partition(":")
+    run: Callable[..., int] = getattr(import_module(f".{module}", __package__), function)
     return run
 
 
@@ -151,7 +143,7 @@ def _run(arguments: Arguments) -> int:
         return asyncio.run(run_headless(arguments))
     if arguments.screen.plain or os.environ.get("TERM", "") == "dumb":
         with collection_paused():
-            from .plain.plain_run import run_plain
+            from .plain.line_repl import run_plain
         set_up(arguments)
         return asyncio.run(run_plain(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr

@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 
 async def run_interactive(arguments: Arguments) -> int:
-    """Connect, show the session until the person leaves, and return the exit code. The session stays on the host.
-
-    Raises CcbError.
-    """
+    """Connect, show the session until the person leaves, and return the exit code. Raises CcbError."""
     return await ended_by_signals(_shown(arguments))
 
 
@@ -57,13 +54,12 @@ async def _shown(arguments: Arguments) -> int:
 
 
 async def _attend(app: Repl, arguments: Arguments) -> None:
-    """Connect and show one session after the other until the person leaves."""
-    await in_thread(_import_connecting)
+    await in_thread(partial(_load, "connect.connect_session", "terminal.terminal_prompts"))
     from .connect.dialer import SpareTransport
     from .terminal.terminal_prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
-    importing = asyncio.create_task(in_thread(_import_view), name="import view")
+    importing = asyncio.create_task(in_thread(partial(_load, "tui.session_view")), name="import view")
     try:
         async with SpareTransport() as kept:
             following: Arguments | None = arguments
@@ -77,8 +73,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
 async def _one_session(
     app: Repl, arguments: Arguments, prompts: TerminalPrompts, kept: SpareTransport, importing: asyncio.Task[None]
 ) -> Arguments | None:
-    """Connect and show a session, and close it when the person has left it. Return the arguments for the next one, None
-    for none."""
+    """Connect and show a session. Return the arguments for the next one, None for none."""
     from ccb.tunnel.wire.control_protocol import new_uuid
 
     from .config.log import state_dir
@@ -117,8 +112,6 @@ async def _one_session(
 
 
 async def _close(session: RemoteSession) -> None:
-    """Close the session here. If another client drives it now, first read to its end the answer of the model that this
-    one asked for."""
     try:
         if session.reading and not session.driving:
             say(
@@ -132,19 +125,13 @@ async def _close(session: RemoteSession) -> None:
         say(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.")
 
 
-def _import_connecting() -> None:
+def _load(*modules: str) -> None:
     with collection_paused():
-        importlib.import_module("ccb.local.connect.connect_session")
-        importlib.import_module("ccb.local.terminal.terminal_prompts")
-
-
-def _import_view() -> None:
-    with collection_paused():
-        importlib.import_module("ccb.local.tui.session_view")
+        for each in modules:
+            importlib.import_module(f"ccb.local.{each}")
 
 
 async def _choose(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
-    """Let the person choose the first session on the screen of the REPL."""
     from .tui.between_sessions import choose_first
 
     app.login_handover.come_back()  # the list is there, so the login is over

@@ -1,81 +1,184 @@
-"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together."""
+"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together.
+
+Each option is declared once, as the field that holds its value. `OPTIONS` are all of them.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any, Literal
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .option_declaration import Group, Option
-from .target import Target
+from .option_declaration import (
+    Group,
+    Option,
+    OptionKind,
+    beta_features,
+    json_object,
+    offered_tools,
+    option,
+    read_count,
+    read_json_object,
+    read_model,
+    read_number,
+    read_permission_tool,
+    read_rules,
+    read_session_id,
+    read_sources,
+    read_ssh_option,
+    read_tokens,
+    read_uuid,
+    read_worktree_name,
+)
+from .target import Target, parse_port
+
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+INPUT_FORMATS = ("text", "stream-json")
+PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
+SANDBOX_MODES = ("read-only", "workspace", "off")
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+VARIADIC, REPEAT, OPTIONAL = OptionKind.VARIADIC, OptionKind.REPEAT, OptionKind.OPTIONAL
+
+# fmt: off
 
 
 @dataclass(frozen=True)
 class ConnectionOptions:
-    """How to reach the host.
-
-    `target` is None for this machine, and if the command in `transport` leads to one place.
-    """
-
     target: Target | None = None
-    identities: tuple[str, ...] = ()
-    port: int | None = None
-    ssh_options: tuple[str, ...] = ()
-    plain_login: bool = False
-    transport: str | None = None
-    ssh_command: str | None = None
-    container: str | None = None
-    local: bool = False
+    identities: tuple[str, ...] = option(
+        "--identity -i", "Log in with this private key file; may be repeated.", "file", kind=REPEAT,
+    )
+    port: int | None = option("--port -P", "Connect to this SSH port.", "port", read=parse_port)
+    ssh_options: tuple[str, ...] = option(
+        "-o", "Set an option of ssh_config (-o Name=value); may be repeated.", "option", kind=REPEAT,
+        read=read_ssh_option,
+    )
+    plain_login: bool = option(
+        "--no-pipelined-login", "Log in step by step, as ssh does, also where one key alone was enough for the last "
+        "login.",
+    )
+    transport: str | None = option(
+        "--transport", "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a "
+        "command that leads to a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a "
+        "command, the host is only a name and may be left out.", "transport",
+    )
+    ssh_command: str | None = option(
+        "--ssh-command", "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} "
+        "mark where host and command go, otherwise they are appended.", "command",
+    )
+    container: str | None = option(
+        "--container", "Work in this container of the host, entered with its docker or podman.", "name",
+    )
+    local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
 
 
 @dataclass(frozen=True)
 class SessionChoice:
-    """Which session to open (a new one, an existing one, or a copy of one), and how long to try to reconnect.
+    """Which session to open. `resume` "" lets the person choose; `worktree` "" is a new name."""
 
-    `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
-    `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
-    an existing session goes on.
-    `drops_turn` is the prompt of the only turn that may be left out then. `rewind_files` is the prompt to before which
-    files go back. `worktree` is the name of the git worktree that a new session works in, `""` for a new name, None for
-    the directory itself.
-    """
-
-    session_id: str | None = None
-    continue_latest: bool = False
-    resume: str | None = None
-    fork_session: bool = False
-    reconnect_timeout: float | None = None
-    resume_at: str | None = None
-    rewind_files: str | None = None
-    drops_turn: str | None = None
-    worktree: str | None = None
+    session_id: str | None = option("--session-id", "Give the new session this ID (a UUID).", "uuid", read=read_uuid)
+    continue_latest: bool = option("--continue -c", "Continue the latest session of the directory.")
+    resume: str | None = option(
+        "--resume -r", "Continue the session with this ID, or the start of one; without an ID, choose from a list.",
+        "id", kind=OPTIONAL, read=read_session_id,
+    )
+    fork_session: bool = option(
+        "--fork-session", "With --continue or --resume: continue in a copy, so that the original session stays as it "
+        "is.",
+    )
+    reconnect_timeout: float | None = option(
+        "--reconnect-timeout", "Give up reconnecting this long after the connection is lost (default: 24 h, headless "
+        "600 s; 0: at once).", "seconds", read=read_number("seconds"),
+    )
+    resume_at: str | None = option(
+        "--resume-session-at", "With --resume: continue after this message (its UUID) and leave out what came later.",
+        "uuid", read=read_uuid,
+    )
+    rewind_files: str | None = option(
+        "--rewind-files", "With --resume or --continue: put the files back to before the prompt with this id, and "
+        "end.", "id",
+    )
+    drops_turn: str | None = option(
+        "--resume-drops-turn", "With --resume-session-at: refuse to go back if more than the turn of this prompt (its "
+        "UUID) would be left out.", "uuid", read=read_uuid,
+    )
+    worktree: str | None = option(
+        "--worktree -w", "Work in a git worktree of this name below .claude/worktrees, on a branch of its own; "
+        "without a name, in a new one.", "name", kind=OPTIONAL, read=read_worktree_name,
+    )
 
 
 @dataclass(frozen=True)
 class AgentOptions:
-    """What the agent runs with: model, prompts, limits, permissions."""
-
-    model: str | None = None
-    permission_mode: str | None = None
-    dangerously_skip_permissions: bool = False
-    allowed_tools: tuple[str, ...] = ()
-    disallowed_tools: tuple[str, ...] = ()
-    append_system_prompt: str | None = None
-    system_prompt: str | None = None
-    max_turns: int | None = None
-    add_dirs: tuple[str, ...] = ()
-    sandbox: str | None = None
-    allow_net: bool = False
-    record: bool = False
-    web: str | None = None
-    trust: bool = False
-    allow_bypass: bool = False
-    role: str | None = None
-    init: bool = False
-    init_only: bool = False
-    maintenance: bool = False
+    model: str | None = option(
+        "--model", "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model,
+    )
+    permission_mode: str | None = option(
+        "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
+        "question) or bypassPermissions.", "mode", choices=PERMISSION_MODES,
+    )
+    dangerously_skip_permissions: bool = option(
+        "--dangerously-skip-permissions", "Run every tool without asking; use it only on a host that you can afford "
+        "to lose.",
+    )
+    allowed_tools: tuple[str, ...] = option(
+        "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules without asking, for "
+        "example `Bash(git *),Edit(src/**)`.", "rules", kind=VARIADIC, read=read_rules, setting="permissions.allow",
+        wire="allowed_tools",
+    )
+    disallowed_tools: tuple[str, ...] = option(
+        "--disallowedTools --disallowed-tools --deny", "Deny tool calls that match these rules.", "rules",
+        kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools",
+    )
+    append_system_prompt: str | None = option(
+        "--append-system-prompt", "Add this text to the end of the system prompt.", "text",
+    )
+    system_prompt: str | None = option("--system-prompt", "Use this text instead of the system prompt.", "text")
+    max_turns: int | None = option(
+        "--max-turns", "Stop after this many model calls for one prompt.", "n", read=read_count, wire="max_turns",
+    )
+    add_dirs: tuple[str, ...] = option(
+        "--add-dir", "Let tools use these directories of the host as well.", "dirs", kind=VARIADIC,
+        setting="permissions.additionalDirectories", wire="add_dirs",
+    )
+    sandbox: str | None = option(
+        "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
+        "mode", choices=SANDBOX_MODES, setting="sandbox", wire="sandbox",
+    )
+    allow_net: bool = option(
+        "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net",
+    )
+    record: bool = option(
+        "--record", "Keep the requests to models and their answers in files of this machine "
+        "(~/.local/state/ccb/recorded).",
+    )
+    web: str | None = option(
+        "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or laptop.",
+        "where", choices=("host", "laptop"), setting="web", wire="web",
+    )
+    trust: bool = option(
+        "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
+        "their hooks and rules, agents, commands, skills, MCP servers.",
+    )
+    allow_bypass: bool = option(
+        "--allow-dangerously-skip-permissions", "Let the person or a program choose the permission mode "
+        "bypassPermissions later.",
+    )
+    role: str | None = option(
+        "--agent", "Work as this agent, built-in or your own: with its prompt, its tools and its model.", "name",
+        setting="agent", wire="role",
+    )
+    init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
+    init_only: bool = option(
+        "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.",
+    )
+    maintenance: bool = option(
+        "--maintenance", "Run the Setup hooks (matcher maintenance) before a new session starts.",
+    )
 
     @property
     def setup(self) -> str:
@@ -87,85 +190,203 @@ class AgentOptions:
 class SdkOptions:
     """What programs that drive ccb set beyond that. JSON values are kept as text; `tools` is None for all tools."""
 
-    tools: tuple[str, ...] | None = None
-    json_schema: str | None = None
-    agents: str | None = None
-    mcp_config: tuple[str, ...] = ()
-    strict_mcp_config: bool = False
-    setting_sources: str | None = None
-    bare: bool = False
-    settings: str | None = None
-    system_prompt_file: str | None = None
-    append_system_prompt_file: str | None = None
-    max_budget_usd: float | None = None
-    fallback_model: str | None = None
-    max_thinking_tokens: int | None = None
-    effort: str | None = None
-    include_hook_events: bool = False
-    betas: tuple[str, ...] = ()
-    task_budget: int | None = None
-    thinking: str | None = None
-    thinking_display: str | None = None
-    forget: bool = False
-    plugin_dirs: tuple[str, ...] = ()
-    debug_file: str | None = None
-    mirror: bool = False
-    await_initialize: bool = False
-    initialize_fields: str | None = None
+    tools: tuple[str, ...] | None = option(
+        "--tools", "Offer the model only these tools: names, `default` for all, or an empty value for none.", "names",
+        kind=VARIADIC, read=read_rules, wire="tools", to_wire=offered_tools, default=None,
+    )
+    json_schema: str | None = option(
+        "--json-schema", "End each turn with a value that fits this JSON schema; the result has it as "
+        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json_object,
+    )
+    agents: str | None = option(
+        "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.", "json",
+        read=read_json_object, wire="agents", to_wire=json_object,
+    )
+    mcp_config: tuple[str, ...] = option(
+        "--mcp-config", "Use these MCP servers: JSON texts, or JSON files of this machine, with an object mcpServers.",
+        "json", kind=VARIADIC,
+    )
+    strict_mcp_config: bool = option(
+        "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_,
+    )
+    setting_sources: str | None = option(
+        "--setting-sources", "Read only these settings: a list of user, project and local; an empty value reads none.",
+        "names", read=read_sources,
+    )
+    bare: bool = option(
+        "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
+        "skills, of yours or of the project (as --setting-sources with an empty value).",
+    )
+    settings: str | None = option(
+        "--settings", "Add these settings: a JSON object, or the path of a file that holds one.", "json",
+    )
+    system_prompt_file: str | None = option(
+        "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file",
+    )
+    append_system_prompt_file: str | None = option(
+        "--append-system-prompt-file", "Add the text of this file to the end of the system prompt.", "file",
+    )
+    max_budget_usd: float | None = option(
+        "--max-budget-usd", "End a turn once this run has spent so many dollars on the model.", "dollars",
+        read=read_number("dollars", positive=True), wire="max_budget_usd",
+    )
+    fallback_model: str | None = option(
+        "--fallback-model", "Use this model while the chosen one is overloaded.", "model", read=read_model,
+    )
+    max_thinking_tokens: int | None = option(
+        "--max-thinking-tokens", "Let the model think with at most this many tokens; 0 turns thinking off.", "n",
+        read=read_tokens,
+    )
+    effort: str | None = option(
+        "--effort", "Set how much effort the model spends: low, medium, high, xhigh or max.", "level", choices=EFFORTS,
+        wire="effort",
+    )
+    include_hook_events: bool = option(
+        "--include-hook-events", "With stream-json: also print when hooks start and what they answer.",
+        wire="include_hook_events",
+    )
+    betas: tuple[str, ...] = option(
+        "--betas", "Switch on these beta features of the model API, such as context-1m-2025-08-07.", "names",
+        kind=VARIADIC, read=read_rules, wire="betas", to_wire=beta_features,
+    )
+    task_budget: int | None = option(
+        "--task-budget", "Tell the model how many tokens its task may take.", "tokens", read=read_tokens,
+        wire="task_budget",
+    )
+    thinking: str | None = option(
+        "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).", "mode",
+        choices=("adaptive", "enabled", "disabled"),
+    )
+    thinking_display: str | None = option(
+        "--thinking-display", "Get the model's thinking in full length, as a summary, or not at all, where the model "
+        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display",
+    )
+    forget: bool = option("--no-session-persistence", "Remove the session from its host when it ends.", wire="forget")
+    plugin_dirs: tuple[str, ...] = option(
+        "--plugin-dir", "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP "
+        "servers; may be repeated.", "dir", kind=REPEAT, wire="plugin_dirs",
+    )
+    debug_file: str | None = option("--debug-file", "Write the log of --debug to this file.", "file")
+    mirror: bool = option(
+        "--session-mirror", "With stream-json: also print a copy of the transcript, from which SDKs fill their "
+        "session stores.",
+    )
+    await_initialize: bool = option(
+        "--await-initialize", "With stream-json: read the first request before the session starts; its MCP servers, "
+        "settings and denied tools count as those of the command line.",
+    )
+    initialize_fields: str | None = option(
+        "--initialize-fields", "The fields of the first request that count so; ccb takes all that it finds.", "names",
+    )
 
 
 @dataclass(frozen=True)
 class ScreenOptions:
-    """How a session shows itself to a person. `plain`: as lines. `no_mouse`: the mouse stays the terminal's."""
-
-    plain: bool = False
-    no_mouse: bool = False
+    plain: bool = option(
+        "--plain", "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
+    )
+    no_mouse: bool = option("--no-mouse", "Leave the mouse to the terminal: it selects and scrolls as for any program.")
 
 
 @dataclass(frozen=True)
 class StdioOptions:
-    """What a headless run reads from stdin and writes to stdout."""
-
-    print: bool = False
-    output_format: str = "text"
-    input_format: str = "text"
-    verbose: bool = False
-    include_partial_messages: bool = False
-    replay_user_messages: bool = False
-    permission_prompt_tool: str | None = None
+    print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
+    output_format: str = option(
+        "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
+        "stdout.", "format", choices=OUTPUT_FORMATS, default="text",
+    )
+    input_format: str = option(
+        "--input-format", "Read text (default) or stream-json (one message a line) from stdin.", "format",
+        choices=INPUT_FORMATS, default="text",
+    )
+    verbose: bool = option(
+        "--verbose", "With json: print all messages instead of the result alone; stream-json requires it.",
+    )
+    include_partial_messages: bool = option(
+        "--include-partial-messages", "With stream-json: also print the raw events of the model's stream as they "
+        "arrive.",
+    )
+    replay_user_messages: bool = option(
+        "--replay-user-messages", "With stream-json in and out: print each user message again when the agent takes "
+        "it.", wire="replay_user_messages",
+    )
+    permission_prompt_tool: str | None = option(
+        "--permission-prompt-tool", "Let this decide what would ask a person: stdio (with stream-json in and out, "
+        "questions on stdout and answers on stdin), or a tool of an MCP server (mcp__SERVER__TOOL).", "how",
+        read=read_permission_tool,
+    )
 
 
 @dataclass(frozen=True)
 class HostCommandOptions:
-    """Options that belong to single commands. `older_than` is in days; `lines` is None for the default number."""
-
-    view: bool = False
-    all: bool = False
-    dry_run: bool = False
-    older_than: float | None = None
-    yes: bool = False
-    lines: int | None = None
-    json: bool = False
-    revoke: bool = False
-    recursive: bool = False
-    by: Literal["host", "model", "day", "session"] = "day"
-    days: float | None = None
-    provider: str | None = None
-    origin: bool = False
-    env: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
+    view: bool = option(
+        "--view", "Only watch the session, and leave it to the client that drives it.", commands=("attach",),
+    )
+    all: bool = option(
+        "--all", "Take all: the sessions of the host, those of this machine (proxy revoke), or the accounts of the "
+        "provider (auth logout).", commands=("stop", "proxy revoke", "auth logout"),
+    )
+    dry_run: bool = option("--dry-run", "Only list what would be removed.", commands=("gc", "clean"))
+    older_than: float | None = option(
+        "--older-than", "Remove ended sessions that are older than this (default: 30).", "days",
+        read=read_number("days"), commands=("gc",),
+    )
+    yes: bool = option("--yes", "Remove or trust everything without asking first.", commands=("clean", "trust"))
+    lines: int | None = option(
+        "--lines -n", "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",),
+    )
+    json: bool = option(
+        "--json", "Print one JSON object a line.",
+        commands=("ps", "doctor", "models", "usage", "audit", "proxy list", "auth status"),
+    )
+    revoke: bool = option(
+        "--revoke", 'Take trust and the rules of "always" back. The host is not asked.', commands=("trust",),
+    )
+    recursive: bool = option(
+        "--recursive", "Copy folders too. They are always copied; this is for hands that are used to scp (-r does the "
+        "same).", commands=("cp",),
+    )
+    by: Literal["host", "model", "day", "session"] = option(
+        "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
+        choices=("host", "model", "day", "session"), commands=("usage",), default="day",
+    )
+    days: float | None = option(
+        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands=("usage",),
+    )
+    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands=("models",))
+    origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands=("config",))
+    env: tuple[str, ...] = option(
+        "--env -e", "Set a variable for the server's command; may be repeated.", "name=value", kind=REPEAT,
+        commands=("mcp add",),
+    )
+    headers: tuple[str, ...] = option(
+        "--header -H", "Send a header to the server's URL; may be repeated.", "name: value", kind=REPEAT,
+        commands=("mcp add",),
+    )
 
 
 @dataclass(frozen=True)
 class AccountOptions:
-    """Options of `ccb auth`: which account of a provider, and how its credential comes."""
+    account: str | None = option(
+        "--account", "Name the account (default: default).", "name", commands=("auth login", "auth logout"),
+    )
+    api_key_stdin: bool = option(
+        "--api-key-stdin", "Read the key from stdin instead of asking for it.", commands=("auth login",),
+    )
+    oauth_stdin: bool = option(
+        "--oauth-stdin", "Read a login from stdin, as JSON: access_token, refresh_token, client_id, expires_in, "
+        "token_url.", commands=("auth login",),
+    )
+    bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands=("auth login",))
+    workspace: str = option(
+        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands=("auth login",), default="",
+    )
+    in_file: bool = option(
+        "--file", "Store it in a file that a passphrase encrypts, not in the keyring.", commands=("auth login",),
+    )
 
-    account: str | None = None
-    api_key_stdin: bool = False
-    oauth_stdin: bool = False
-    bearer: bool = False
-    workspace: str = ""
-    in_file: bool = False
+
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -179,22 +400,19 @@ class CopyChoice:
 
 @dataclass(frozen=True)
 class Arguments:
-    """One parsed command line.
-
-    `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
-    default; `directory_is_current` if it is that of the laptop, because none was named. `rest` holds the words after
-    `help` and the commands in OWN_WORDS, `copy` those of `cp`.
-    `hints` are sentences to show the person before the run.
-    """
+    """One parsed command line. `command` is "" for a session on this machine; `rest` are the words of some commands."""
 
     command: str = ""
     directory: str | None = None
     prompt: str | None = None
     rest: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
-    debug: bool = False
-    help: bool = False
-    version: bool = False
+    debug: bool = option(
+        "--debug",
+        "Write a detailed log file; it contains no secrets, no prompts and no file contents.",
+    )
+    help: bool = option("--help -h", "Show this help.")
+    version: bool = option("--version -v", "Show the version.")
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     session: SessionChoice = field(default_factory=SessionChoice)
     agent: AgentOptions = field(default_factory=AgentOptions)
@@ -214,21 +432,28 @@ class Arguments:
         return streams.print or other_format or bool(self.session.rewind_files)
 
     def value(self, option: Option) -> Any:
-        """Return the value of an option, or its default."""
         attribute = option.group.attribute
         return getattr(getattr(self, attribute) if attribute else self, option.field)
 
 
+_NO_OPTIONS = Arguments()
+OPTIONS = tuple(
+    Option(group=group, field=each.name, **each.metadata)
+    for group in Group
+    for each in fields(getattr(_NO_OPTIONS, group.attribute) if group.attribute else _NO_OPTIONS)
+    if each.metadata
+)
+BY_NAME = {name: option for option in OPTIONS for name in option.names}
+
+
 def arguments_from(values: Mapping[Option, object]) -> Arguments:
-    """Return arguments with the options in `values` set and no words interpreted yet."""
     arguments = Arguments()
-    for group in Group:
-        given: dict[str, Any] = {each.field: value for each, value in values.items() if each.group is group}
-        if group is Group.GENERAL:
-            arguments = replace(arguments, **given)
-        elif given:
-            filled = replace(getattr(arguments, group.attribute), **given)
-            arguments = replace(arguments, **{group.attribute: filled})
+    for each, value in values.items():
+        attribute = each.group.attribute
+        given: dict[str, Any] = {each.field: value}
+        if attribute:
+            given = {attribute: replace(getattr(arguments, attribute), **given)}
+        arguments = replace(arguments, **given)
     if arguments.sdk.bare and arguments.sdk.setting_sources is None:
         return replace(arguments, sdk=replace(arguments.sdk, setting_sources="", strict_mcp_config=True))
     return arguments

@@ -1,5 +1,3 @@
-"""Exit codes, and errors as lines for people."""
-
 from __future__ import annotations
 
 from enum import IntEnum
@@ -35,7 +33,6 @@ def _cut(text: str) -> str:
 
 
 def bug_lines(error: BaseException, log_file: Path) -> list[str]:
-    """Return the message for a bug in ccb."""
     return [
         f"ccb: a bug in ccb: {type(error).__name__}",
         f"  The details are in {log_file}",
@@ -44,7 +41,6 @@ def bug_lines(error: BaseException, log_file: Path) -> list[str]:
 
 
 def code_of(error: CcbError) -> ExitCode:
-    """Return the exit code of an error."""
     return ExitCode[error.exit_name]
 
 
@@ -62,29 +58,23 @@ class ExitCode(IntEnum):
     OK = 0, "Everything worked."
     AGENT_FAILED = (
         1,
-        (
-            "The model or the agent failed, the model refused or gave no answer, or a hook blocked the prompt (both "
-            "with `-p` in text mode), a turn was interrupted on request, the session does not exist, `ccb stop` or "
-            "`ccb clean` had to leave something, `ccb cp` could not copy all, `ccb doctor` found something that "
-            "blocks, or `ccb audit` shows tampering."
-        ),
+        "The model or the agent failed, the model refused or gave no answer, or a hook blocked the prompt (both "
+        "with `-p` in text mode), a turn was interrupted on request, the session does not exist, `ccb stop` or "
+        "`ccb clean` had to leave something, `ccb cp` could not copy all, `ccb doctor` found something that "
+        "blocks, or `ccb audit` shows tampering.",
     )
     USAGE = 2, "An option, a target or their combination makes no sense."
     PERMISSION_DENIED = (
         3,
-        (
-            "The run ended, but a tool call was denied because nobody could be asked, or a question in the session "
-            "waits for an answer that this run cannot give."
-        ),
+        "The run ended, but a tool call was denied because nobody could be asked, or a question in the session "
+        "waits for an answer that this run cannot give.",
     )
     LIMIT_REACHED = 4, "The run stopped at `--max-turns` or at a budget."
     NO_SUCH_PATH = 66, "The directory does not exist on the host, or what `ccb cp` names does not exist."
     UNREACHABLE = (
         69,
-        (
-            "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in "
-            "time, or it refuses a channel."
-        ),
+        "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in "
+        "time, or it refuses a channel.",
     )
     INTERNAL = 70, "A bug in ccb. The message names the log file."
     NO_PYTHON = 72, "The host has no Python 3.9 or newer."

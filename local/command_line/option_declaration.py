@@ -1,9 +1,10 @@
-"""What a row of `options` says, and how values are read."""
+"""What is declared of an option of the command line, and how values are read."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -11,10 +12,8 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .target import parse_port
-
 ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
-"""Reads a value. The second argument is the option as messages show it: `--max-turns <n>`."""
+"""Reads a value. The second argument is the option as messages show it: `--max-turns <n>`. Raises UsageError."""
 
 SETTING_SOURCES = ("user", "project", "local")
 
@@ -23,14 +22,27 @@ _BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
 
 
+def shortened(text: str) -> str:
+    """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
+    return neutralise(text)[:80]
+
+
+def check_choice(value: str, choices: tuple[str, ...], shown: str) -> None:
+    if value not in choices:
+        allowed = ", ".join(choices)
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. Allowed choices are {allowed}."
+        )
+
+
 def is_session_id(text: str) -> bool:
     """Return whether `text` looks like the ID of a session, or like at least the first four characters of one."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
-def read_text(value: str, shown: str) -> str:
-    """Return the value unchanged."""
-    return value
+def is_worktree_name(text: str) -> bool:
+    """Return whether a worktree can have this name."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
 
 
 def read_number(unit: str, *, positive: bool = False) -> ReadValue:
@@ -57,16 +69,16 @@ def read_count(value: str, shown: str) -> int:
     return int(value)
 
 
+def read_tokens(value: str, shown: str) -> int:
+    """Parse a number of tokens, which may be 0."""
+    return 0 if value == "0" else read_count(value, shown)
+
+
 def read_session_id(value: str, shown: str) -> str:
     """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
     if value and not is_session_id(value):
         raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
     return value.lower()
-
-
-def is_worktree_name(text: str) -> bool:
-    """Return whether a worktree can have this name."""
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
 
 
 def read_worktree_name(value: str, shown: str) -> str:
@@ -91,32 +103,22 @@ def read_uuid(value: str, shown: str) -> str:
         ) from None
 
 
-def read_port(value: str, shown: str) -> int:
-    """Parse a TCP port."""
-    return parse_port(value)
-
-
 def read_ssh_option(value: str, shown: str) -> str:
-    """Parse an option of ssh_config: `Name=value` or `Name value`."""
+    """Check an option of ssh_config: `Name=value` or `Name value`."""
     if not _SSH_OPTION.fullmatch(value):
         raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
     return value
 
 
 def read_model(value: str, shown: str) -> str:
-    """Parse the name of a model. Whether a word is one is known when the settings are read: it may be a short name."""
+    """Check that a model is named. Which names there are is known when the settings are read."""
     if not value.strip():
         raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
     return value
 
 
-def read_tokens(value: str, shown: str) -> int:
-    """Parse a number of tokens, which may be 0."""
-    return 0 if value == "0" else read_count(value, shown)
-
-
 def read_permission_tool(value: str, shown: str) -> str:
-    """Parse who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
+    """Check who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
     if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
         raise UsageError(
             f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
@@ -127,10 +129,8 @@ def read_permission_tool(value: str, shown: str) -> str:
 
 def read_json_object(value: str, shown: str) -> str:
     """Check that the value is a JSON object, and return it unchanged."""
-    import json  # few starts have such an option
-
     try:
-        found = json.loads(value)
+        found = json_object(value)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -138,15 +138,17 @@ def read_json_object(value: str, shown: str) -> str:
     return value
 
 
+def json_object(text: str) -> object:
+    import json  # few starts have such an option
+
+    return json.loads(text)
+
+
 def read_sources(value: str, shown: str) -> str:
     """Check a list of the sources of settings, and return it without blanks."""
     names = [name.strip() for name in value.split(",") if name.strip()]
-    wrong = [name for name in names if name not in SETTING_SOURCES]
-    if wrong:
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(wrong[0])}' is invalid. "
-            f"Allowed choices are {', '.join(SETTING_SOURCES)}."
-        )
+    for name in names:
+        check_choice(name, SETTING_SOURCES, shown)
     return ",".join(names)
 
 
@@ -155,13 +157,6 @@ def read_rules(value: str, shown: str) -> tuple[str, ...]:
     from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
 
     return tuple(split_rules(value)[0])
-
-
-def json_object(text: str) -> object:
-    """Return the JSON object that `read_json_object` has checked."""
-    import json
-
-    return json.loads(text)
 
 
 def offered_tools(names: list[str]) -> list[str] | None:
@@ -177,14 +172,8 @@ def beta_features(names: list[str]) -> list[str]:
     return names
 
 
-def shortened(text: str) -> str:
-    """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
-    return neutralise(text)[:80]
-
-
 class Group(Enum):
-    """Options that belong together. The value is the attribute of `Arguments` that holds them (`""`: `Arguments`
-    itself), and `title` the heading in the help text."""
+    """Options that belong together: the attribute of `Arguments` that holds them, and their heading."""
 
     SESSION = "session", "Session"
     AGENT = "agent", "Model and permissions"
@@ -212,24 +201,24 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """One option of the command line.
+    """One option of the command line, whose value is the attribute `field` of `group`.
 
     `spellings` are all names, the preferred one first. `help` is one plain sentence. An option without `metavar` takes
-    no value. `name` is the attribute of `group` ("": the first spelling). `commands` are the only commands that take
-    the option, each alone or with its action (`auth login`); empty when the group decides (see `Subcommand`).
+    no value. `commands` are the only commands that take the option, each alone or with its action (`auth login`); empty
+    when the group decides (see `Subcommand`).
 
     A session takes the value as the field `wire` of `SessionOptions`, made by `to_wire`. Without the option, `setting`
     counts: an attribute of `Settings`, with dots inside a section. Lists of both are joined.
     """
 
-    spellings: str
     group: Group
+    field: str
+    spellings: str
     help: str
     metavar: str = ""
-    name: str = ""
     kind: OptionKind = OptionKind.ONE
     choices: tuple[str, ...] = ()
-    read: ReadValue = read_text
+    read: ReadValue | None = None
     commands: tuple[str, ...] = ()
     setting: str = ""
     wire: str = ""
@@ -237,55 +226,29 @@ class Option:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All spellings."""
         return tuple(self.spellings.split())
 
     @property
-    def field(self) -> str:
-        """The attribute of the group that holds the value."""
-        return self.name or self.names[0].lstrip("-").replace("-", "_")
-
-    @property
     def shown(self) -> str:
-        """Return the option as messages name it: `--output-format <format>`."""
         return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
 
     @property
     def takes_one(self) -> bool:
-        """Whether exactly one value follows."""
         return bool(self.metavar) and self.kind in (OptionKind.ONE, OptionKind.REPEAT)
 
     def value(self, text: str) -> str | int | float | tuple[str, ...]:
         """Read a value of this option. Raise UsageError."""
-        if self.choices and text not in self.choices:
-            raise UsageError(
-                f"error: option '{self.shown}' argument '{shortened(text)}' is invalid. "
-                f"Allowed choices are {', '.join(self.choices)}."
-            )
-        return self.read(text, self.shown)
+        if self.choices:
+            check_choice(text, self.choices, self.shown)
+        return self.read(text, self.shown) if self.read else text
 
 
-@dataclass(frozen=True)
-class Subcommand:
-    """One command of `ccb`.
+_MISSING = object()
 
-    `usage` are its forms, `summary` is one line for the overview, `description` a paragraph. It takes the options of
-    `groups` except those named in `without`, its own options, and the general ones. Of a command that reads its words
-    itself, each of `words` is an action ("" for a command without actions) with the least and the most words after it.
-    """
 
-    name: str
-    usage: tuple[str, ...]
-    summary: str
-    description: str
-    groups: tuple[Group, ...] = ()
-    without: tuple[str, ...] = ()
-    words: tuple[tuple[str, int, int], ...] = ()
-
-    def takes(self, option: Option) -> bool:
-        """Return whether the option has an effect with this command."""
-        if option.commands:
-            return self.name in {each.partition(" ")[0] for each in option.commands}
-        if option.group is Group.GENERAL:
-            return option.field != "version"
-        return option.group in self.groups and option.names[0] not in self.without
+def option(spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, **more: object) -> Any:
+    if default is _MISSING:
+        several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
+        default = () if several else None if metavar else False
+    declared: Mapping[str, object] = {"spellings": spellings, "help": help, "metavar": metavar, **more}
+    return field(default=default, metadata=declared)

@@ -12,7 +12,7 @@ import argparse
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +21,10 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .arguments import Arguments, CopyChoice, arguments_from
+from .arguments import BY_NAME, OPTIONS, Arguments, CopyChoice, arguments_from
 from .option_declaration import Option, OptionKind, is_session_id, is_worktree_name, shortened
 from .option_rules import refuse_ssh_options, unknown_tools, validate
-from .options import BY_NAME, COMMANDS, HOST_COMMANDS, OPTIONS, OWN_WORDS, SUBCOMMANDS
+from .subcommands import COMMANDS, HOST_COMMANDS, OWN_WORDS, SUBCOMMANDS
 from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 
@@ -41,56 +41,40 @@ _COPY_RECURSIVE = ("-r", "-R")
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """What argparse found. `variadic` is an option that took more than one word: it may have swallowed a prompt.
-    `ended_at_start` says that the first word came after `--`, so it is not a command. `unknown` are options that were
-    passed over, each as the person reads it. `printed_at` is the index of the first word after -p, -1 without -p."""
+class _Found:
+    """What argparse found. `variadic` is an option that took several words: it may have swallowed a prompt."""
 
     arguments: Arguments
     words: tuple[str, ...]
-    variadic: str = ""
-    ended_at_start: bool = False
-    unknown: tuple[str, ...] = ()
-    printed_at: int = -1
+    variadic: str
+    ended_at_start: bool
+    unknown: tuple[str, ...]
+    printed_at: int
 
 
-def read_options(argv: Sequence[str]) -> ReadOptions:
-    """Read the options in `argv`. Raise UsageError for unknown options and wrong values."""
+def _read_options(argv: Sequence[str]) -> _Found:
     cut = argv.index("--") if "--" in argv else len(argv)
     tolerant = _speaks_json(argv)
     attached = _attached(argv[:cut], tolerant)
-    try:
-        found, others = _argparse().parse_known_args(attached)
-    except argparse.ArgumentError as error:
-        option = BY_NAME[str(error.argument_name).partition("/")[0]]
-        if str(error.message).startswith("ignored"):
-            raise UsageError(f"error: option '{option.shown}' takes no value") from None
-        raise UsageError(
-            f"error: option '{option.shown}' argument missing",
-            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
-        ) from None
+    found, others = _parsed(attached)
     values: dict[Option, object] = {}
     variadic = ""
     for name, value in vars(found).items():
         option = BY_NAME[name]
         if option.kind is OptionKind.VARIADIC:
             variadic = name if any(len(words) > 1 for words in value) else variadic
-            value = _joined(value)
+            value = [item for words in value for word in words for item in ([word] if isinstance(word, str) else word)]
         values[option] = tuple(value) if isinstance(value, list) else value
     marked, unknown = _words(others, set(pairwise(attached)), tolerant=tolerant)
     words = [word for word in marked if word != _PRINTED]
-    return ReadOptions(
-        arguments_from(values),
-        (*words, *argv[cut + 1 :]),
-        variadic,
-        ended_at_start=not words and cut < len(argv),
-        unknown=tuple(unknown),
-        printed_at=marked.index(_PRINTED) if _PRINTED in marked else -1,
-    )
+    ended_at_start = not words and cut < len(argv)
+    printed_at = marked.index(_PRINTED) if _PRINTED in marked else -1
+    words += argv[cut + 1 :]
+    return _Found(arguments_from(values), tuple(words), variadic, ended_at_start, tuple(unknown), printed_at)
 
 
-def _argparse() -> argparse.ArgumentParser:
-    """Return a parser of all options. It keeps no words: they stay, in order, among the arguments that it returns."""
+def _parsed(attached: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the values of all options, and what is left, in order: words and unknown options."""
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=argparse.SUPPRESS
     )
@@ -103,7 +87,16 @@ def _argparse() -> argparse.ArgumentParser:
         else:
             action = "append" if option.kind is OptionKind.REPEAT else "store"
             parser.add_argument(*names, dest=names[0], action=action, type=option.value)
-    return parser
+    try:
+        return parser.parse_known_args(attached)
+    except argparse.ArgumentError as error:
+        option = BY_NAME[str(error.argument_name).partition("/")[0]]
+        if str(error.message).startswith("ignored"):
+            raise UsageError(f"error: option '{option.shown}' takes no value") from None
+        raise UsageError(
+            f"error: option '{option.shown}' argument missing",
+            do=f"A value that starts with - is written {option.names[0]}=VALUE.",
+        ) from None
 
 
 def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
@@ -126,8 +119,7 @@ def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
 
 
 def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: bool) -> bool:
-    """Return whether the first word that is left is the single value of the option. Behind --resume and --worktree, it
-    may also be a prompt, or the place where the session works, which comes before the name of a worktree."""
+    """Return whether the first word that is left is the value of the option, and not a prompt or a place."""
     if not left:
         return False
     if option.field == "resume":
@@ -138,9 +130,8 @@ def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: 
 
 
 def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:
-    """Return the words among what argparse did not take, and what is said of unknown options. Only programs that speak
-    JSON may use such options, with `=` and a value or with the word that follows in argv: a person meant another
-    one."""
+    """Return the words among what argparse did not take, and sentences about unknown options: only programs that speak
+    JSON may use such options, with a value that follows."""
     words: list[str] = []
     unknown: list[str] = []
     left = deque(others)
@@ -151,9 +142,7 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
             continue
         name, equals, _ = word.partition("=")
         if not tolerant:
-            import difflib
-
-            near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
+            near = _nearest(name, BY_NAME, 2, 0.7)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
             raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
         swallowed = ""
@@ -163,9 +152,10 @@ def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool
     return words, unknown
 
 
-def _joined(groups: Sequence[Sequence[str | tuple[str, ...]]]) -> list[str]:
-    """Return the items of a list that was given in several words, and perhaps several times."""
-    return [item for words in groups for word in words for item in ([word] if isinstance(word, str) else word)]
+def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[str]:
+    import difflib  # only mistakes need it
+
+    return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
 
 
 def _speaks_json(argv: Sequence[str]) -> bool:
@@ -178,7 +168,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     """Parse the command line `argv` (without the program's name). `remote` is where a session without a named host
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
-    found = read_options(argv)
+    found = _read_options(argv)
     arguments, words = found.arguments, found.words
     named = words[0] if words and words[0] in COMMANDS else ""
     if arguments.help or arguments.version:
@@ -187,12 +177,8 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     if command == "help":
         _check_topic(words[1:])
         return replace(arguments, command=command, rest=words[1:])
-    if command in OWN_WORDS:
-        arguments = _place_own_words(replace(arguments, command=command), words[1:])
-    elif command == "cp":
-        arguments = _place_copy(replace(arguments, command=command), words[1:])
-    elif command in HOST_COMMANDS:
-        arguments = _place_host_command(replace(arguments, command=command), words[1:])
+    if command in _PLACES:
+        arguments = _PLACES[command](replace(arguments, command=command), words[1:])
     elif command == "ssh":
         arguments = _place_ssh(replace(arguments, command=command), words[1:], found)
     elif remote and not arguments.connection.local:
@@ -204,25 +190,17 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
         from ccb.tunnel.wire.session_options import SETUP_COMMAND
 
         arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
-    return replace(arguments, hints=_hints(found, arguments))
-
-
-def _hints(found: ReadOptions, arguments: Arguments) -> tuple[str, ...]:
-    """Return what the person is told about the command line."""
     hints = [*found.unknown, *arguments.hints]
     if arguments.headless and arguments.prompt is None and found.variadic:
         hints.append(
             f"The words after {found.variadic} were read as its values; write the prompt before it, or after --."
         )
-    return (*hints, *unknown_tools(arguments))
+    return replace(arguments, hints=(*hints, *unknown_tools(arguments)))
 
 
 def _check_topic(words: Sequence[str]) -> None:
-    """Raise UsageError unless `words` is the name of one command, or empty."""
     if words and words[0] not in COMMANDS:
-        import difflib
-
-        near = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
+        near = _nearest(words[0], COMMANDS, 1, 0.5)
         raise UsageError(
             f"there is no help on {shortened(words[0])!r}",
             do=f"Did you mean `ccb help {near[0]}`?" if near else "`ccb help` lists the commands.",
@@ -253,33 +231,31 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     return replace(arguments, rest=tuple(words))
 
 
-def _place_ssh(arguments: Arguments, words: Sequence[str], found: ReadOptions) -> Arguments:
+def _place_ssh(arguments: Arguments, words: Sequence[str], found: _Found) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
     What can be a slash command is one directly after -p. An option of several words may have taken the host."""
-    variadic, printed_at = found.variadic, found.printed_at - 1  # `words` begins after `ssh`
-    if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
-        if words and printed_at == 0 and _COMMAND.fullmatch(words[0]):
-            return replace(arguments, prompt=_prompt(words))
-        directory = remote_path(words[0]) if words else None
-        return replace(arguments, directory=directory, prompt=_prompt(words[1:]))
-    if not words:
-        taken = f" (the words after {variadic} were read as its values: write the host before it)" if variadic else ""
-        raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
-    target, words = parse_target(words[0]), words[1:]
-    directory = target.path
-    called = bool(words) and printed_at == 1 and bool(_COMMAND.fullmatch(words[0]))
+    printed_at = found.printed_at - 1  # `words` begins after `ssh`
+    directory = None
+    if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
+        if not words:
+            taken = f" (the words after {found.variadic} were read as its values: write the host before it)"
+            raise UsageError(
+                f"ccb ssh needs a host{taken if found.variadic else ''}", do="Write `ccb ssh [user@]host[:/path]`."
+            )
+        target, words, printed_at = parse_target(words[0]), words[1:], printed_at - 1
+        arguments, directory = _with_target(arguments, target), target.path
+    called = printed_at == 0 and words and _COMMAND.fullmatch(words[0])
     if directory is None and words and _starts_as_path(words[0]) and not called:
         directory, words = remote_path(words[0]), words[1:]
-    return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+    return replace(arguments, directory=directory, prompt=_prompt(words))
 
 
 def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Arguments:
     """Interpret `[PROMPT…]` of a session on the host that CCB_REMOTE names."""
     target = parse_target(remote)
-    current = target.path is None
     directory = str(_current_directory()) if target.path is None else target.path
     arguments = replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
-    return replace(arguments, directory_is_current=current)
+    return replace(arguments, directory_is_current=target.path is None)
 
 
 def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
@@ -303,8 +279,7 @@ def _is_on_host(word: str) -> bool:
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`, and is never
-    given with --local or a `--transport` command."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for some commands, --local and `--transport` commands."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):
@@ -320,7 +295,6 @@ def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments
 
 
 def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Take the first word as the host of a host command."""
     command = arguments.command
     if not words:
         raise UsageError(
@@ -335,53 +309,51 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 
 def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Take the first word as the session of `attach` (optional), `logs` or `stop` (optional with --all)."""
-    command, stops_all = arguments.command, arguments.command == "stop" and arguments.host_command.all
-    if words:
-        if not is_session_id(words[0]):
-            raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
-        return _with_resume(arguments, words[0].lower())
-    if command == "attach":
-        return _with_resume(arguments, "")
-    if not stops_all:
+    command = arguments.command
+    if words and not is_session_id(words[0]):
+        raise UsageError(f"{shortened(words[0])!r} is not a session ID", do=_LIST_THEM)
+    if not words and command == "stop" and arguments.host_command.all:
+        return arguments
+    if not words and command != "attach":
         also = ", or --all" if command == "stop" else ""
         raise UsageError(f"ccb {command} needs the ID of a session{also}", do=_LIST_THEM)
-    return arguments
+    session = words[0].lower() if words else ""
+    return replace(arguments, session=replace(arguments.session, resume=session))
 
 
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
-    """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
-    path. With -p, what can be a slash command is one if there is no such directory."""
-    called = bool(words) and arguments.streams.print and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
+    """Interpret `[PATH] [PROMPT…]`. With -p, what can be a slash command is one if there is no such directory."""
+    printed = arguments.streams.print
+    called = words and printed and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
     named = _named_directory(words[0]) if words and not called else None
     if named is not None:
         words = words[1:]
-    elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):
-        raise UsageError(
-            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
-            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
-        )
-    elif words and may_be_command and not arguments.streams.print:
-        _check_spelling(words)
+    elif words and may_be_command:
+        _check_spelling(words, printed=printed)
     refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
-    directory = str(named or _current_directory())
-    missing = [each for each in arguments.agent.add_dirs if not directory_here(_below(directory, each))]
-    hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
-    arguments = replace(arguments, directory=directory, directory_is_current=named is None)
-    return replace(arguments, prompt=_prompt(words), hints=hints)
+    directory = Path(named or _current_directory())
+    hints = [
+        f"--add-dir {neutralise(each)[:200]}: there is no such directory"
+        for each in arguments.agent.add_dirs
+        if not directory_here(each if each.startswith("~") else str(directory / each))
+    ]
+    arguments = replace(arguments, directory=str(directory), directory_is_current=named is None)
+    return replace(arguments, prompt=_prompt(words), hints=tuple(hints))
 
 
 def _named_directory(word: str) -> Path | None:
-    """Return the directory that the first word names, None if it is a prompt."""
+    """Return the directory that the first word names: one that exists, or that is written like a path."""
     found = directory_here(word) if word else None
-    if found is None and _is_written_as_path(word):
+    written_as_path = word in (".", "..", "~") or (
+        word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word))
+    )
+    if found is None and written_as_path:
         path = Path(os.path.expanduser(word))  # noqa: PTH111 - keeps a `~` if there is no home directory
         return path if path.is_absolute() else _current_directory() / path
     return found
 
 
 def _current_directory() -> Path:
-    """Return the current directory. Raises UsageError if it was removed, or may not be seen."""
     try:
         return Path.cwd()
     except OSError as error:
@@ -392,18 +364,15 @@ def _current_directory() -> Path:
         ) from None
 
 
-def _below(directory: str, path: str) -> str:
-    """Return a path that may be relative to `directory`."""
-    return path if path.startswith("~") else str(Path(directory, path))
-
-
-def _check_spelling(words: Sequence[str]) -> None:
-    """Raise UsageError for words that look like a misspelt command with its arguments rather than a prompt."""
-    commands = [name for name in COMMANDS if name[0] == words[0][:1]]
-    import difflib
-
-    near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
-    if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
+def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
+    """Raise UsageError for a place on a host, and without -p for words that look like a misspelt command."""
+    if _WRITTEN_AS_HOST.fullmatch(words[0]):
+        raise UsageError(
+            f"{shortened(words[0])!r} is a path on a host, but without `ssh` the session would run on this machine",
+            do=f"Did you mean `ccb ssh {shortened(words[0])}`? If it is a prompt, write it after --.",
+        )
+    near = _nearest(words[0], (name for name in COMMANDS if name[0] == words[0][:1]), 1, 0.7)
+    if near and not printed and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(
             f"{shortened(words[0])!r} is not a command",
             do=f"Did you mean `ccb {near[0]}`? If it is a prompt, write it after --.",
@@ -418,19 +387,16 @@ def _with_target(arguments: Arguments, target: Target) -> Arguments:
     return replace(arguments, connection=replace(arguments.connection, target=target, port=port or target.port))
 
 
-def _with_resume(arguments: Arguments, session: str) -> Arguments:
-    return replace(arguments, session=replace(arguments.session, resume=session))
-
-
 def _prompt(words: Sequence[str]) -> str | None:
     return " ".join(words) if words else None
 
 
 def _starts_as_path(word: str) -> bool:
-    """Return whether `word`, which follows a host, is a directory on that host."""
     return word[:1] in ("/", "~", ".")
 
 
-def _is_written_as_path(word: str) -> bool:
-    """Return whether `word` is written like a path of this machine, even if nothing exists there."""
-    return word in (".", "..", "~") or (word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word)))
+_PLACES: Mapping[str, Callable[[Arguments, Sequence[str]], Arguments]] = {
+    **dict.fromkeys(HOST_COMMANDS, _place_host_command),
+    **dict.fromkeys(OWN_WORDS, _place_own_words),
+    "cp": _place_copy,
+}

@@ -30,15 +30,6 @@ class Target:
     port: int | None = None
     path: str | None = None
 
-    def __str__(self) -> str:
-        """Return the shortest spelling that `parse_target` parses as the same target."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        user = f"{self.user}@" if self.user else ""
-        if self.port is None:
-            return f"{user}{host}" if self.path is None else f"{user}{host}:{self.path}"
-        path = "" if self.path is None else _quote(self.path)
-        return f"ssh://{user}{host}:{self.port}{path}"
-
     @property
     def login(self) -> str:
         """Return the host as messages name it: `user@host` or `host`."""
@@ -51,11 +42,12 @@ def parse_target(text: str) -> Target:
         raise _bad(text, "it contains a NUL character")
     if text[:6].lower() == "ssh://":
         return _parse_url(text)
-    if _is_bare_ipv6(text):
+    if text.count(":") > 1 and _is_ipv6(text):
         raise _bad(text, f"write an IPv6 address in brackets: [{text}]")
-    login, path = _split_path(text)
-    user, host = _split_user(login)
-    return Target(_host(host, text), _user(user, text), None, None if path is None else remote_path(path))
+    login, path = _split(text, text, "path")
+    user, at, host = login.rpartition("@")
+    where = None if path is None else remote_path(path)
+    return Target(_host(host, text), _user(user, text) if at else None, None, where)
 
 
 def remote_path(path: str) -> str:
@@ -66,8 +58,7 @@ def remote_path(path: str) -> str:
 
 
 def directory_here(text: str) -> Path | None:
-    """Return the directory of this machine that `text` names, as an absolute path. Return None if it names none, as a
-    prompt does: one longer than a file name may be, or one that starts with a `~name` that is no user."""
+    """Return the directory of this machine that `text` names, as an absolute path; None if it names none."""
     try:
         path = Path(text).expanduser().absolute()
         return path if path.is_dir() else None
@@ -75,7 +66,7 @@ def directory_here(text: str) -> Path | None:
         return None
 
 
-def parse_port(text: str) -> int:
+def parse_port(text: str, shown: str = "") -> int:
     """Parse `text` as a TCP port. Raises UsageError."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
         raise UsageError(f"{_shown(text)} is not a port number", do="A port is a number from 1 to 65535.")
@@ -84,52 +75,31 @@ def parse_port(text: str) -> int:
 
 def _parse_url(text: str) -> Target:
     authority, slash, path = text[6:].partition("/")
-    user, host = _split_user(authority)
-    if user is not None and ":" in user:
+    user, at, host = authority.rpartition("@")
+    if ":" in user:
         shown = f"ssh://{user.partition(':')[0]}:…@{host}"
         raise UsageError(
             f"{_shown(shown)} is not a target: it must not contain a password",
             do="Leave it out: ccb asks for it if the host wants one.",
         )
-    port: int | None = None
-    if host.startswith("["):
-        host, _, after = host.partition("]")
-        host += "]"
-        if after and not after.startswith(":"):
-            raise _bad(text, "only :port may follow the bracket")
-        number = after[1:] if after else None
-    else:
-        host, colon, number_text = host.partition(":")
-        number = number_text if colon else None
-    if number is not None:
-        port = parse_port(number)
+    host, number = _split(host, text, "port")
     where = unquote(path)
     if "\0" in where:
         raise _bad(text, "its path contains a NUL character")
-    if not slash:
-        found = None
-    elif path.startswith("~"):
-        found = where  # ssh://host/~/x names the home directory, as it does for git; %7E is a directory of that name
-    else:
-        found = f"/{where}"
-    return Target(_host(host, text), _user(None if user is None else unquote(user), text), port, found)
+    if not path.startswith("~"):  # ssh://host/~/x names the home directory, as for git; %7E is a directory of that name
+        where = f"/{where}"
+    port = None if number is None else parse_port(number)
+    return Target(_host(host, text), _user(unquote(user), text) if at else None, port, where if slash else None)
 
 
-def _split_path(text: str) -> tuple[str, str | None]:
+def _split(text: str, whole: str, what: str) -> tuple[str, str | None]:
+    """Split `text` at the colon behind a host, which may be an address in brackets after a user."""
     start = text.rfind("@", 0, text.find("[")) + 1 if "[" in text else 0
-    if text[start : start + 1] == "[" and "]" in text:
-        close = text.index("]", start)
-        login, after = text[: close + 1], text[close + 1 :]
-        if after and not after.startswith(":"):
-            raise _bad(text, "only :path may follow the bracket")
-        return login, after[1:] if after else None
-    login, colon, path = text.partition(":")
-    return login, path if colon else None
-
-
-def _split_user(login: str) -> tuple[str | None, str]:
-    user, at, host = login.rpartition("@")
-    return (user if at else None), host
+    end = text.find("]", start) + 1 if text[start : start + 1] == "[" else 0
+    host, colon, after = text[end:].partition(":")
+    if end and host:
+        raise _bad(whole, f"only :{what} may follow the bracket")
+    return text[:end] + host, after if colon else None
 
 
 def _host(host: str, text: str) -> str:
@@ -151,9 +121,7 @@ def _host(host: str, text: str) -> str:
     return host
 
 
-def _user(user: str | None, text: str) -> str | None:
-    if user is None:
-        return None
+def _user(user: str, text: str) -> str:
     if not user:
         raise _bad(text, "the user before @ is missing")
     if user.startswith("-"):
@@ -169,19 +137,6 @@ def _is_ipv6(text: str) -> bool:
         return isinstance(ipaddress.ip_address(text), ipaddress.IPv6Address) and not _NOT_IN_HOST.search(text)
     except ValueError:
         return False
-
-
-def _is_bare_ipv6(text: str) -> bool:
-    return text.count(":") > 1 and _is_ipv6(text)
-
-
-def _quote(path: str) -> str:
-    from urllib.parse import quote
-
-    quoted = quote(path, safe="/~", errors="surrogateescape")
-    if path.startswith("/~"):
-        return quoted.replace("~", "%7E", 1)
-    return quoted if path.startswith("/") else f"/{quoted}"
 
 
 def _shown(text: str) -> str:

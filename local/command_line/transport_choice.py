@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import one_line
 
-from .arguments import Arguments, ConnectionOptions
+from .arguments import OPTIONS, Arguments, ConnectionOptions
 from .option_declaration import Group
-from .options import OPTIONS
 from .target import Target
 
 if TYPE_CHECKING:
@@ -27,16 +26,15 @@ _MAX_PATH = 1_000
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
-    """Return the command line that continues `session_id` over the same connection, quoted for a shell.
-
-    `directory` is the session's directory on its host, as the host says. It is left out if it would not be one plain
-    word of a path: the session is found by its ID, too. A viewer gets the command that watches again, so that it does
-    not take the session from the driver.
-    """
+    """Return the command line that continues `session_id` over the same connection, quoted for a shell. `directory` is
+    left out unless it is a plain path; a viewer gets the command that watches again."""
     if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
     connection = arguments.connection
-    path = arguments.directory if directory is None else directory if _is_plain(directory) else None
+    path = arguments.directory if directory is None else directory
+    if directory is not None:
+        plain = directory.startswith("/") and len(directory) <= _MAX_PATH and one_line(directory) == directory
+        path = directory if plain else None
     if connection.target is None and needs_host(connection):
         # A word with blanks that is no directory here would be read as a prompt.
         words = [path] if path and (path == arguments.directory or " " not in path) else []
@@ -56,13 +54,7 @@ def host_command(arguments: Arguments, command: str, session_id: str, *options: 
     return shlex.join(["ccb", command, *words, *options])
 
 
-def _is_plain(directory: str) -> bool:
-    """Whether a directory that the host names is a path, and the command shows it as it is, on one line."""
-    return directory.startswith("/") and len(directory) <= _MAX_PATH and one_line(directory) == directory
-
-
 def _options(connection: ConnectionOptions) -> list[str]:
-    """Return the options that lead to the host."""
     words: list[str] = []
     for option in OPTIONS:
         value = getattr(connection, option.field) if option.group is Group.CONNECTION else None
@@ -76,7 +68,6 @@ def _options(connection: ConnectionOptions) -> list[str]:
 
 
 def _place(target: Target | None, path: str | None) -> list[str]:
-    """Return host and path as one word, or no word if there is neither."""
     if target is None:
         return [path] if path else []
     host = f"[{target.host}]" if ":" in target.host else target.host
@@ -85,8 +76,6 @@ def _place(target: Target | None, path: str | None) -> list[str]:
 
 
 class TransportKind(Enum):
-    """The way to reach the host."""
-
     LOCAL = "local"  # this machine
     ASYNCSSH = "asyncssh"
     OPENSSH = "ssh"
@@ -108,8 +97,7 @@ def transport_kind(connection: ConnectionOptions) -> TransportKind:
 
 
 def host_label(connection: ConnectionOptions) -> str:
-    """Return the host as the person wrote it, for messages: `ann@devbox`, `local`, or `web on devbox` for a
-    container."""
+    """Return the host as the person wrote it: `ann@devbox`, `local`, or `web on devbox` for a container."""
     host = connection.target.login if connection.target else "local"
     if transport_kind(connection) is TransportKind.COMMAND and connection.target is None:
         host = str(connection.transport).strip()
@@ -117,13 +105,11 @@ def host_label(connection: ConnectionOptions) -> str:
 
 
 def needs_host(connection: ConnectionOptions) -> bool:
-    """Return whether the command line must name a host. A `--transport` command leads to one place, so it needs
-    none."""
+    """Return whether the command line must name a host: a `--transport` command leads to one place."""
     return connection.transport in (None, TransportKind.ASYNCSSH.value, TransportKind.OPENSSH.value)
 
 
 def ssh_target(connection: ConnectionOptions) -> SshTarget:
-    """Return the host with the options for SSH. The options must have a target."""
     from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
     target = connection.target
@@ -145,71 +131,49 @@ async def open_chosen_transport(
     built-in SSH may know of earlier logins, `sharing` says which connections it may use instead of a login. Raises
     CcbError.
     """
-    transport = await _open(connection, prompts, environ, on_wait, past, sharing)
-    if connection.container is None:
-        return transport
-    from ccb.tunnel.transports.container import ContainerTransport
-
-    return ContainerTransport(transport, connection.container)
-
-
-async def _open(
-    connection: ConnectionOptions,
-    prompts: Prompts,
-    environ: Mapping[str, str],
-    on_wait: Callable[[], None],
-    past: PastLogins | None,
-    sharing: Sharing | None,
-) -> Transport:
     from ccb.tunnel.secret import without_secrets
     from ccb.tunnel.transports.pipe import NOTHING_SHARED
 
-    env = without_secrets(environ)
-    kind = transport_kind(connection)
-    if kind is not TransportKind.ASYNCSSH:
+    env, kind = without_secrets(environ), transport_kind(connection)
+    if kind is TransportKind.ASYNCSSH:
+        from ccb.tunnel.ssh import asyncssh_transport as ssh
+
+        target = ssh_target(connection)
+        opened: Transport = await ssh.share_or_connect(target, prompts, on_wait, past, sharing or NOTHING_SHARED)
+    else:
         on_wait()
-    match kind:
-        case TransportKind.LOCAL:
-            from ccb.tunnel.transports.command_transport import LocalTransport
+        opened = await _open_program(kind, connection, prompts, env)
+    if connection.container is None:
+        return opened
+    from ccb.tunnel.transports.container import ContainerTransport
 
-            return LocalTransport(env, sys.executable)
-        case TransportKind.ASYNCSSH:
-            from ccb.tunnel.ssh import asyncssh_transport as ssh
-
-            return await ssh.share_or_connect(ssh_target(connection), prompts, on_wait, past, sharing or NOTHING_SHARED)
-        case TransportKind.OPENSSH:
-            from ccb.tunnel.openssh import openssh_transport as openssh
-            from ccb.tunnel.transports.command_transport import words_of
-
-            words = words_of(connection.ssh_command or "ssh", "--ssh-command")
-            return await openssh.connect(ssh_target(connection), prompts, env=env, words=words)
-        case TransportKind.WRAPPER:
-            return await _open_wrapper(connection, prompts, env)
-        case TransportKind.COMMAND:
-            return await _open_command(connection, prompts, env)
+    return ContainerTransport(opened, connection.container)
 
 
-async def _open_wrapper(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
+async def _open_program(
+    kind: TransportKind, connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]
+) -> Transport:
+    from ccb.tunnel.transports import login_failures
     from ccb.tunnel.transports.askpass import AskingTransport
-    from ccb.tunnel.transports.command_transport import PipeCommand, words_of, wrapper_argv
-    from ccb.tunnel.transports.login_failures import SSH_FAILED, wrapper_failure
+    from ccb.tunnel.transports.command_transport import LocalTransport, PipeCommand, shell_argv, words_of, wrapper_argv
 
+    if kind is TransportKind.LOCAL:
+        return LocalTransport(env, sys.executable)
+    if kind is TransportKind.COMMAND:
+        text = str(connection.transport).strip()
+        words = words_of(text, "--transport")
+        name = connection.target.login if connection.target else text
+        failure = partial(login_failures.command_failure, name, text)
+        return await AskingTransport.open(
+            PipeCommand(name, text, lambda line: shell_argv(words, line), failure), prompts, env
+        )
+    words = words_of(connection.ssh_command or "ssh", "--ssh-command")
+    if kind is TransportKind.OPENSSH:
+        from ccb.tunnel.openssh import openssh_transport as openssh
+
+        return await openssh.connect(ssh_target(connection), prompts, env=env, words=words)
     host = ssh_target(connection).shown
-    text = str(connection.ssh_command)
-    words = words_of(text, "--ssh-command")
-    shown = f"{text} {host}"
-    failure = partial(wrapper_failure, host, shown)
-    command = PipeCommand(host, shown, lambda line: wrapper_argv(words, host, line), failure, lost_status=SSH_FAILED)
-    return await AskingTransport.open(command, prompts, env)
-
-
-async def _open_command(connection: ConnectionOptions, prompts: Prompts, env: Mapping[str, str]) -> Transport:
-    from ccb.tunnel.transports.askpass import AskingTransport
-    from ccb.tunnel.transports.command_transport import PipeCommand, shell_argv, words_of
-    from ccb.tunnel.transports.login_failures import command_failure
-
-    text = str(connection.transport).strip()
-    words = words_of(text, "--transport")
-    name = connection.target.login if connection.target else text
-    command = PipeCommand(name, text, lambda line: shell_argv(words, line), partial(command_failure, name, text))
+    shown = f"{connection.ssh_command} {host}"
+    failure, lost = partial(login_failures.wrapper_failure, host, shown), login_failures.SSH_FAILED
+    command = PipeCommand(host, shown, lambda line: wrapper_argv(words, host, line), failure, lost_status=lost)
     return await AskingTransport.open(command, prompts, env)

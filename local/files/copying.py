@@ -9,13 +9,16 @@ import itertools
 import logging
 import posixpath
 import shlex
+import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from ccb.deploy.bootstrap import launch_program
 from ccb.tunnel.errors import (
@@ -31,20 +34,163 @@ from ccb.tunnel.errors import (
 )
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
-from ccb.tunnel.transports.pipe import Pipe, Transport
+from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
+from ..terminal.stdio import in_thread
 from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyWatch, OtherEndFailed, StreamEnded
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
-from .thread_pipe import ThreadPipe
+
+_READ = 256 * 1024
+_MAX_WAITING = 4 * 1024 * 1024
+_MAX_CHUNKS = 256  # that are passed on as they came
+_JOINED = 4096  # bytes up to which what comes is kept in one piece: each costs some 40 bytes
+
+SILENCE_S = 30.0  # the half on the host says something every 5 s
+T = TypeVar("T")
+
+
+class ThreadPipe:
+    """A pipe with a queue in each direction. A silent other end counts as lost after SILENCE_S."""
+
+    def __init__(self, pipe: Pipe, rest: bytes = b"") -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Condition()
+        self._incoming: deque[bytes] = deque([rest] if rest else [])
+        self._outgoing: deque[bytes] = deque()
+        self._waiting = [len(rest), 0]
+        self._least = 1
+        self._heard_at = self._loop.time()
+        self._ended = False
+        self._error: CcbError | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._more = asyncio.Event()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread that may use `read` and `write`. Raise ConnectionLost if the pipe breaks."""
+        tasks = [self._pump_out(), self._watch()]
+        if isinstance(self._pipe, HandsOver):
+            self._pipe.hand_over(self._came)
+        else:
+            tasks.append(self._pump_in())
+        pumps = [asyncio.create_task(each) for each in tasks]
+        working = asyncio.create_task(in_thread(work), name="copy")
+        try:
+            return await asyncio.shield(working)
+        except StreamEnded:
+            if self._error is not None:
+                raise self._error from None
+            raise
+        finally:
+            self._end(None)
+            await asyncio.gather(working, return_exceptions=True)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    def read(self, least: int) -> list[bytes]:
+        """Return at least `least` bytes unless the end comes before; nothing at the end. For the thread."""
+        with self._lock:
+            self._least = min(least, _MAX_WAITING)
+            while self._waiting[0] < self._least and not self._ended:
+                self._lock.wait()
+            found, room = list(self._incoming), self._waiting[0] > _MAX_WAITING
+            self._incoming.clear()
+            self._waiting[0] = 0
+        if room:
+            self._loop.call_soon_threadsafe(self._go_on)
+        return found if len(found) < _MAX_CHUNKS else [b"".join(found)]
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read."""
+        with self._lock:
+            while self._waiting[1] > _MAX_WAITING and not self._ended:
+                self._lock.wait()
+            if self._ended and self._incoming:
+                return
+            if self._ended:
+                raise StreamEnded
+            first = not self._outgoing
+            self._outgoing.extend(parts)
+            self._waiting[1] += sum(map(len, parts))
+        if first:
+            self._loop.call_soon_threadsafe(self._more.set)
+
+    async def _pump_in(self) -> None:
+        try:
+            while data := await self._pipe.read(_READ):
+                self._came(data)
+                await self._room.wait()
+            self._end(None)
+        except CcbError as error:
+            self._end(error)
+
+    def _came(self, data: bytes) -> None:
+        if not data:
+            self._end(None)
+            return
+        self._heard_at = self._loop.time()
+        with self._lock:
+            self._waiting[0] += len(data)
+            if self._incoming and len(self._incoming[-1]) + len(data) <= _JOINED:
+                data = self._incoming.pop() + data
+            self._incoming.append(data)
+            full = self._waiting[0] > _MAX_WAITING
+            if self._waiting[0] >= self._least:
+                self._lock.notify_all()
+        if full and self._room.is_set():
+            self._room.clear()
+            if isinstance(self._pipe, HandsOver):
+                self._pipe.hold()
+
+    def _go_on(self) -> None:
+        self._heard_at = self._loop.time()
+        if not self._room.is_set():
+            self._room.set()
+            if isinstance(self._pipe, HandsOver):
+                self._pipe.release()
+
+    async def _watch(self) -> None:
+        """End with an error once the host is silent: one timer, as one for each piece costs as much as the piece."""
+        while True:
+            now = self._loop.time()
+            since = self._heard_at if self._room.is_set() else now
+            if now - since >= SILENCE_S:
+                self._end(ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
+                return
+            await asyncio.sleep(since + SILENCE_S - now)
+
+    async def _pump_out(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    data = b"".join(self._outgoing)
+                    self._outgoing.clear()
+                    self._waiting[1] -= len(data)
+                    self._lock.notify_all()
+                    if not data:
+                        self._more.clear()
+                if data:
+                    await self._pipe.write(data)
+                else:
+                    await self._more.wait()
+        except CcbError as error:
+            self._end(error)
+
+    def _end(self, error: CcbError | None) -> None:
+        with self._lock:
+            self._ended = True
+            self._error = self._error or error
+            self._lock.notify_all()
+
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 600.0
-"""Seconds to try again after the last byte that arrived."""
-
+PATIENCE_S = 600.0  # seconds to try again after the last byte that arrived
 _EXIT_S = 5.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -69,45 +215,41 @@ class CopyOrder:
 
     @property
     def name(self) -> str:
-        """The name of the source, "" if its path does not tell."""
         path = self.local if self.upload else self.remote
         name = posixpath.basename(path.rstrip("/"))
         return "" if name in (".", "..", "~") else name
 
     @property
     def shown(self) -> str:
-        """The name for lines: what is no text in it is spelled out."""
         return spelled(self.name or self.remote)
 
 
 async def copy(
     order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
 ) -> str:
-    """Copy, and return the path that was written, if that is on the laptop. After a lost connection go on where it
-    broke off. Raise CopyFailed, NoSuchPath, NoStorage, ConnectionLost, and what opening a transport raises."""
+    """Copy, over as many connections as it takes. Return the path that was written here. Raise CcbError."""
     delays = waits()
     most, moved_at, again = 0, time.monotonic(), False
     while True:
         try:
             return await _attempt(order, await open_transport(again), progress)
         except (ConnectionLost, Unreachable, DeployError) as error:
-            if not _is_drop(error, again):
+            cut_off = error.__cause__ if isinstance(error, DeployError) else error
+            if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
                 most, moved_at, delays = progress.done, time.monotonic(), waits()
             if time.monotonic() - moved_at > patience:
-                raise _gave_up(error, progress) from error
+                share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
+                raise ConnectionLost(
+                    f"the copy was given up{share}: {error.what}",
+                    evidence=error.evidence,
+                    do="Give the same command again: it goes on where it broke off.",
+                ) from error
             progress.waiting = f"{error.what}; trying again"
             again = True
             await asyncio.sleep(next(delays))
-
-
-def _is_drop(error: CcbError, again: bool) -> bool:
-    """Return whether another attempt may go better. A host that was there once may be out of reach for a while."""
-    if isinstance(error, DeployError):
-        return isinstance(error.__cause__, ConnectionLost)
-    return again or isinstance(error, (ConnectionLost, Dropped))
 
 
 async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgress) -> str:
@@ -138,7 +280,6 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
 
 
 def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
-    """Be the half on the laptop, in a thread."""
     if order.upload:
         channel.say("put", path=order.remote, name=order.name)
         Sender(channel, progress).send(order.local)
@@ -148,7 +289,6 @@ def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str
 
 
 async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
-    """Return what it means that the half on the host has ended without a word."""
     try:
         async with asyncio.timeout(_EXIT_S):
             status = await pipe.exit_status()
@@ -164,7 +304,6 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
 
 
 def _failed(where: str, path: str, why: str, code: int) -> CcbError:
-    """Return the error for a half that cannot go on, on the host `where` or on the laptop ("")."""
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
     if code in _MISSING:
@@ -172,15 +311,6 @@ def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     if code in _FULL:
         return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
     return CopyFailed(what, do="Mend that, then try again.")
-
-
-def _gave_up(error: CcbError, progress: CopyProgress) -> ConnectionLost:
-    share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
-    return ConnectionLost(
-        f"the copy was given up{share}: {error.what}",
-        evidence=error.evidence,
-        do="Give the same command again: it goes on where it broke off.",
-    )
 
 
 _MODULES = ("copy_channel", "sender", "receiver", "copy_host")
@@ -192,16 +322,15 @@ _START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
 def host_program() -> bytes:
     """Return the modules of `both_ends` as one module that starts the half on the host."""
     folder = Path(__file__).parent / "both_ends"
-    modules = [_without_own_imports((folder / f"{name}.py").read_text(encoding="utf-8")) for name in _MODULES]
+    modules = []
+    for name in _MODULES:
+        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+        lines: list[str] = source.splitlines(keepends=True)
+        for node in reversed(ast.parse(source).body):
+            if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
+                del lines[node.lineno - 1 : node.end_lineno]
+        modules.append("".join(lines))
     return (_FUTURE + "\n".join(modules) + _START).encode()
-
-
-def _without_own_imports(source: str) -> str:
-    lines: list[str] = source.splitlines(keepends=True)
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
-            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
-    return "".join(lines)
 
 
 _QUOTE = "Put a path with blanks in quotes."
@@ -225,8 +354,7 @@ def open_path(argument: str, cwd: str) -> str:
 
 
 def remote_path(path: str, cwd: str) -> str:
-    """Return the path on the host that a person spells, as one that means the same everywhere there. A slash at its end
-    stays."""
+    """Return the path on the host that a person spells, as one that means the same everywhere there."""
     path = unspelled(path)
     if path.startswith("~"):
         return path
@@ -252,11 +380,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 @dataclass
 class CopyProgress(CopyWatch):
-    """How far a copy is. A thread writes it; whoever shows it reads it when they like.
-
-    `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are
-    there, `skipped` holds paths with the reason why they were left out, `waiting` says why nothing moves.
-    """
+    """How far a copy is. `size` is 0 until it is known; `copied` counts files, `done` bytes that are there."""
 
     files: int = 0
     size: int = 0
@@ -268,30 +392,24 @@ class CopyProgress(CopyWatch):
     _seen: deque[tuple[float, int]] = field(default_factory=deque)
 
     def restart(self) -> None:
-        """Count from the start: the halves agree anew about what is there."""
         self.done = self.copied = 0
         self.skipped.clear()
         self._seen.clear()
 
     def moved(self, size: int) -> None:
-        """Add bytes that need not be copied any more."""
         self.done += size
 
     def one_is_there(self) -> None:
-        """Count a file that is there as a whole."""
         self.copied += 1
 
     def begun(self, files: int, size: int) -> None:
-        """Note what the source holds."""
         self.files, self.size, self.waiting = files, size, ""
 
     def left_out(self, path: str, why: str) -> None:
-        """Note something that is not copied. Only so many are kept."""
         if len(self.skipped) < 1000:
             self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
 
     def rate(self, now: float | None = None) -> float:
-        """Return bytes a second over the last seconds, as far as this was asked for meanwhile."""
         now = time.monotonic() if now is None else now
         self._seen.append((now, self.done))
         while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
@@ -308,7 +426,8 @@ def progress_line(name: str, progress: CopyProgress, width: int) -> str:
     rate = progress.rate()
     parts = [f"{share:4.0%}", f"{size_of(progress.done)} of {size_of(progress.size)}"]
     if rate:
-        parts += [f"{size_of(rate)}/s", time_of((progress.size - progress.done) / rate)]
+        left = str(timedelta(seconds=max(0, round((progress.size - progress.done) / rate))))
+        parts += [f"{size_of(rate)}/s", f"{left.removeprefix('0:').removeprefix('0')} left"]
     text = "  ".join(parts)
     room = width - len(text) - 4
     filled = round(share * _BAR)
@@ -326,29 +445,17 @@ def size_of(size: float) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 99.5 else f"{size:.1f} {_UNITS[unit]}"
 
 
-def time_of(seconds: float) -> str:
-    """Return a time that is left as text."""
-    whole = max(0, round(seconds))
-    if whole >= 3600:
-        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02} left"
-    return f"{whole // 60}:{whole % 60:02} left"
-
-
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
-Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]
-"""Lends one copy the way to its connections."""
-
+Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]  # lends one copy the way to its connections
 _AT_ONCE = 3
 _MOST = 20
 
 
 @dataclass
 class Transfer:
-    """One copy. `task` returns the path that was written on the laptop, and raises CcbError or CancelledError."""
-
     number: int
     order: CopyOrder
     progress: CopyProgress
@@ -356,11 +463,9 @@ class Transfer:
 
     @property
     def name(self) -> str:
-        """What the person sees of it: an arrow to or from the host, and a name."""
         return f"{'↑' if self.order.upload else '↓'} {self.order.shown}"
 
     def done_text(self, path: str) -> list[str]:
-        """Return what is said when all of it has arrived. `path` is where it is on the laptop."""
         progress, name = self.progress, self.order.shown
         files = f"{progress.copied} files, " if progress.copied != 1 else ""
         where = (
@@ -376,8 +481,7 @@ class Transfer:
 
 
 class Transfers:
-    """Runs copies over the connection of a session, a few at a time. Use with `async with`: what runs at its end is
-    broken off, and goes on when the person gives the same command again."""
+    """Runs copies over the connection of a session, a few at a time, until the end of the context."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener
@@ -405,7 +509,6 @@ class Transfers:
         return transfer
 
     def cancel_newest(self) -> Transfer | None:
-        """Break off the copy that was started last. Return it, or None."""
         for each in reversed(self.running):
             if not each.task.cancelling():
                 each.progress.waiting = "breaking off"
@@ -414,11 +517,7 @@ class Transfers:
         return None
 
     def cancel_all(self) -> bool:
-        """Break off every copy. Return whether there was one."""
-        any_ended = False
-        while self.cancel_newest() is not None:
-            any_ended = True
-        return any_ended
+        return sum(self.cancel_newest() is not None for _ in self.running) > 0
 
     async def _run(self, transfer: Transfer) -> str:
         async with self._room:
@@ -433,8 +532,7 @@ class Transfers:
 
 
 async def outcome(transfer: Transfer) -> str | CcbError | None:
-    """Wait for a copy. Return the path that was written, the error, or None if it was broken off. Cancelling this does
-    not break it off."""
+    """Wait for a copy. Return the path that was written, the error, or None if it was broken off."""
     await asyncio.wait({transfer.task})
     if transfer.task.cancelled():
         return None

@@ -30,6 +30,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
@@ -42,31 +43,27 @@ from .copying import CopyOrder, Transfer, Transfers, open_path, outcome, size_of
 
 _CONTENT = "content"
 _MAX_OFFERED = 20
+_PUT_AWAY = "Open them, or put them away."
 
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """A file that waits for the person's key. `path` is where the viewer finds it."""
-
     path: Path
     kind: ViewedKind
     size: int
 
     @property
     def name(self) -> str:
-        """The name that the viewer sees. It holds no character that could mislead."""
         return self.path.name
 
     @property
     def text(self) -> str:
-        """Name, kind and size, and what the person should know before."""
         note = f" · {self.kind.note}" if self.kind.note else ""
         return f"{self.name} · {self.kind.label} · {size_of(self.size)}{note}"
 
 
 class FetchedFiles:
-    """The files that were fetched to be looked at. `offered` waits for the person, the first one first. Use with
-    `async with`: at its end the files go."""
+    """The files that were fetched to be looked at; `offered` waits for the person."""
 
     def __init__(
         self, transfers: Transfers, folder: PrivateFolder, open_with: str = "", environ: Mapping[str, str] = os.environ
@@ -89,14 +86,12 @@ class FetchedFiles:
         """Start to fetch the file that the person has named. Raise UsageError, CopyFailed."""
         remote = open_path(argument, cwd)
         if len(self.offered) >= _MAX_OFFERED:
-            raise UsageError(f"{_MAX_OFFERED} files wait for you already", do="Open them, or put them away.")
+            raise UsageError(f"{_MAX_OFFERED} files wait for you already", do=_PUT_AWAY)
+        if (size := sum(each.size for each in self.offered)) > MAX_BYTES:
+            raise UsageError(f"the files that wait for you hold {size_of(size)} already", do=_PUT_AWAY)
         try:
             in_use = [*(each.path.parent for each in self.offered), *self._coming.values()]
             target = self._folder.place_for(remote, in_use) / _CONTENT
-        except NoRoom as error:
-            raise UsageError(
-                f"the files that wait for you hold {size_of(error.size)} already", do="Open them, or put them away."
-            ) from error
         except OSError as error:
             raise CopyFailed(
                 f"there is no private place for the file: {error.strerror}",
@@ -108,8 +103,7 @@ class FetchedFiles:
         return transfer
 
     async def arrived(self, transfer: Transfer) -> FetchedFile | CcbError | None:
-        """Wait for a file and offer it. Return the error if it cannot be had or must not be opened, None if it was
-        broken off."""
+        """Wait for a file and offer it. Return why it cannot be had, None if it was broken off."""
         try:
             path = await outcome(transfer)
             if not isinstance(path, str):
@@ -125,7 +119,6 @@ class FetchedFiles:
 
     @property
     def viewer(self) -> str:
-        """The name of the program that would open a file, or ""."""
         try:
             return _program(viewer_command(self._open_with, self._environ))
         except NoViewer:
@@ -145,7 +138,6 @@ class FetchedFiles:
         return f"Opened {file.name} with {_program(command)}"
 
     def take_first(self) -> FetchedFile | None:
-        """Return the first file that waits, which is offered no longer, or None."""
         return self.offered.pop(0) if self.offered else None
 
 
@@ -168,8 +160,7 @@ def _named(content: Path, remote: str) -> FetchedFile | CopyFailed:
         )
     path = content.with_name(viewer_name(name, kind))
     if kind.is_page:
-        write = write_drawing if name.lower().endswith(".svg") else write_page
-        write(content, path)
+        _write_page(content, path, is_drawing=name.lower().endswith(".svg"))
         path.chmod(stat.S_IRUSR | stat.S_IWUSR)
         content.unlink()
     else:
@@ -177,9 +168,7 @@ def _named(content: Path, remote: str) -> FetchedFile | CopyFailed:
     return FetchedFile(path, kind, size)
 
 
-HEAD_BYTES = 64 * 1024
-"""How much of a file is read to tell what it is."""
-
+HEAD_BYTES = 64 * 1024  # how much of a file is read to tell what it is
 _MAX_NAME = 100
 _UNFIT = re.compile(r"[^\w .,()+=@-]")
 _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
@@ -187,8 +176,7 @@ _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 @dataclass(frozen=True)
 class ViewedKind:
-    """A kind of file. `ends` are the ends of names by which viewers know it, the usual one first; none: it is not
-    opened. `note` is what the person should know before. `is_page`: a browser runs what is in it."""
+    """A kind of file. `ends` are its ends of names, the usual one first; none: it is not opened."""
 
     label: str
     ends: tuple[str, ...] = ()
@@ -249,9 +237,10 @@ _UNKNOWN = ViewedKind("data of a kind that ccb does not know")
 def kind_of(name: str, head: bytes) -> ViewedKind:
     """Return what a file is. `head` is its first HEAD_BYTES. Among texts and archives, the name tells more."""
     end = posixpath.splitext(name.lower())[1]
-    media_type = image_type(head)
+    media_type, pixels = image_type(head), image_size(head)
     if media_type is not None:
-        return _with_pixels(_IMAGES[media_type], head)
+        kind = _IMAGES[media_type]
+        return replace(kind, label=f"{kind.label}, {pixels[0]}x{pixels[1]}") if pixels else kind
     text = _text_of(head)
     if text is None or head.startswith(b"%PDF-"):
         if head.startswith(_ARCHIVE) and end in _OFFICE:
@@ -270,13 +259,7 @@ def viewer_name(name: str, kind: ViewedKind) -> str:
     return clean if clean.lower().endswith(kind.ends) else clean + kind.ends[0]
 
 
-def _with_pixels(kind: ViewedKind, head: bytes) -> ViewedKind:
-    size = image_size(head)
-    return ViewedKind(f"{kind.label}, {size[0]}x{size[1]}", kind.ends) if size else kind
-
-
 def _text_of(head: bytes) -> str | None:
-    """Return the text of a file that holds nothing else, as far as its head tells."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -297,42 +280,30 @@ _IMAGE = b'<img style="max-width: 100%" alt="" src="data:image/svg+xml;base64,',
 _PIECE = 3 * 64 * 1024  # base64 takes three bytes at a time
 
 
-def write_page(source: Path, target: Path) -> None:
-    """Write the page in `source` to `target`, where it loads nothing."""
+def _write_page(source: Path, target: Path, *, is_drawing: bool) -> None:
+    """Write the page, or one that shows the drawing, under a policy by which it loads nothing."""
     with source.open("rb") as page, target.open("wb") as written:
         written.write(_START)
+        if is_drawing:
+            before, behind = _IMAGE
+            written.write(before)
+            while piece := page.read(_PIECE):
+                written.write(base64.b64encode(piece))
+            written.write(behind)
+            return
         start = page.read(len(codecs.BOM_UTF8))
         written.write(b"" if start == codecs.BOM_UTF8 else start)
         shutil.copyfileobj(page, written)
 
 
-def write_drawing(source: Path, target: Path) -> None:
-    """Write a page to `target` that shows the SVG image in `source`."""
-    before, behind = _IMAGE
-    with source.open("rb") as drawing, target.open("wb") as written:
-        written.write(_START + before)
-        while piece := drawing.read(_PIECE):
-            written.write(base64.b64encode(piece))
-        written.write(behind)
-
-
 MAX_BYTES = 500 << 20
-"""The largest file that is fetched to be looked at, and what stays of earlier ones when another one is fetched."""
+"""The largest file that is fetched to be looked at, and what all may hold before those that nobody waits for go."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class NoRoom(Exception):
-    """Files that may not go hold `size` bytes already."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.size = size
-
-
 class PrivateFolder:
-    """A directory below `above`, made when the first file needs it. A lock says that its process lives: whatever has
-    none is left over from a process that was killed. All methods block."""
+    """A directory below `above`, with a lock that says that its process lives. All methods block."""
 
     def __init__(self, above: Path) -> None:
         self._above = above
@@ -340,7 +311,6 @@ class PrivateFolder:
         self._lock = -1
 
     def remove_left_over(self) -> None:
-        """Remove what processes have left that ended without doing so."""
         if not self._above.is_dir():
             return
         with self._alone():
@@ -351,19 +321,19 @@ class PrivateFolder:
                     os.close(lock)
 
     def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
-        """Return the directory for one file of the host: the same for the same path, so that a copy goes on there.
-        The files that were fetched first go, if there is much, but none in the directories `in_use`. Raise OSError,
-        and NoRoom if those hold too much."""
+        """Return the directory for one file of the host: the same for the same path. Once the others hold much, those
+        that are not `in_use` go. Raise OSError."""
         if self._path is None:
             self._path = self._make()
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]
-        self._make_room(self._path, place, in_use)
+        others = [each for each in self._path.iterdir() if each != place]
+        if sum(file.stat().st_size for each in others for file in each.iterdir()) > MAX_BYTES:
+            for each in set(others) - set(in_use):
+                shutil.rmtree(each, ignore_errors=True)
         place.mkdir(mode=0o700, exist_ok=True)
-        os.utime(place)
         return place
 
     def close(self) -> None:
-        """Remove all that was fetched."""
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             os.close(self._lock)
@@ -377,21 +347,8 @@ class PrivateFolder:
             self._lock = _locked(path)
             return path
 
-    def _make_room(self, path: Path, place: Path, in_use: Collection[Path]) -> None:
-        """Make room for a file in `place`, where a part of it may be already."""
-        others = [each for each in path.iterdir() if each != place]
-        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in others}
-        for each in sorted(sizes.keys() - set(in_use), key=lambda place: place.stat().st_mtime):
-            if sum(sizes.values()) <= MAX_BYTES:
-                return
-            shutil.rmtree(each, ignore_errors=True)
-            del sizes[each]
-        if sum(sizes.values()) > MAX_BYTES:
-            raise NoRoom(sum(sizes.values()))
-
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from making or removing directories here meanwhile."""
         lock = os.open(self._above, _DIRECTORY)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -413,8 +370,7 @@ def _locked(path: Path) -> int:
     return -1
 
 
-_STARTS_S = 3.0
-"""Seconds in which a viewer says that it cannot show the file. Some run as long as the person looks."""
+_STARTS_S = 3.0  # seconds in which a viewer says that it cannot show the file. Some run as long as the person looks.
 
 
 class NoViewer(Exception):
@@ -422,8 +378,7 @@ class NoViewer(Exception):
 
 
 def viewer_command(open_with: str, environ: Mapping[str, str], platform: str = sys.platform) -> list[str]:
-    """Return the command that shows the file whose path is put behind it: `open_with`, the person's setting, or else
-    what the system has. Raise NoViewer."""
+    """Return the command that shows the file whose path is put behind it. Raise NoViewer."""
     if open_with:
         try:
             command = shlex.split(open_with)

@@ -24,8 +24,7 @@ from ..transcript.transcript_reducer import TranscriptReducer
 async def command_result(
     prompt: str, client: SessionClient, info: ReplInfo, laptop: LaptopSide, environ: Mapping[str, str] = os.environ
 ) -> str | None:
-    """Carry out the slash command that a prompt is, and return its text. Return None if the worker is to get the
-    prompt."""
+    """Return the text of the slash command that a prompt is, None if the worker is to get the prompt."""
     typed = parse_command(prompt.strip())
     command = find_command(typed.name) if typed is not None else None
     if typed is None or command is None or Place.HEADLESS not in command.places:
@@ -49,7 +48,6 @@ async def command_result(
 
 
 async def reply_text(reply: Reply) -> str:
-    """Return a reply as text."""
     if isinstance(reply, Live):
         reply = [rows async for rows in reply.updates][-1]
     if isinstance(reply, Rows):

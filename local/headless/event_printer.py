@@ -10,139 +10,29 @@ from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    DamagedRecord,
-    InputRecord,
-    MessageRecord,
-    PromptRecord,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-)
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ContentBlockDelta,
-    ContentBlockStart,
-    ContentBlockStop,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    MessageStart,
-    MessageStop,
-    ResultMessage,
-    StreamEventMessage,
-    SystemMessage,
-    TaskMessage,
-    UserMessage,
-    parse_stream_event,
-    with_text,
-)
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from .output_formats import HeadlessOutput, TranscriptMirror, local_result
+from .output_formats import (
+    HeadlessOutput,
+    RetryReports,
+    TranscriptMirror,
+    local_result,
+    report,
+    report_damage,
+    report_earlier_damage,
+)
 from .own_answers import ClientQuestions, OwnAnswers
-from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import GOODBYE_S, TurnResults
 
-
-class EarlierAnswers:
-    """Finds the results of prompts that the session answered before this run, and prints them for the client."""
-
-    def __init__(self, session: RemoteSession, results: TurnResults) -> None:
-        self._session = session
-        self._results = results
-        self._connected = asyncio.Event()
-        self._looking: set[asyncio.Task[None]] = set()
-
-    def look_for(self, input_id: str) -> None:
-        """Find out whether the session has answered this prompt before. The client has chosen its id."""
-        self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
-
-    def connected_again(self) -> None:
-        """Go on looking: there is a new connection."""
-        self._connected.set()
-
-    async def told(self) -> None:
-        """Return when everything that was looked for is found and told."""
-        await asyncio.gather(*self._looking)
-
-    async def close(self) -> None:
-        """Stop looking."""
-        for task in self._looking:
-            task.cancel()
-        await asyncio.gather(*self._looking, return_exceptions=True)
-
-    async def _look_for(self, input_id: str) -> None:
-        begun = time.monotonic()
-        while True:
-            self._connected.clear()
-            try:
-                skipped = await self._session.had_before(input_id)
-                fate = _Fate(input_id) if skipped is None else await self._fate(input_id, skipped)
-                break
-            except CcbError:
-                await self._connected.wait()
-        if fate.result is None and fate.why:
-            duration = round((time.monotonic() - begun) * 1000)
-            ours = self._session.hello.session
-            fate.result = local_result(ours, [fate.why], reason="answered_before", duration_ms=duration)
-        if fate.result is not None:
-            await self._results.answered_before(input_id, fate.result)
-
-    async def _fate(self, input_id: str, skipped: int) -> _Fate:
-        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. What is still
-        waiting or running there is answered by an event that this run gets."""
-        fate, before = _Fate(input_id), skipped + 1
-        while page := await self._session.earlier(before):
-            before = page[0].seq
-            if any(fate.decided_by(each) for each in reversed(page) if not each.record.agent_id):
-                return fate
-        fate.why = "This prompt was sent to the session before. Its result is not in the journal."
-        return fate
-
-
-class _Fate:
-    """What has become of a prompt, from the events in reverse: the `result` of the turn that took it, or `why` there is
-    none. Both are empty if it waits or runs."""
-
-    def __init__(self, input_id: str) -> None:
-        self.result: Json | None = None
-        self.why = ""
-        self._input_id = input_id
-        self._turn_ended = False  # the turn that the event belongs to
-        self._of_turn: Json | None = None
-
-    def decided_by(self, event: SessionEvent) -> bool:
-        """Take the next older event of the main agent. Return whether the rest does not matter."""
-        match event.record.content:
-            case TurnEndRecord():
-                self._turn_ended, self._of_turn = True, None
-            case MessageRecord(public=ResultMessage()) as message:
-                self._turn_ended, self._of_turn = True, message.body
-            case PromptRecord(input_ids=ids) if self._input_id in ids:
-                return self._taken()
-            case TakenRecord(input_id=taken) if taken == self._input_id:
-                return self._taken()
-            case UnqueuedRecord(id=unqueued) if unqueued == self._input_id:
-                self.why = "This prompt was sent to the session before, and taken back."
-                return True
-            case InputRecord(id=sent) if sent == self._input_id:
-                return True
-        return False
-
-    def _taken(self) -> bool:
-        self.result = self._of_turn
-        if self._turn_ended and self.result is None:
-            self.why = "This prompt was sent to the session before. Its turn has ended without a result."
-        return True
-
-
 log = logging.getLogger(__name__)
+
+_NO_RESULT = "This prompt was sent to the session before. Its turn has ended without a result."
 
 ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLBACK, MCP_MESSAGE)
 """The requests of the worker that the client of this run answers."""
@@ -179,17 +69,16 @@ class EventPrinter:
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
         self._hides = hides
-        self._answers: EarlierAnswers | None = None
+        self._looking: set[asyncio.Task[None]] = set()  # for answers that the session gave before this run
+        self._connected = asyncio.Event()  # again
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
         if hides is not None:  # nobody fills in forms in a run with one prompt
             session.register(ELICITATION)
-        self.goodbye = ""
-        """The reason that the host gave for the end of the session."""
+        self.goodbye = ""  # the reason that the host gave for the end of the session
 
     async def print_all(self, come_back: str) -> None:
-        """Print events until the session ends. Raises ConnectionLost if the session is lost or another client drives it
-        now. `come_back` is what the person can do then."""
+        """Print events until the session ends. Raises ConnectionLost; `come_back` is what the person can do then."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as watchdog:
@@ -211,19 +100,16 @@ class EventPrinter:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
             await self.session.stop()
 
-    async def sent(self, input_id: str, message: UserMessage) -> None:
-        """Note a prompt of the client that was sent. If the client has chosen its id, it may have been answered before,
-        in a session that does not begin with this run."""
+    async def sent(self, input_id: str, message: messages.UserMessage) -> None:
+        """Note a prompt of the client. One whose id the client has chosen may have been answered before."""
         self.results.pending.sent(input_id)
         if self._mirror is not None:
             self._mirror.sent(input_id, message.body)
         await self.results.reports.queued(input_id, message.uuid)
         if message.uuid and self.session.hello.seq > 0:
-            self._answers = self._answers or EarlierAnswers(self.session, self.results)
-            self._answers.look_for(input_id)
+            self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     async def _taken(self, input_ids: Sequence[str]) -> None:
-        """Note that the running turn has taken these inputs."""
         self.results.pending.taken(input_ids)
         await self.results.reports.taken(input_ids)
         if self._mirror is not None:
@@ -231,9 +117,7 @@ class EventPrinter:
                 await self._mirror.taken(input_id)
 
     async def stop_session(self) -> None:
-        """End the session on the host, after its queued work."""
-        if self._answers is not None:
-            await self._answers.told()
+        await asyncio.gather(*self._looking)
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self.session.stop(finish=True)
@@ -252,15 +136,56 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        """Stop looking for damage and for answers."""
-        if self._answers is not None:
-            await self._answers.close()
-        if self._earlier_damage is not None:
-            self._earlier_damage.cancel()
-            await asyncio.gather(self._earlier_damage, return_exceptions=True)
+        tasks = [*self._looking, *filter(None, [self._earlier_damage])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_for(self, input_id: str) -> None:
+        """Print the result of a prompt that the session has answered before this run."""
+        begun = time.monotonic()
+        result, why = None, ""
+        while True:
+            self._connected.clear()
+            try:
+                skipped = await self.session.had_before(input_id)
+                if skipped is not None:
+                    result, why = await self._fate(input_id, skipped)
+                break
+            except CcbError:
+                await self._connected.wait()
+        if result is None and why:
+            duration = round((time.monotonic() - begun) * 1000)
+            result = local_result(self.session.hello.session, [why], reason="answered_before", duration_ms=duration)
+        if result is not None:
+            await self.results.answered_before(input_id, result)
+
+    async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
+        """Read the journal backwards from event `skipped` until it is known what has become of a prompt. Return the
+        result of the turn that took it, or why there is none; neither if it waits or runs."""
+        result: Json | None = None
+        turn_ended, before = False, skipped + 1
+        while page := await self.session.earlier(before):
+            before = page[0].seq
+            for event in reversed(page):
+                match event.record.content:
+                    case _ if event.record.agent_id:
+                        pass
+                    case records.TurnEndRecord():
+                        turn_ended, result = True, None
+                    case records.MessageRecord(public=messages.ResultMessage()) as message:
+                        turn_ended, result = True, message.body
+                    case records.PromptRecord(input_ids=ids) if input_id in ids:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case records.TakenRecord(input_id=taken) if taken == input_id:
+                        return result, _NO_RESULT if turn_ended else ""
+                    case records.UnqueuedRecord(id=unqueued) if unqueued == input_id:
+                        return None, "This prompt was sent to the session before, and taken back."
+                    case records.InputRecord(id=sent) if sent == input_id:
+                        return None, ""
+        return None, "This prompt was sent to the session before. Its result is not in the journal."
 
     def _link_changed(self, change: LinkChange, come_back: str) -> None:
-        """Report on stderr that the connection was lost or restored."""
         log.info("link %s: %s", change.state.value, change.reason)
         self._first_connection = False  # what is replayed from now on may belong to this run
         match change.state:
@@ -268,8 +193,7 @@ class EventPrinter:
                 report(f"{change.reason}; reconnecting")
             case LinkState.CONNECTED:
                 report("connected again")
-                if self._answers is not None:
-                    self._answers.connected_again()
+                self._connected.set()
             case LinkState.FENCED:
                 raise ConnectionLost(change.reason, do=come_back)
             case LinkState.CLOSED:
@@ -278,9 +202,8 @@ class EventPrinter:
                 pass
 
     async def _skipped(self, skipped: EventGap) -> None:
-        """Events before this run are not loaded. Print only the questions that are still open, and report damage.
-        Another task waits for the page of events with the damage: this loop must go on reading for the page to
-        arrive."""
+        """Print only the questions that are still open of the events before this run, and report damage. Another task
+        waits for the page of events with the damage: this loop must go on reading."""
         if self._earlier_damage is None:
             looking = report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
@@ -289,52 +212,45 @@ class EventPrinter:
         if state.prompts is not None:  # newer than what the hello said
             self.results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
         for question in state.questions:
-            await self._message(MessageRecord(question.body))
+            await self._message(records.MessageRecord(question.body))
 
     async def _received(self, item: SessionEvent) -> None:
         if item.kind == "progress":
-            await self._progress(MessageRecord(item.body))
+            await self._progress(records.MessageRecord(item.body))
             return
         match item.record.content:
-            case MessageRecord() as message:
+            case records.MessageRecord() as message:
                 earlier = item.replayed and self._first_connection  # it was written before this run
-                if earlier and isinstance(message.public, ResultMessage):
+                if earlier and isinstance(message.public, messages.ResultMessage):
                     self.results.pending.foreign_turn = True
                 await self._message(message)
-                if not earlier and isinstance(message.public, TaskMessage):
+                if not earlier and isinstance(message.public, messages.TaskMessage):
                     await self.results.task_news(message.public)
-            case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
+            case records.PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 await self._taken(input_ids)
-            case UnqueuedRecord(id=input_id):
+            case records.UnqueuedRecord(id=input_id):
                 self.results.pending.taken_back(input_id)
-            case TakenRecord(input_id=input_id) if not item.record.agent_id:
+            case records.TakenRecord(input_id=input_id) if not item.record.agent_id:
                 await self._taken([input_id])
-            case TurnStartRecord() | TurnEndRecord() as turn if not item.record.agent_id:
+            case records.TurnStartRecord() | records.TurnEndRecord() as turn if not item.record.agent_id:
                 self.results.pending.turn_began_or_ended()
-                if isinstance(turn, TurnStartRecord):
+                if isinstance(turn, records.TurnStartRecord):
                     await self.results.reports.turn_began()
                 else:
                     await self.results.reports.turn_ended(more=bool(self.results.pending))
-            case DamagedRecord() as damage:
+            case records.DamagedRecord() as damage:
                 report_damage(damage)
 
-    def _is_unwanted(self, line: AssistantMessage) -> bool:
-        """Return whether a client of JSON messages does not want to see a line: words of a sub-agent."""
-        if self._hides is None or self.own.forwards_text or not line.body.get("parent_tool_use_id"):
-            return False
-        return all(block.get("type") != "tool_use" for block in line.blocks)
-
-    async def _progress(self, message: MessageRecord) -> None:
-        """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
-        the journal cannot be written."""
-        if isinstance(message.public, ResultMessage | ControlRequest | ControlCancel):
+    async def _progress(self, message: records.MessageRecord) -> None:
+        """Print a message that is not in the journal, such as a question of this laptop."""
+        if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
             await self._message(message)
-        elif isinstance(message.public, StreamEventMessage):
+        elif isinstance(message.public, messages.StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
                 await self.output.progress(new)
         else:
-            if isinstance(message.public, SystemMessage):
+            if isinstance(message.public, messages.SystemMessage):
                 self._retries.system(message.public)
             await self.output.progress(message.body)
 
@@ -346,31 +262,36 @@ class EventPrinter:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
             await self.stop_session()
 
-    async def _message(self, message: MessageRecord) -> None:
+    async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, ControlResponse) and self._hides is not None and self._hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self._hides is not None and self._hides(public.request_id):
             return
         body = self.own.heard(public, message.body)
         match public:
-            case ResultMessage():
+            case messages.ResultMessage():
                 await self._result(body)
                 return
-            case SystemMessage(subtype="permission_denied"):
+            case messages.SystemMessage(subtype="permission_denied"):
                 if public.decision_behavior == "ask":
                     self.results.denied_unasked = True
-            case SystemMessage():
+            case messages.SystemMessage():
                 self._retries.system(public)
-            case AssistantMessage():
+            case messages.AssistantMessage():
                 self._retries.assistant(public)
-                if self._is_unwanted(public):
+                of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
+                if of_agent and not self.own.forwards_text and _only_words(public):
                     return
         await self.output.message(body)
         if self._mirror is not None:
             await self._mirror.message(public, body)
-        if isinstance(public, ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
+        if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
-        elif isinstance(public, ControlCancel):
+        elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
+
+
+def _only_words(line: messages.AssistantMessage) -> bool:
+    return all(block.get("type") != "tool_use" for block in line.blocks)
 
 
 _MAX_BLOCKS = 10_000
@@ -396,44 +317,40 @@ class PartialEvents:
     _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 
     def new_part(self, message: Json) -> Json | None:
-        """Return the part of a `stream_event` message that was not printed before, or None. Messages of other types and
-        events of unknown types are returned unchanged."""
+        """Return the part of a `stream_event` message that was not printed before, or None; other messages
+        unchanged."""
         event = message.get("event")
         if message.get("type") != "stream_event" or not isinstance(event, dict):
             return message
-        parsed = parse_stream_event(event)
-        if isinstance(parsed, MessageStart):
-            return message if self._message_started(parsed.message_id) else None
-        if isinstance(parsed, MessageStop):
+        parsed = messages.parse_stream_event(event)
+        if isinstance(parsed, messages.MessageStart):
+            if parsed.message_id and parsed.message_id == self._message_id:
+                for block in self._blocks.values():
+                    block.chars_again = block.other_deltas_again = 0
+                return None
+            self._message_id = parsed.message_id
+            self._blocks.clear()
+            return message
+        if isinstance(parsed, messages.MessageStop):
             self._message_id = ""
             self._blocks.clear()
             return message
         if parsed is None or not self._message_id:
             return message
-        block = self._blocks.get(parsed.index)
-        if isinstance(parsed, ContentBlockStart):
-            if len(self._blocks) < _MAX_BLOCKS:
-                self._blocks.setdefault(parsed.index, _PrintedBlock())
-            return message if block is None else None
-        if block is None:
+        known = self._blocks.get(parsed.index)
+        if isinstance(parsed, messages.ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
+            self._blocks.setdefault(parsed.index, _PrintedBlock())
+        if known is None:
             return message
-        if isinstance(parsed, ContentBlockStop):
-            stopped, block.stopped = block.stopped, True
+        if isinstance(parsed, messages.ContentBlockStart):
+            return None
+        if isinstance(parsed, messages.ContentBlockStop):
+            stopped, known.stopped = known.stopped, True
             return None if stopped else message
-        return _new_part_of_delta(block, message, parsed)
-
-    def _message_started(self, message_id: str) -> bool:
-        """Return whether this is another message than the one that is being streamed."""
-        if message_id and message_id == self._message_id:
-            for block in self._blocks.values():
-                block.chars_again = block.other_deltas_again = 0
-            return False
-        self._message_id = message_id
-        self._blocks.clear()
-        return True
+        return _new_part_of_delta(known, message, parsed)
 
 
-def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockDelta) -> Json | None:
+def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:
     if not delta.field:
         block.other_deltas_again += 1
         if block.other_deltas_again <= block.other_deltas:
@@ -445,4 +362,6 @@ def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: ContentBlockD
     if new < 0 or (new == 0 and delta.text):
         return None
     block.chars = block.chars_again
-    return message if new >= len(delta.text) else with_text(message, delta, delta.text[len(delta.text) - new :])
+    return (
+        message if new >= len(delta.text) else messages.with_text(message, delta, delta.text[len(delta.text) - new :])
+    )

@@ -1,7 +1,4 @@
-"""Do one headless run, and return its exit code.
-
-The session on the host ends with the run. Every wait at the end has a limit.
-"""
+"""Do one headless run. The session on the host ends with it, and every wait at the end has a limit."""
 
 from __future__ import annotations
 
@@ -26,6 +23,7 @@ from ccb.tunnel.wire.client_requests import (
     FileRewind,
 )
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
+from ccb.tunnel.wire.messages import as_blocks
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of, error_lines
@@ -35,11 +33,9 @@ from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from ..terminal.terminal_prompts import prompts_for
-from .input_pump import InputPump
-from .output_formats import TranscriptMirror, make_output
+from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers
-from .stderr_reports import RetryReports, add_unsent, report
-from .stdin_input import EarlyInput, read_prompt
+from .stdin_input import EarlyInput, InputPump, read_prompt
 from .turn_results import GOODBYE_S, TurnReports, TurnResults, state_flags
 
 if TYPE_CHECKING:
@@ -50,8 +46,7 @@ if TYPE_CHECKING:
 
 
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
-    """Let the conversation go on after a message. `drops` is the prompt of the only turn that may be left out. Raise
-    UsageError if the session cannot."""
+    """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
     try:
         await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
     except RequestFailed as refused:
@@ -75,21 +70,19 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
             f"the files were not put back: {HostText(str(refused))}",
             do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
         ) from None
+    listed = as_blocks(done.get("failed"))
+    failed = {HostText(str(each.get("path"))).path: HostText(str(each.get("why"))) for each in listed}
     names = [HostText(str(each)).path for each in done.get("filesChanged") or ()]
-    failed = [each for each in done.get("failed") or () if isinstance(each, dict)]
-    lost = [
-        f"{HostText(str(each.get('path'))).path} was not restored: {HostText(str(each.get('why')))}" for each in failed
-    ]
-    put_back = [name for name in names if name not in {HostText(str(each.get("path"))).path for each in failed}]
-    said = f"put back: {', '.join(put_back)}" if put_back else "no file was changed since"
-    return "; ".join([said, *lost])
+    put_back = ", ".join(name for name in names if name not in failed)
+    said = f"put back: {put_back}" if put_back else "no file was changed since"
+    return "; ".join([said, *(f"{path} was not restored: {why}" for path, why in failed.items())])
 
 
 def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:
     """Return the arguments with what the request says, and what the client is told that ccb has done with it."""
     sdk, agent = arguments.sdk, arguments.agent
     confirmed: Json = {}
-    servers, settings, denied = (request.get(name) for name in ("mcpServers", "settings", "disallowedTools"))
+    servers, settings, denied, plugins = map(request.get, ("mcpServers", "settings", "disallowedTools", "plugins"))
     if isinstance(servers, dict):
         sdk = replace(sdk, mcp_config=(*sdk.mcp_config, json.dumps({"mcpServers": servers})))
         confirmed["mcp_servers_applied"] = True
@@ -99,9 +92,8 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     if isinstance(denied, list):
         agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
         confirmed["disallowed_tools_applied"] = True
-    plugins = request.get("plugins")
     if isinstance(plugins, list):
-        paths = [str(each["path"]) for each in plugins if isinstance(each, dict) and each.get("path")]
+        paths = [str(each["path"]) for each in as_blocks(plugins) if each.get("path")]
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
     return replace(arguments, sdk=sdk, agent=agent), confirmed
@@ -109,9 +101,7 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
 
 log = logging.getLogger(__name__)
 
-HURRIED_GOODBYE_S = 1.0
-"""Seconds for the host to end the session if the person pressed Ctrl+C twice."""
-
+HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
 STDIN, STDOUT = 0, 1
 
 _REASONS = {
@@ -122,8 +112,7 @@ _REASONS = {
 
 
 async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Do the run, and return its exit code. Errors are reported on stderr and in the result. If an exception leaves
-    this function it is a bug in ccb; a result for it was printed too."""
+    """Do the run, and return its exit code. If an exception leaves this function it is a bug in ccb."""
     writer = Writer(STDOUT)
     run = HeadlessRun(arguments, writer, environ)
     bug: Exception | None = None
@@ -147,7 +136,7 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
                 await run.stop_at_once()
             await _cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
-        await run.finish()
+        await run.results.finish()
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())
@@ -168,8 +157,7 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
 
 
 class HeadlessRun:
-    """One run: it connects, sends the input, prints the events and stops the session. `work` does all of this; the
-    other methods end a run early."""
+    """One run: `work` does all of it, the other methods end it early."""
 
     def __init__(self, arguments: Arguments, writer: Writer, environ: Mapping[str, str]) -> None:
         streams = arguments.streams
@@ -179,14 +167,13 @@ class HeadlessRun:
         self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         self._retries = RetryReports(quiet=streams.output_format == "stream-json")
         flags = state_flags(environ) if self._has_stdin_messages else None
-        self._reports = TurnReports(self._output, flags, lifecycle=self._has_stdin_messages)
-        self._results = TurnResults(
+        self._reports = TurnReports(self._output, flags, self._has_stdin_messages)
+        self.results = TurnResults(
+            self._reports,
             self._output,
             self._retries,
             print_all=self._has_stdin_messages,
-            print_failures=streams.output_format
-            != "text",  # in the text format stdout has only answers; stderr has the failure
-            reports=self._reports,
+            print_failures=streams.output_format != "text",  # stdout has only answers then
         )
         self._mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()
@@ -197,7 +184,6 @@ class HeadlessRun:
         self._resume = ""
 
     async def work(self) -> ExitCode:
-        """Do the whole run. Raises CcbError."""
         if self._arguments.session.rewind_files:
             return await self._work("")
         if not self._has_stdin_messages:
@@ -220,7 +206,7 @@ class HeadlessRun:
             printer = self._printer = EventPrinter(
                 session,
                 self._output,
-                self._results,
+                self.results,
                 self._own,
                 self._retries,
                 mirror=self._mirror,
@@ -229,27 +215,31 @@ class HeadlessRun:
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
+            stops = True
             try:
                 await asyncio.wait({feeding, printing}, return_when=asyncio.FIRST_COMPLETED)
                 if not printing.done():
                     await feeding
                 await printing
-            except ConnectionLost as lost:  # the session goes on without this run
+                stops = False
+            except ConnectionLost as lost:
+                stops = False  # the session goes on without this run
                 if session.reading:
                     report(f"{lost.what}; this ccb ends when it has read the answer that it asked for")
                     await session.read_out()
                 add_unsent(lost, session)
                 raise
-            except Exception as error:
-                await self._stop(session)
-                if isinstance(error, AuthFailed | HostKeyError):
-                    add_unsent(error, session)
+            except (AuthFailed, HostKeyError) as error:
+                add_unsent(error, session)
                 raise
             finally:
+                task = asyncio.current_task()
+                if stops and task is not None and not task.cancelling():  # who cancels this stops the session
+                    await self._stop(session)
                 await _cancelled(feeding, printing)
                 await printer.close()
                 self._session = None
-        return self._results.exit_code
+        return self.results.exit_code
 
     async def interrupt(self) -> None:
         """Stop the running turn, wait for its result, and stop the session, each for a limited time."""
@@ -264,12 +254,12 @@ class HeadlessRun:
             return
         if self._printer is not None:
             self._printer.questions.ended = True
-        if self._results.pending:
-            self._results.printed.clear()
+        if self.results.pending:
+            self.results.printed.clear()
             with suppress(TimeoutError, CcbError, RequestFailed):
                 async with asyncio.timeout(GOODBYE_S):
                     await session.interrupt()
-                    await self._results.printed.wait()
+                    await self.results.printed.wait()
         await self._stop(session)
 
     async def stop_at_once(self) -> None:
@@ -279,16 +269,11 @@ class HeadlessRun:
         session = self._session
         if session is None or session.state is LinkState.FENCED or session.ended_on_host:
             return
-        with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(HURRIED_GOODBYE_S):
-                await session.stop()
-                await session.ended()
-        if not session.ended_on_host:
+        if not await self._ended(session, HURRIED_GOODBYE_S):
             command = host_command(self._arguments, "stop", self._session_id)
             report(f"the host did not confirm in time that the session is stopped; stop it with `{command}`")
 
     async def report_failure(self, error: CcbError) -> ExitCode:
-        """Report an error on stderr and in the result. Return its exit code."""
         log.info("the run failed", exc_info=error)
         say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
@@ -296,15 +281,9 @@ class HeadlessRun:
         return code_of(error)
 
     async def fail(self, errors: list[str], *, reason: str) -> None:
-        """Print a failed result for the turn that is open, or that never began."""
-        await self._results.fail(self._session_id, errors, reason=reason)
-
-    async def finish(self) -> None:
-        """Print what comes at the end. After that nothing is printed any more."""
-        await self._results.finish()
+        await self.results.fail(self._session_id, errors, reason=reason)
 
     def _attached(self, connected: OpenSession) -> None:
-        """Remember the names of the attached session, and report its warnings."""
         for warning in connected.warnings:
             report(warning)
         hello = connected.session.hello
@@ -317,7 +296,7 @@ class HeadlessRun:
         if self._mirror is not None:
             self._mirror.begin(hello.session)
         self._stdin.connected()
-        self._results.pending.foreign_turn = hello.state != "idle"
+        self.results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, printer: EventPrinter, pump: InputPump, prompt: str) -> None:
         choice, session = self._arguments.session, printer.session
@@ -339,7 +318,6 @@ class HeadlessRun:
                 await printer.stop_session()
 
     async def _run_command(self, connected: OpenSession, prompt: str) -> str | None:
-        """Carry out the slash command of this machine that a prompt is, and return its text; None for any other."""
         from ..slash_commands.session_api import info_of, laptop_of
         from .command_results import command_result
 
@@ -348,25 +326,25 @@ class HeadlessRun:
     async def _print(self, session: RemoteSession, printer: EventPrinter) -> None:
         """Print the events of the session. Raises ConnectionLost if it ended before all results came."""
         await printer.print_all(self._come_back())
-        if self._results.pending:
+        if self.results.pending:
             logs = host_command(self._arguments, "logs", self._session_id)
-            in_memory = session.hello.storage == "memory"  # the session was in memory, so it ended with its worker
-            raise ConnectionLost(
-                "the host ended the session before the answer was complete",
-                evidence=printer.goodbye,
-                do="Start a new one: it was in memory only."
-                if in_memory
-                else f"`{logs}` says more. Go on with: {self._resume}",
-            )
+            do = f"`{logs}` says more. Go on with: {self._resume}"
+            if session.hello.storage == "memory":
+                do = "Start a new one: it was in memory only."
+            what = "the host ended the session before the answer was complete"
+            raise ConnectionLost(what, evidence=printer.goodbye, do=do)
 
     async def _stop(self, session: RemoteSession) -> None:
+        if not await self._ended(session, GOODBYE_S):
+            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
+
+    async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
+        """End the session on the host. Return whether it did end in time."""
         with suppress(TimeoutError, CcbError):
-            async with asyncio.timeout(GOODBYE_S):
+            async with asyncio.timeout(limit_s):
                 await session.stop()
                 await session.ended()
-                return
-        if not session.ended_on_host:
-            report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
+        return session.ended_on_host
 
     def _come_back(self) -> str:
         return f"The session goes on. Come back with: {self._resume}" if self._resume else "Attach again."

@@ -1,8 +1,4 @@
-"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript.
-
-A pipe or a file gets every character as it is. A terminal would obey some of them, so there text is neutralised as in
-the REPL, and JSON has them as escapes.
-"""
+"""The output formats of headless runs: text, json, stream-json, and the mirrored transcript."""
 
 from __future__ import annotations
 
@@ -11,28 +7,120 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.plain_text import escaped_json, neutralise
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import HostText, escaped_json, neutralise
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.messages import BLOCKED_PROMPT, AssistantMessage, PublicMessage, UserMessage
+from ccb.tunnel.wire.messages import (
+    BLOCKED_PROMPT,
+    AssistantMessage,
+    PublicMessage,
+    SystemMessage,
+    UserMessage,
+    as_dict,
+    as_number,
+)
 from ccb.tunnel.wire.model_facts import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 from ..command_line.exit_codes import ExitCode
+from ..session.model_waits import retry_text, silence_text
+from ..terminal.console import say
 from ..terminal.stdio import Writer
-from .stderr_reports import report
 
 if TYPE_CHECKING:
+    from ccb.tunnel.wire.journal_records import DamagedRecord
+
+    from ..session.remote_session import RemoteSession
     from ..session.session_client import Json
 
 
-MAX_LINE = 1_000_000
-"""The most characters of a line."""
+_LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
+
+def report(text: str) -> None:
+    """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
+    say(f"ccb: {text}")
+
+
+_LONG_MS = 4_000
+
+
+class RetryReports:
+    """Reports that the model is asked again, and what the worker warns of, unless `quiet`: a stream contains both."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._retrying = False
+
+    def system(self, message: SystemMessage) -> None:
+        """Report the first retry of a model call, each that waits for long, and what the worker warns of."""
+        if self._quiet:
+            return
+        if message.subtype == "informational" and message.body.get("level") == "warning":
+            report(f"the host warns: {HostText(str(message.body.get('content')))}")
+        if message.subtype == "model_silent" and (text := silence_text(message)):
+            report(text)
+        if message.subtype != "api_retry":
+            return
+        if message.attempt != 1 and as_number(message.body.get("retry_delay_ms")) < _LONG_MS:
+            return
+        self._retrying = True
+        last = message.attempt == message.body.get("max_retries")  # it may be the end of the turn
+        report(retry_text(message) if last else f"{retry_text(message)}; trying again")
+
+    def assistant(self, message: AssistantMessage) -> None:
+        if not message.is_api_error:
+            self._retrying = False
+
+    def turn_ended(self, result: Json) -> None:
+        """Handle the end of a turn: if no retry reached the model, report what to check."""
+        if self._retrying and result.get("is_error") and result.get("api_error_status") is None:
+            report(
+                "the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL of this machine "
+                "(`ccb doctor`)"
+            )
+        self._retrying = False
+
+
+def report_damage(damage: DamagedRecord) -> None:
+    """Report damage in the journal, unless its worker has reported it already."""
+    if damage.what:
+        report(f"on the host: the session's journal is damaged: {HostText(damage.what)}")
+
+
+async def report_earlier_damage(session: RemoteSession, before: int) -> None:
+    """Report damage that the worker found before event `before`, when nobody was attached yet."""
+    from ccb.tunnel.wire.journal_records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
+
+    with suppress(CcbError):
+        found: list[DamagedRecord] = []
+        workers = 0
+        for event in reversed(await session.earlier(before, _LAST_PAGE)):
+            content = event.record.content
+            workers += isinstance(content, WorkerRecord)
+            if workers > 1 or isinstance(
+                content, InputRecord | TurnStartRecord
+            ):  # from here on a client was attached and saw the reports
+                break
+            if isinstance(content, DamagedRecord):
+                found.append(content)
+        for damage in reversed(found):
+            report_damage(damage)
+
+
+def add_unsent(error: CcbError, session: RemoteSession) -> None:
+    if session.unsent:
+        unsent = f"{session.unsent} input(s) were not confirmed by the host and may be lost."
+        error.evidence = f"{error.evidence}\n{unsent}" if error.evidence else unsent
+
+
+MAX_LINE = 1_000_000  # the most characters of a line
 _STEPS = (200_000, 20_000, 2_000)
 
 
@@ -54,16 +142,11 @@ def _cut(value: object, most: int) -> object:
     if isinstance(value, list):
         return [_cut(each, most) for each in value]
     if isinstance(value, dict):
-        source = value.get("source")
-        if value.get("type") in ("image", "document") and isinstance(source, dict) and _is_long(source, most):
+        data = as_dict(value.get("source")).get("data")
+        if value.get("type") in ("image", "document") and isinstance(data, str) and len(data) > most:
             return {"type": "text", "text": f"({value['type']} left out: the message is too long)"}
         return {name: _cut(each, most) for name, each in value.items()}
     return value
-
-
-def _is_long(source: Json, most: int) -> bool:
-    data = source.get("data")
-    return isinstance(data, str) and len(data) > most
 
 
 _MAX_NAME = 200
@@ -82,7 +165,6 @@ class TranscriptMirror:
         self._prompts: dict[str, Json] = {}
 
     def begin(self, session_id: str) -> None:
-        """The session has this id. A transcript of it that the client has written is continued."""
         self._session = session_id
         try:
             *_, last = self._path.read_text(encoding="utf-8").rstrip("\n").split("\n")
@@ -91,17 +173,14 @@ class TranscriptMirror:
             self._last = None
 
     def sent(self, input_id: str, body: Json) -> None:
-        """A prompt was sent."""
         self._prompts[input_id] = body
 
     async def taken(self, input_id: str) -> None:
-        """A turn has taken a prompt."""
         body = self._prompts.pop(input_id, None)
         if body is not None:
             await self._print({**body, "uuid": body.get("uuid") or input_id})
 
     async def message(self, public: PublicMessage, body: Json) -> None:
-        """A message of the session was printed."""
         of_main = not body.get("parent_tool_use_id")
         if of_main and (
             isinstance(public, AssistantMessage) or (isinstance(public, UserMessage) and not public.is_replay)
@@ -163,7 +242,6 @@ class HeadlessOutput:
         """Print a message that is not in the journal, such as a streaming event."""
 
     async def result(self, body: Json) -> None:
-        """Print the result of a turn."""
         await self.message(body)
 
     async def finish(self) -> None:
@@ -171,8 +249,6 @@ class HeadlessOutput:
 
 
 class LastResultOutput(HeadlessOutput):
-    """Prints only the last result."""
-
     _last: Json | None = None
 
     async def result(self, body: Json) -> None:
@@ -209,8 +285,6 @@ class JsonArrayOutput(HeadlessOutput):
 
 
 class StreamOutput(HeadlessOutput):
-    """Prints every message on a line of its own, as soon as it comes."""
-
     async def message(self, body: Json) -> None:
         await self._writer.write(to_bytes(self._text_of(body) + "\n"))
 
@@ -220,20 +294,14 @@ class StreamOutput(HeadlessOutput):
 
 def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
     """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
-    json_of = _terminal_json if terminal else dump_line
+    if output_format == "text":
+        return AnswerOutput(writer, lambda body: neutralise(result_text(body)) if terminal else result_text(body))
+    text_of = dump_line if output_format == "json" else limited_line
+    if terminal:
+        text_of = lambda body: escaped_json(dump_line(body))  # noqa: E731
     if output_format == "stream-json":
-        return StreamOutput(writer, _terminal_json if terminal else limited_line)
-    if output_format == "json":
-        return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
-    return AnswerOutput(writer, _terminal_text if terminal else result_text)
-
-
-def _terminal_json(body: Json) -> str:
-    return escaped_json(dump_line(body))
-
-
-def _terminal_text(body: Json) -> str:
-    return neutralise(result_text(body))
+        return StreamOutput(writer, text_of)
+    return JsonArrayOutput(writer, text_of) if verbose else LastResultOutput(writer, text_of)
 
 
 _NO_USAGE: Json = {
@@ -249,8 +317,7 @@ _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
-    """Return the exit code of a run that ended with `result`. `denied_unasked` means that the worker denied a tool call
-    because nobody could be asked, `wants_answer` that a turn without an answer has failed."""
+    """Return the exit code of a run that ended with `result`. `wants_answer`: a turn without an answer has failed."""
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
@@ -305,8 +372,7 @@ def result_text(result: Json) -> str:
 
 
 def command_message(session_id: str, text: str, before: Json) -> Json:
-    """Make the result of a slash command that this machine has carried out. `before` is the result before it, whose
-    sums still hold."""
+    """Make the result of a slash command of this machine. The sums of the result `before` still hold."""
     made = local_result(session_id, [], reason="completed", duration_ms=0)
     del made["errors"]
     sums: Json = {name: before[name] for name in ("total_cost_usd", "modelUsage") if name in before}

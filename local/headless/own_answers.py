@@ -29,52 +29,11 @@ _MAX_AGENTS = 1_000
 _MAX_TEXT = 4_000  # characters
 
 
-class AgentLines:
-    """Knows the agents that have been started during this run."""
-
-    def __init__(self) -> None:
-        self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
-
-    def named(self, public: PublicMessage, body: Json) -> Json:
-        """Return a message of the session; one of a sub-agent with the agent and its task."""
-        if isinstance(public, TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
-            agent = str(body.get("agent_id") or public.task_id)
-            kind = str(body["subagent_type"])[:_MAX_TEXT]
-            self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
-        elif isinstance(public, AssistantMessage | UserMessage) and body.get("parent_tool_use_id"):
-            agent = str(body["parent_tool_use_id"])
-            return {**body, "agent_id": agent, **self._agents.get(agent, {})}
-        return body
-
-
-class ChangedLines:
-    """Lines added and removed so far, by the results of the edits."""
-
-    def __init__(self) -> None:
-        self.added = 0
-        self.removed = 0
-
-    def note(self, body: Json) -> None:
-        """Count the lines of an edit. `body` is a public user message; other messages count nothing."""
-        told = body.get("tool_use_result")
-        if not isinstance(told, dict):
-            return
-        hunks, content = told.get("structuredPatch"), told.get("content")
-        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
-            self.added += len(content.splitlines())
-        for hunk in hunks if isinstance(hunks, list) else ():
-            lines = hunk.get("lines") if isinstance(hunk, dict) else None
-            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
-            self.added += signs["+"]
-            self.removed += signs["-"]
-
-
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 
 class ClientQuestions:
-    """The questions of the worker that the client answers on stdin. `ended` means that no more input will come: then
-    each question is refused at once."""
+    """The questions that the client answers on stdin; each is refused once its input has `ended`."""
 
     def __init__(self, session: RemoteSession, reports: TurnReports) -> None:
         self.ended = False
@@ -83,7 +42,6 @@ class ClientQuestions:
         self._open: dict[str, bool] = {}  # by request id: whether the person is asked
 
     async def opened(self, request_id: str, *, to_person: bool) -> None:
-        """Note a question of the worker."""
         self._open[request_id] = to_person
         if self.ended:
             await self._refuse(request_id)
@@ -91,18 +49,15 @@ class ClientQuestions:
             await self._reports.waits(waits=True)
 
     async def closed(self, request_id: str) -> None:
-        """Forget a question that was answered or withdrawn."""
         if self._open.pop(request_id, False) and not any(self._open.values()):
             await self._reports.waits(waits=False)
 
     async def input_ended(self) -> None:
-        """Refuse what is open: no more input will come."""
         self.ended = True
         for request_id in list(self._open):
             await self._refuse(request_id)
 
     def asks_person(self, request_id: str) -> bool:
-        """Return whether an open question is for the person."""
         return self._open.get(request_id, False)
 
     async def _refuse(self, request_id: str) -> None:
@@ -110,13 +65,11 @@ class ClientQuestions:
         await self._session.refuse(request_id, _REFUSAL)
 
 
-END = "end_session"
-"""The request after which no more input comes."""
+END = "end_session"  # the request after which no more input comes
 
 
 class OwnAnswers:
-    """`confirmed` are fields that the answer to `initialize` has besides those of the worker: what this machine has
-    done with the request. `forwards_text`: the client wants to see what sub-agents say."""
+    """What this machine answers. `confirmed` are fields of the answer to `initialize`."""
 
     def __init__(self) -> None:
         self.confirmed: Json = {}
@@ -127,8 +80,8 @@ class OwnAnswers:
         self._api_ms = 0
         self._cost = 0.0
         self._usage: dict[str, Json] = {}
-        self._lines = ChangedLines()
-        self._agents = AgentLines()
+        self._added = self._removed = 0  # lines, by the results of the edits
+        self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
 
     def payload(self, line: ControlRequest) -> Json | None:
         """Return the answer to a request, None if the worker is to answer it."""
@@ -154,7 +107,7 @@ class OwnAnswers:
             duration = body.get("duration_api_ms")
             self._api_ms += duration if isinstance(duration, int) else 0
         elif isinstance(public, UserMessage):
-            self._lines.note(body)
+            self._count_lines(body)
         elif isinstance(public, ControlResponse) and public.request_id in self._initialize and public.payload:
             models = public.payload.get("models")
             if isinstance(models, list):
@@ -162,15 +115,35 @@ class OwnAnswers:
             if self.confirmed:
                 answer = {**body["response"], "response": {**public.payload, **self.confirmed}}
                 return {**body, "response": answer}
-        return self._agents.named(public, body)
+        if isinstance(public, TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
+            agent = str(body.get("agent_id") or public.task_id)
+            kind = str(body["subagent_type"])[:_MAX_TEXT]
+            self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
+        elif isinstance(public, AssistantMessage | UserMessage) and body.get("parent_tool_use_id"):
+            agent = str(body["parent_tool_use_id"])
+            return {**body, "agent_id": agent, **self._agents.get(agent, {})}
+        return body
+
+    def _count_lines(self, body: Json) -> None:
+        told = body.get("tool_use_result")
+        if not isinstance(told, dict):
+            return
+        hunks, content = told.get("structuredPatch"), told.get("content")
+        if told.get("type") == "create" and isinstance(content, str):  # a new file has no patch
+            self._added += len(content.splitlines())
+        for hunk in hunks if isinstance(hunks, list) else ():
+            lines = hunk.get("lines") if isinstance(hunk, dict) else None
+            signs = Counter(str(line)[:1] for line in lines) if isinstance(lines, list) else Counter()
+            self._added += signs["+"]
+            self._removed += signs["-"]
 
     def _used(self) -> Json:
         session = {
             "total_cost_usd": self._cost,
             "total_api_duration_ms": self._api_ms,
             "total_duration_ms": round((time.monotonic() - self._started) * 1000),
-            "total_lines_added": self._lines.added,
-            "total_lines_removed": self._lines.removed,
+            "total_lines_added": self._added,
+            "total_lines_removed": self._removed,
             "model_usage": self._usage,
         }
         return {"session": session, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}

@@ -10,26 +10,27 @@ import asyncio
 import json
 import math
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from os import fstat
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.control_protocol import Success, public_answer
-from ccb.tunnel.wire.frames import FrameError
+from ccb.tunnel.wire.frames import FrameError, Json
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, as_blocks, as_dict, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
-from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
 from ..terminal.stdio import read_pieces
+from .output_formats import report
+from .own_answers import END
 
 if TYPE_CHECKING:
-    from ..session.session_client import Json
+    from .event_printer import EventPrinter
 
-
-EARLY_ANSWER_S = 20.0
-"""Seconds that the first request of a client waits for the session."""
-
+EARLY_ANSWER_S = 20.0  # seconds that the first request of a client waits for the session
 _MAX_AHEAD = 16  # messages that are read before the session is there
 
 
@@ -47,8 +48,7 @@ class EarlyInput:
         self._connected = asyncio.Event()
         self._answered: set[str] = set()
         self._first: Json | Exception | None = None
-        self.confirmed: Json = {}
-        """Fields that an answer given here has besides."""
+        self.confirmed: Json = {}  # fields that an answer given here has besides
 
     async def __aenter__(self) -> EarlyInput:
         self._tasks.append(asyncio.create_task(self._read(), name="stdin"))
@@ -60,16 +60,13 @@ class EarlyInput:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def connected(self) -> None:
-        """The session is there: it answers from now on."""
         self._connected.set()
 
     def answered_early(self, request_id: str) -> bool:
-        """Return whether a request was answered here, so that the session's answer is not to be shown."""
         return request_id in self._answered
 
     async def first_request(self) -> Json:
-        """Return the first request of the client once it has come, without taking it; {} if it does not begin with
-        one."""
+        """Return the first request of the client, without taking it; {} if it does not begin with one."""
         self._first = await self._messages.get()
         request = self._first.get("request") if isinstance(self._first, dict) else None
         return request if isinstance(request, dict) else {}
@@ -85,7 +82,8 @@ class EarlyInput:
     async def _read(self) -> None:
         try:
             async for body in read_messages(self._stdin):
-                if not self._connected.is_set() and _subtype(body) == "initialize":
+                request = body.get("request") if body["type"] == "control_request" else None
+                if request and request.get("subtype") == "initialize" and not self._connected.is_set():
                     answering = self._answer_early(str(body.get("request_id")))
                     self._tasks.append(asyncio.create_task(answering, name="early answer"))
                 await self._messages.put(body)
@@ -99,39 +97,25 @@ class EarlyInput:
                 await self._connected.wait()
         except TimeoutError:
             self._answered.add(request_id)
-            await self._answer(public_answer(Success(request_id, {**early_description(), **self.confirmed})))
+            await self._answer(public_answer(Success(request_id, {**_KNOWN_EARLY, **self.confirmed})))
 
 
-def _subtype(body: Json) -> object:
-    request = body.get("request")
-    return request.get("subtype") if body["type"] == "control_request" and isinstance(request, dict) else None
+_KNOWN_EARLY: Json = {  # what is known of a session before it is there
+    "commands": [],
+    "agents": [],
+    "output_style": "default",
+    "available_output_styles": ["default"],
+    "models": [{"value": "default", "displayName": "Default", "description": ""}],
+    "account": {},
+    "claude_code_version": CLAUDE_CODE_VERSION,
+    "session_state": "idle",
+    "capabilities": ["interrupt_receipt_v1"],
+    "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
+}
 
-
-def early_description() -> Json:
-    """Return what is known of a session before it is there."""
-    return {
-        "commands": [],
-        "agents": [],
-        "output_style": "default",
-        "available_output_styles": ["default"],
-        "models": [{"value": "default", "displayName": "Default", "description": ""}],
-        "account": {},
-        "claude_code_version": CLAUDE_CODE_VERSION,
-        "session_state": "idle",
-        "capabilities": ["interrupt_receipt_v1"],
-        "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
-    }
-
-
-MAX_TEXT = 16 * 1024 * 1024
-"""The most bytes of piped text in a prompt."""
-
-MAX_INPUT_LINE = 24 * 1024 * 1024
-"""The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
-
-SILENCE_S = 3.0
-"""Seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then."""
-
+MAX_TEXT = 16 * 1024 * 1024  # the most bytes of piped text in a prompt
+MAX_INPUT_LINE = 24 * 1024 * 1024  # the longest NDJSON line on stdin, in bytes. It may carry images and documents.
+SILENCE_S = 3.0  # seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then.
 _FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
 
 
@@ -152,8 +136,7 @@ def is_piped(fd: int) -> bool:
 
 
 async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
-    """Return the prompt of the command line, followed by the piped text. `say` is called with a sentence about anything
-    unusual in the input. Raises UsageError if there is neither."""
+    """Return the prompt of the command line, followed by the piped text. Raises UsageError if there is neither."""
     piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
     parts = [part for part in (prompt or "", piped) if part.strip()]
     if not parts:
@@ -171,7 +154,7 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
     loop = asyncio.get_running_loop()
     found = bytearray()
     pieces = read_pieces(fd)
-    first = asyncio.create_task(_next(pieces), name="first of stdin")
+    first = asyncio.ensure_future(anext(pieces, b""))
     waiting = f"waiting for the end of standard input (a pipe is open; {_NO_INPUT_HINT})"
     notice = loop.call_later(SILENCE_S, say, waiting) if needed else None
     try:
@@ -195,10 +178,6 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
     if b"\0" in found or "\ufffd" in text:
         say("standard input is not UTF-8 text; what cannot be read was replaced in the prompt")
     return text.rstrip("\n")
-
-
-async def _next(pieces: AsyncIterator[bytes]) -> bytes:
-    return await anext(pieces, b"")
 
 
 async def read_messages(fd: int) -> AsyncIterator[Json]:
@@ -240,10 +219,111 @@ def _message(line: bytes) -> Json | None:
     if not isinstance(body, dict) or body.get("type") not in _FORWARDED:
         return None
     if body["type"] == "user":
-        message = body.get("message")
-        role = message.get("role") if isinstance(message, dict) else None
+        role = as_dict(body.get("message")).get("role")
         if role != "user":
             raise BadInput(f"Error: Expected message role 'user', got {neutralise(repr(role))[:40]}")
     elif body["type"] == "control_request" and not isinstance(body.get("request"), dict):
         raise BadInput("Error: Missing request on control_request")
     return body
+
+
+Keep = Callable[[Sequence[Json]], Awaitable[None]]
+"""Keeps the permission updates of an answer that are not for the session only."""
+RunCommand = Callable[[str], Awaitable[str | None]]
+"""Carries out the slash command of this machine that a prompt is, and returns its text; None for any other prompt."""
+
+
+class InputPump:
+    """Sends the input of one run. A slash command of this machine gets its result here, in its turn."""
+
+    def __init__(self, printer: EventPrinter, keep: Keep, run_command: RunCommand) -> None:
+        self._printer = printer
+        self._keep = keep
+        self._run_command = run_command
+        self._held: deque[UserMessage] = deque()
+        self._sending_held: asyncio.Task[None] | None = None
+
+    async def send_prompt(self, prompt: str) -> bool:
+        """Send the only prompt of the run. Return whether it went to the worker."""
+        printer = self._printer
+        text = await self._run_command(prompt) if _names_command(prompt) else None
+        if text is None:
+            printer.results.pending.sent(await printer.session.prompt(prompt))
+        else:
+            await printer.results.of_command(text)
+        await printer.questions.input_ended()
+        return text is None
+
+    async def send_messages(self, messages: AsyncIterator[Json]) -> None:
+        """Send the messages of the client until their end, then refuse the open questions."""
+        try:
+            await self._send_messages(messages)
+        finally:
+            if self._sending_held is not None:
+                self._sending_held.cancel()
+                await asyncio.gather(self._sending_held, return_exceptions=True)
+
+    async def _send_user(self, message: UserMessage) -> None:
+        await self._printer.sent(await self._printer.session.send(message.body), message)
+
+    async def _send_held(self) -> None:
+        results = self._printer.results
+        while self._held:
+            message, text = self._held[0], None
+            if _may_be_command(message):
+                await results.settled()
+                text = await self._run_command(message.text(""))
+            if text is None:
+                await self._send_user(message)
+            else:
+                await results.of_command(text, message.uuid)
+            self._held.popleft()
+        results.commands_wait = False
+
+    async def _send_messages(self, messages: AsyncIterator[Json]) -> None:
+        printer = self._printer
+        async for body in messages:
+            message = parse_message(body)
+            if isinstance(message, UserMessage):
+                if not self._held and not _may_be_command(message):
+                    await self._send_user(message)
+                    continue
+                self._held.append(message)
+                if len(self._held) == 1:
+                    printer.results.commands_wait = True
+                    self._sending_held = asyncio.create_task(self._send_held(), name="held prompts")
+                continue
+            if isinstance(message, ControlRequest):
+                answer = printer.own.payload(message)
+                if answer is not None:
+                    await printer.output.message(public_answer(Success(message.request_id, answer)))
+                    if message.subtype == END:
+                        break
+                    continue
+            if isinstance(message, ControlResponse):
+                await self._keep_updates(message.request_id, body)
+                await printer.questions.closed(message.request_id)
+            await printer.session.send(body)
+        await printer.questions.input_ended()
+        if self._sending_held is not None:
+            await self._sending_held
+
+    async def _keep_updates(self, request_id: str, body: Json) -> None:
+        answer = as_dict(as_dict(body.get("response")).get("response"))
+        updates = as_blocks(answer.get("updatedPermissions"))
+        if not updates or not self._printer.questions.asks_person(request_id):
+            return
+        try:
+            await self._keep(updates)
+        except CcbError as error:
+            report(f"the permission updates are not kept: {error.what}")
+
+
+def _may_be_command(message: UserMessage) -> bool:
+    return len(message.blocks) == 1 and _names_command(str(message.blocks[0].get("text")))
+
+
+def _names_command(prompt: str) -> bool:
+    """Return whether a prompt begins with the name of a slash command of this machine. This loads none of them."""
+    word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
+    return word.startswith("/") and word[1:] in LAPTOP_COMMANDS.split()

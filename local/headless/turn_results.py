@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -13,42 +13,38 @@ from ccb.tunnel.wire.messages import TaskMessage
 
 from ..command_line.exit_codes import ExitCode
 from ..session.newest import Newest
-from .output_formats import HeadlessOutput, command_message, exit_code, local_result, usage_between
-from .stderr_reports import RetryReports
+from .output_formats import HeadlessOutput, RetryReports, command_message, exit_code, local_result, usage_between
 
 if TYPE_CHECKING:
     from ..session.session_client import Json
 
 
 def state_flags(environ: Mapping[str, str]) -> Json | None:
-    """Return what the messages about the session's state have in addition, None if the client has not asked for
-    them."""
+    """Return what messages about the session's state have in addition, None if nobody asked for them."""
     if environ.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") == "1":
         return {}
     return {"sdk_host_only": True} if environ.get("CLAUDE_CODE_SDK_READS_SESSION_STATE") == "1" else None
 
 
+@dataclass(eq=False)
 class TurnReports:
-    """`flags` are those of `state_flags`. Every `running` is followed by an `idle`: a client may wait for it."""
+    """Around each turn. Every `running` is followed by an `idle`. `flags` are those of `state_flags`."""
 
-    def __init__(self, output: HeadlessOutput, flags: Json | None, *, lifecycle: bool) -> None:
-        self.session_id = ""
-        self._output = output
-        self._flags = flags
-        self._lifecycle = lifecycle
-        self._state = "idle"
-        self._prompts: dict[str, str] = {}  # uuids of the prompts that wait, by input id
-        self.in_turn = False
-        self._started: list[str] = []  # uuids of the prompts of the running turn
+    _output: HeadlessOutput
+    _flags: Json | None
+    _lifecycle: bool
+    session_id: str = ""
+    in_turn: bool = False
+    _state: str = "idle"
+    _prompts: dict[str, str] = field(default_factory=dict)  # uuids of the prompts that wait, by input id
+    _started: list[str] = field(default_factory=list)  # uuids of the prompts of the running turn
 
     async def queued(self, input_id: str, identity: str) -> None:
-        """A prompt was read. `identity` is the uuid that the client gave it, "" for none."""
         if identity and input_id not in self._prompts and self._lifecycle:
             self._prompts[input_id] = identity
             await self._command(identity, "queued")
 
     async def taken(self, input_ids: Iterable[str]) -> None:
-        """The running turn has taken these inputs."""
         for input_id in input_ids:
             identity = self._prompts.pop(input_id, "")
             if identity:
@@ -65,12 +61,10 @@ class TurnReports:
         await self._change("running")
 
     async def waits(self, *, waits: bool) -> None:
-        """The running turn waits for an answer of the person, or goes on."""
         if self._state != "idle":
             await self._change("requires_action" if waits else "running")
 
     async def background(self, tasks: Iterable[TaskMessage]) -> None:
-        """Other tasks than before run in the background: these."""
         if self._lifecycle:
             fields = ("task_id", "task_type", "description", "tool_use_id")
             listed = [{name: getattr(each, name) for name in fields} for each in tasks]
@@ -94,7 +88,6 @@ class TurnReports:
                 await self._change("idle")
 
     async def turn_ended(self, *, more: bool = False) -> None:
-        """A turn has ended, after its result. `more`: another one is due."""
         self.in_turn = False
         started, self._started = self._started, []
         for identity in started:
@@ -120,8 +113,7 @@ _MAX_INPUTS = 10_000
 _MAX_TASKS = 1_000
 _MAX_TEXT = 1_000  # characters of the description of a task
 
-GOODBYE_S = 5.0
-"""Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
+GOODBYE_S = 5.0  # seconds for the host to end the session after the last result, or to send a result after an interrupt
 
 
 class PendingPrompts:
@@ -133,8 +125,7 @@ class PendingPrompts:
     a task that was started during this run may start one more turn of this run."""
 
     def __init__(self) -> None:
-        self.foreign_turn = False
-        """Whether a turn is running that began before this run could see its prompts."""
+        self.foreign_turn = False  # whether a turn is running that began before this run could see its prompts
         self.tasks: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
         """The tasks that were started during this run and run in the background, by their id."""
         self._started: Newest[str, TaskMessage] = Newest(_MAX_TASKS)
@@ -158,7 +149,7 @@ class PendingPrompts:
         return bool(self.tasks) or self._task_turn
 
     def task_news(self, line: TaskMessage) -> bool:
-        """Note that a task was started or has ended. Return whether other tasks than before run in the background."""
+        """Return whether other tasks than before run in the background now."""
         before = len(self.tasks)
         if line.subtype == "task_notification":
             self.tasks.pop(line.task_id, None)
@@ -171,7 +162,6 @@ class PendingPrompts:
         return len(self.tasks) != before
 
     def taken_back(self, input_id: str) -> None:
-        """Note that no turn will take a prompt."""
         self._waiting.pop(input_id, None)
 
     def sent(self, input_id: str) -> None:
@@ -182,7 +172,6 @@ class PendingPrompts:
                 self._waiting[input_id] = None
 
     def runs_already(self, input_ids: Iterable[str]) -> None:
-        """Note the inputs of the turn, if any, that was running when this run came to the session."""
         self._take(input_ids)
         self.foreign_turn = bool(self._in_turn)
 
@@ -222,7 +211,6 @@ class PendingPrompts:
         return ours
 
     def given_up(self) -> None:
-        """Note that the prompt that waits longest gets no result from the host."""
         for input_id in list(self._waiting)[:1]:
             del self._waiting[input_id]
         self._forget_turn()
@@ -233,38 +221,26 @@ class PendingPrompts:
         self._turn_has_prompts = False
 
 
+@dataclass(eq=False)
 class TurnResults:
-    """Prints results, and knows their exit code. `print_all`: print results of turns that this run did not start, too.
-    `print_failures`: print a result even if the host could not send one. `reports` go around the turns."""
+    """Prints results, and knows their exit code. `print_all`: also of turns that this run did not start.
+    `print_failures`: also if the host could not send one."""
 
-    def __init__(
-        self,
-        output: HeadlessOutput,
-        retries: RetryReports,
-        *,
-        print_all: bool,
-        print_failures: bool,
-        reports: TurnReports | None = None,
-    ) -> None:
-        self.reports = reports or TurnReports(output, None, lifecycle=False)
-        self._output = output
-        self._retries = retries
-        self._print_all = print_all
-        self._print_failures = print_failures
-        self._started = time.monotonic()
-        self._last: Json | None = None
-        self._count = 0
-        self._used: Json = {}
-        self._finished = False
-        self.pending = PendingPrompts()
-        self.printed = asyncio.Event()
-        """Set when a result was printed."""
-        self.news = asyncio.Event()
-        """Set when something has happened in the session."""
-        self.commands_wait = False
-        """Whether slash commands of this machine have no result yet."""
-        self.denied_unasked = False
-        """Whether the worker denied something because nobody could be asked."""
+    reports: TurnReports
+    _output: HeadlessOutput
+    _retries: RetryReports
+    print_all: bool
+    print_failures: bool
+    pending: PendingPrompts = field(default_factory=PendingPrompts)
+    printed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    commands_wait: bool = False
+    denied_unasked: bool = False
+    _started: float = field(default_factory=time.monotonic)
+    _last: Json | None = None
+    _count: int = 0
+    _used: Json = field(default_factory=dict)
+    _finished: bool = False
 
     @property
     def complete(self) -> bool:
@@ -273,34 +249,29 @@ class TurnResults:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code for the last result. A run of messages on stdin whose turns ended regularly has succeeded, even
-        if a call was denied: its client has seen that."""
-        denied = self.denied_unasked and not self._print_all
+        """The exit code for the last result. A client of messages has seen that a call was denied."""
+        denied = self.denied_unasked and not self.print_all
         if self._last is None:
             return ExitCode.OK
-        return exit_code(self._last, denied_unasked=denied, wants_answer=not self._print_failures)
+        return exit_code(self._last, denied_unasked=denied, wants_answer=not self.print_failures)
 
     async def from_host(self, result: Json) -> None:
-        """Handle a result from the host."""
-        if self.pending.result_came() or self._print_all:
+        if self.pending.result_came() or self.print_all:
             await self._print(result)
 
     async def task_news(self, line: TaskMessage) -> None:
-        """Handle news of a task."""
         if self.pending.task_news(line):
             await self.reports.background(self.pending.tasks.values())
 
     async def answered_before(self, input_id: str, result: Json) -> None:
-        """Handle the result of a prompt that was answered before this run, if the prompt waits for it."""
+        """Print the result of a prompt that was answered before this run, if the prompt waits for it."""
         if self.pending.answered_before(input_id):
             prompt = await self.reports.began_before(input_id)
             await self._print(result, prompt)
             await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
-        """Print a failed result for the turn that is open, or that never began. `reason` goes into
-        `terminal_reason`."""
-        if self._finished or self.complete or not self._print_failures:
+        if self._finished or self.complete or not self.print_failures:
             return
         duration = round((time.monotonic() - self._started) * 1000)
         self.pending.given_up()
@@ -314,21 +285,18 @@ class TurnResults:
             await self.news.wait()
 
     async def of_command(self, text: str, identity: str = "") -> None:
-        """Print the result of a slash command that this machine has carried out. `identity` is the uuid of its prompt,
-        "" for none."""
         await self.reports.queued(identity, identity)
         prompt = await self.reports.began_before(identity)
         await self._print(command_message(self.reports.session_id, text, self._last or {}), prompt)
         await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def finish(self) -> None:
-        """Print what comes at the end. After that nothing is printed any more."""
         if not self._finished:
             self._finished = True
             await self._output.finish()
 
     async def _print(self, result: Json, prompts: Json | None = None) -> None:
-        if self._print_all:
+        if self.print_all:
             place: Json = {"queued_turn_count": len(self.pending), "result_index": self._count}
             used, self._used = self._used, result.get("modelUsage") or {}
             place["model_usage_since_last_result"] = usage_between(used, self._used)

@@ -20,12 +20,8 @@ from ..tui.rendering.permission_updates import KEPT, can_be_kept, describe_updat
 from ..tui.rendering.tool_output import error_lines, headline
 from ..tui.rendering.untrusted_text import escaped_name
 
-_MAX_LINES = 12
-"""Lines of a tool's result; of a longer one, half from each end."""
-
-_MAX_CALLS = 256
-"""The newest tool calls, which may still get a result."""
-
+_MAX_LINES = 12  # lines of a tool's result; of a longer one, half from each end
+_MAX_CALLS = 256  # the newest tool calls, which may still get a result
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
@@ -39,13 +35,11 @@ def quoted(text: str) -> list[str]:
 
 
 class LinePrinter:
-    """A `BlockContainer` that prints with `write`, which gets whole lines without their newline. What the person has
-    typed here is not printed again: `own_prompts` are those texts."""
+    """A `BlockContainer` that prints whole lines. `own_prompts` are texts that are not printed again."""
 
     def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
         self.own_prompts: list[str] = []
-        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
-        """The last warnings and errors."""
+        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)  # the last warnings and errors
         self._write = write
         self._cwd = cwd
         self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
@@ -53,7 +47,6 @@ class LinePrinter:
         self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
-        """Print a block that is complete."""
         if isinstance(block, PromptBlock):
             self._prompt(block)
         elif isinstance(block, NoticeBlock):
@@ -66,7 +59,6 @@ class LinePrinter:
             self.update_block(block)
 
     def update_block(self, block: Block) -> None:
-        """Print what has become complete."""
         if isinstance(block, MarkdownBlock) and not block.live and block.text.strip():
             self._once(block, *quoted(block.text))
         elif isinstance(block, ToolBlock):
@@ -76,7 +68,6 @@ class LinePrinter:
                 self._write(line)
 
     def take_away(self, block: Block) -> None:
-        """Say that a part that was printed does not count."""
         if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
             self._write("ccb: the model begins this answer again; the text above does not count.")
 
@@ -146,8 +137,6 @@ class Reply:
 
 
 class PlainQuestion:
-    """One question. `lines` is all of it, and its choices."""
-
     def __init__(self, request: ControlRequest, place: str) -> None:
         self.request = request
         self._fields: tuple[FormField, ...] = ()
@@ -161,24 +150,23 @@ class PlainQuestion:
 
     @property
     def lines(self) -> list[str]:
-        """The question, the newest part of it."""
         if self._fields:
             return self._field_lines(self._fields[len(self._answers)])
         if self.request.subtype == TRUST_PROJECT.name:
-            return self._trust_lines()
+            directory = HostText(str(self.request.input.get("directory"))).path
+            shown = [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
+            return [f"Do you trust the files of {directory}?", *shown, "1: trust them", "2: do not trust them"]
         if self.request.subtype != "can_use_tool":
             return [_CANNOT, "n: refuse"]
-        shown, self._readable = bounded(subject_lines(self.request))
-        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on "
-                 f"{self._place}:"]  # fmt: skip
-        lines += [f"  {line.gutter}{line.picture}" for line in shown]
+        call, self._readable = bounded(subject_lines(self.request))
+        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on {self._place}:"]
+        lines += [f"  {line.gutter}{line.picture}" for line in call]
         if reason := self.request.text("decision_reason"):
             lines.append(f"Asked because: {escaped_name(reason)}")
         lines.append(f"Sandbox: {escaped_name(self.request.text('sandbox') or 'no cage')}")
         return [*lines, *self._choices()]
 
     def reply(self, text: str) -> Reply:
-        """Return what a line of the person means."""
         text = text.strip()
         word, _, rest = text.partition(" ")
         if self._fields:
@@ -187,6 +175,9 @@ class PlainQuestion:
             return Reply({"trusted": word == "1"}) if word in ("1", "2") else Reply(again="Type 1 or 2.")
         if self.request.subtype != "can_use_tool":
             return Reply({"action": "decline"}) if word == "n" else Reply(again="Type n.")
+        return self._call_reply(word, rest)
+
+    def _call_reply(self, word: str, rest: str) -> Reply:
         if word in ("3", "n"):
             return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
         if not self._readable:
@@ -209,11 +200,6 @@ class PlainQuestion:
             *("1: allow once", *session, "3: deny (a reason may follow)"),
             *(always if can_be_kept(self._updates) else []),
         ]
-
-    def _trust_lines(self) -> list[str]:
-        lines = [f"Do you trust the files of {HostText(str(self.request.input.get('directory'))).path}?"]
-        lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
-        return [*lines, "1: trust them", "2: do not trust them"]
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

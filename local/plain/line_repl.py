@@ -1,26 +1,35 @@
-"""One attached session as lines: what it says is printed, and what the person types is sent, answered or run."""
+"""One attached session as lines: events, replies and copies are printed, lines are sent, answered or run."""
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import ValidationError
+
+from ccb import __version__
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.control_protocol import (
-    CAN_USE_TOOL,
-    TRUST_PROJECT,
-    RequestFailed,
-    RequestKind,
-    new_uuid,
-)
+from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestFailed, RequestKind, new_uuid
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
 
+from ..command_line.arguments import Arguments
+from ..command_line.exit_codes import ExitCode, code_of
+from ..commands.session_table import choose_session
+from ..config.log import state_dir
+from ..connect.connect_session import connect_session
+from ..connect.dialer import SpareTransport
+from ..files.copying import Transfers, outcome, progress_line
+from ..files.fetched_files import FetchedFile, FetchedFiles, PrivateFolder
 from ..session.session_client import (
     EventGap,
     LaptopNotice,
@@ -32,7 +41,7 @@ from ..session.session_client import (
     parse_snapshot,
 )
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import Switch
+from ..slash_commands.registry import Copying, LaptopCommand, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text
 from ..slash_commands.session_api import (
     NO_LAPTOP,
     LaptopSide,
@@ -41,9 +50,17 @@ from ..slash_commands.session_api import (
     Place,
     ReplInfo,
     SessionApi,
-    farewell,
+    arguments_for,
+    info_of,
+    laptop_of,
 )
+from ..slash_commands.session_api import farewell as lines_of_farewell
 from ..slash_commands.typed_line import parse_command
+from ..terminal.console import print_line
+from ..terminal.input_machine import typed_line
+from ..terminal.signals import Interrupts
+from ..terminal.stdio import read_pieces
+from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
 from ..transcript.questions import OpenQuestions, ReplayMonitor
 from ..transcript.session_facts import used_text
@@ -51,18 +68,149 @@ from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
 from ..tui.rendering.permission_updates import kept_note, kept_updates
 from .line_output import LinePrinter, PlainQuestion
-from .line_replies import LineReplies
+
+if TYPE_CHECKING:
+    from ccb.tunnel.transports.login_prompts import Prompts
+
+    from ..connect.host_sessions import HostSessions
+    from ..connect.session_rows import SessionRow
+
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 _NAMES = frozenset(kind.name for kind in _ASKED)
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
+_EVERY_S = 10.0
+_COLUMNS = 78
+_HELP = """\
+Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
+! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
+After a list, a number alone chooses one of its rows. Other commands are the agent's own."""
+
+
+class LineReplies:
+    def __init__(self, api: SessionApi, write: Callable[[str], None]) -> None:
+        self._api = api
+        self._write = write
+        self._offered: Sequence[str] = ()  # the command lines of the rows that were printed last
+        self._telling: set[asyncio.Task[None]] = set()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._telling)
+
+    async def close(self) -> None:
+        telling = list(self._telling)
+        for each in telling:
+            each.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
+
+    def meant(self, line: str) -> str:
+        """Return the command line of the row whose number was typed right below its list; any other line as it is."""
+        offered, self._offered = self._offered, ()
+        number = int(line) if line.isdigit() and len(line) < 4 else 0
+        return (offered[number - 1] if 0 < number <= len(offered) else "") or line
+
+    async def answer(self, command: LaptopCommand, argument: str) -> Switch | Leave | None:
+        """Run a command, and print its reply. Return the reply if the person leaves with it."""
+        if command.name == "help":
+            for line in _HELP.split("\n"):
+                self._write(line)
+        try:
+            reply = await command.run(self._api, argument)
+            if isinstance(reply, Switch | Leave):
+                return reply
+            await self._print(reply)
+        except CcbError as error:
+            self._say(f"error: {error.what}. {error.do}".rstrip())
+        except RequestFailed as error:
+            self._say(f"error: {HostText(str(error))}")
+        except ValidationError:
+            self._say("error: the worker's answer cannot be read")
+        return None
+
+    async def _print(self, reply: Reply) -> None:
+        match reply:
+            case Text() if reply.text:
+                self._api.transcript.notice(reply.lines, reply.level)
+            case Rows(rows=[]) | Rows(rows=()):
+                self._say(reply.none)
+            case Rows():
+                numbers = not reply.title
+                self._offered = [each.choose for each in reply.rows] if numbers else ()
+                self._print_list(reply.rows, numbers=numbers)
+                if reply.after:
+                    self._say(reply.after)
+            case Live(updates=updates):
+                printed: list[ReplyRow] = []
+                async for rows in updates:
+                    self._print_list([each for each in rows.rows if each not in printed])
+                    printed = [*rows.rows]
+                    last = rows
+                self._say(last.after or last.title)
+            case Copying():
+                self._start(self._tell(reply))
+            case OpenNext():
+                self._start(self._open())
+
+    def _print_list(self, rows: Sequence[ReplyRow], *, numbers: bool = False) -> None:
+        for number, row in enumerate(rows, 1):
+            first, *more = row.line.split("\n")
+            for line in (f"{number}: {first}" if numbers else first, *(f"  {each}" for each in more)):
+                self._write(line)
+
+    def _say(self, text: str) -> None:
+        self._write(f"ccb: {text}")
+
+    # Files.
+
+    def _start(self, telling: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(telling)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell(self, copying: Copying) -> None:
+        transfer = copying.transfer
+        self._say(f"copying {transfer.name}; Ctrl+C breaks it off while the agent is idle")
+        while not (await asyncio.wait({transfer.task}, timeout=_EVERY_S))[0]:
+            self._say(progress_line(transfer.name, transfer.progress, _COLUMNS))
+        fetched = self._api.laptop.fetched if copying.shown else None
+        found = await (outcome(transfer) if fetched is None else fetched.arrived(transfer))
+        if found is None:
+            self._say(f"{transfer.name}: broken off; the same command goes on where it ended")
+        elif isinstance(found, CcbError):
+            self._say(f"error: {found.what}. {found.do}")
+        elif isinstance(found, FetchedFile):
+            self._offer(found)
+        else:
+            first, *more = transfer.done_text(found)
+            for line in (f"ccb: {first}", *more):
+                self._write(line)
+
+    async def _open(self) -> None:
+        fetched = self._api.laptop.fetched
+        file = fetched.take_first() if fetched is not None else None
+        if fetched is None or file is None:
+            self._say("no file waits to be opened: /open PATH fetches one of the host")
+            return
+        try:
+            self._say(await fetched.open_file(file))
+        except CcbError as error:
+            self._say(f"error: {error.what}. {error.do}")
+        if fetched.offered:
+            self._offer(fetched.offered[0])
+
+    def _offer(self, file: FetchedFile) -> None:
+        fetched = self._api.laptop.fetched
+        assert fetched is not None
+        before = fetched.offered.index(file) if file in fetched.offered else 0
+        way = f"/open alone opens it{f' with {fetched.viewer}' if fetched.viewer else ''}"
+        self._say(f"{file.text}; {way}{f', after the {before} before it' if before else ''}")
 
 
 class LineRepl:
-    """`write` prints lines. `run` returns when the person leaves or the session ends; `following` is then the session
-    to which they go on, if any."""
+    """`write` prints lines. `run` returns when the person leaves; `following` is the session to which they go on."""
 
     def __init__(
         self,
@@ -106,13 +254,11 @@ class LineRepl:
 
     @property
     def busy(self) -> bool:
-        """Whether the agent works or waits for an answer, prompts wait for it, or files are copied."""
         waits = self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
         return waits or self._replies.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
-        """Show the session and send `lines` until they end. With `waits`, then wait until the agent is done. Return the
-        error by which the session was lost, None if the person has left or stopped it."""
+        """Show the session and send `lines` until they end. Return the error by which it was lost, if it was."""
         listening = asyncio.create_task(self._listen(), name="events")
         typing = asyncio.create_task(self._take(lines, waits=waits), name="lines")
         ticking = asyncio.create_task(self._tick(), name="questions")
@@ -131,13 +277,13 @@ class LineRepl:
     async def interrupted(self) -> bool:
         """Ctrl+C: end the running turn, or else a copy. Return False if neither runs."""
         if not self.reducer.running:
-            return self._replies.cancel_newest()
+            transfers = self._laptop.transfers
+            return transfers is not None and transfers.cancel_newest() is not None
         self._write("ccb: interrupting")
         await self._attempt(self._client.interrupt)
         return True
 
     def farewell(self) -> list[str]:
-        """Return the lines that stay on the terminal."""
         hello = self._client.hello
         left = LeftSession(
             session_id=hello.session,
@@ -148,7 +294,7 @@ class LineRepl:
             asking=len(self._questions) > 0,
             working=self.reducer.running,
         )
-        return farewell(self._info, left)
+        return lines_of_farewell(self._info, left)
 
     # What the session says.
 
@@ -215,8 +361,7 @@ class LineRepl:
             self._write("ccb: this question is settled")
 
     async def _tick(self) -> None:
-        """Print the question that is next, once it is known that it was not answered already. Return when no more input
-        comes and the agent is done."""
+        """Print the question that is next. Return when no more input comes and the agent is done."""
         while not self._finishing or self.busy:
             await asyncio.sleep(_TICK_S)
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
@@ -247,7 +392,6 @@ class LineRepl:
             await asyncio.Event().wait()  # `_tick` ends when the agent is done
 
     async def _typed(self, text: str) -> bool:
-        """Act on a line. Return False if the person leaves."""
         line = text.strip()
         if not line:
             return True
@@ -299,7 +443,6 @@ class LineRepl:
             self._write(f"ccb: not sent: {error.what}")
 
     async def _attempt(self, action: Callable[[], Awaitable[object]]) -> bool:
-        """Await an action of the client. Return whether it succeeded; a failure is printed."""
         try:
             await action()
         except CcbError as error:
@@ -309,3 +452,103 @@ class LineRepl:
         else:
             return True
         return False
+
+
+_MAX_LINE = 1 << 20
+
+
+class FirstLoginPrompts:
+    """Asks the person during the first login only: a later one could take a prompt for a password."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+
+    def over(self) -> None:
+        self._prompts = NobodyToAsk(self._prompts.memory)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._prompts, name)
+
+
+async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    prompts = FirstLoginPrompts(prompts_for(headless=False))
+    lines = _lines(arguments.prompt)
+    async with SpareTransport() as kept:
+        while True:
+            code, following = await _one_session(arguments, prompts, lines, kept, environ)
+            if following is None:
+                return code
+            arguments = following
+
+
+async def _one_session(
+    arguments: Arguments,
+    prompts: FirstLoginPrompts,
+    lines: AsyncIterator[str],
+    kept: SpareTransport,
+    environ: Mapping[str, str],
+) -> tuple[int, Arguments | None]:
+    """Connect, and show a session. Return the exit code, and the arguments for the session that comes next."""
+    session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
+    async with (
+        connect_session(
+            arguments, session_id=session_id, prompts=asking, choose=_choose, environ=environ, kept=kept
+        ) as connected,
+        Transfers(connected.files.lend) as transfers,
+        FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
+    ):
+        prompts.over()
+        hello = connected.session.hello
+        info = info_of(connected)
+        laptop = laptop_of(connected, transfers, fetched)
+        repl = LineRepl(connected.session, info, _write, laptop, environ)
+        _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
+        for warning in connected.warnings:
+            _write(f"ccb: warning: {warning}")
+        code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
+        following = repl.following
+        stays = f"ccb: this session stays on the host: {connected.resume}"
+        for line in repl.farewell() if following is None else [stays]:
+            _write(line)
+        await connected.session.close(done=True)
+    return code, arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
+
+
+async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    return await choose_session(rows)
+
+
+async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:
+    running = asyncio.create_task(repl.run(lines, waits=waits), name="lines")
+    try:
+        while True:
+            with Interrupts() as signals:
+                waited: tuple[asyncio.Future[Any], ...] = (running, signals.first)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    lost = running.result()
+                    return code_of(lost) if lost is not None else ExitCode.OK
+                code = signals.first.result()
+                if code is not ExitCode.INTERRUPTED or not await repl.interrupted():
+                    return int(code)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _lines(first: str | None) -> AsyncIterator[str]:
+    if first:
+        yield first
+    decoder, rest, by_hand = codecs.getincrementaldecoder("utf-8")("replace"), "", sys.stdin.isatty()
+    async for piece in read_pieces(sys.stdin.fileno()):
+        *whole, rest = (rest + decoder.decode(piece)).split("\n")
+        for line in whole:
+            yield typed_line(line.rstrip("\r")) if by_hand else line.rstrip("\r")
+        rest = rest[:_MAX_LINE]
+    if rest.strip():
+        yield rest
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # the window may be closed
+        print_line(text)

@@ -1,5 +1,4 @@
-"""/status, /cost, /tools, /permissions, /diff, /mcp, /rename, /export, /revoke, /trust: what is known of the session,
-its rules, its changes and its servers."""
+"""What is known of the session, its rules, its changes and its servers."""
 
 from __future__ import annotations
 
@@ -24,15 +23,16 @@ from ccb.tunnel.wire.client_requests import (
 from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
+from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
 
 from ..command_line.option_rules import no_such_tool
 from ..session.session_client import Json, SessionEvent
 from ..terminal.stdio import in_thread
-from ..transcript.agent_runs import agent_label
 from ..transcript.blocks import BlockList, Level
 from ..transcript.markdown_export import markdown_of
 from ..transcript.session_facts import tokens
+from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
 from .registry import EVERYWHERE, NOTHING, Choices, Reply, ReplyRow, Rows, Text, command
 from .session_api import SessionApi
@@ -55,9 +55,10 @@ _JOURNAL = {
 async def status(api: SessionApi, _: str) -> Reply:
     hello, transcript = api.client.hello, api.transcript
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
+    from ..files.copying import size_of
+
     size, sent = api.client.request_bytes
-    shown = (_size_text(size), _size_text(sent))
-    uploads = [f"Requests    {shown[0]} to the model, of which the host sent {shown[1]}"] if size else []
+    uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
     return Text(
         [
@@ -71,12 +72,6 @@ async def status(api: SessionApi, _: str) -> Reply:
             f"Used        {_used(transcript)}",
         ]
     )
-
-
-def _size_text(size: int) -> str:
-    from ..files.copying import size_of
-
-    return size_of(size)
 
 
 def _used(transcript: TranscriptReducer) -> str:
@@ -106,16 +101,12 @@ _EFFECTS = {
 _RUNS_ON = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.CLIENT: "in the client"}
 
 
-def _tool_names(api: SessionApi) -> Choices:
-    return dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), "")
-
-
 @command(
     "tools",
     "[NAME]",
     "list the tools of the agent: what each may change, and where it runs",
     places=EVERYWHERE,
-    choices=_tool_names,
+    choices=lambda api: dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), ""),
     takes_text=True,
 )
 async def tools(api: SessionApi, sought: str) -> Reply:
@@ -139,12 +130,11 @@ class HeldRule:
     """A rule that holds. `behavior`: allow, ask or deny. `source` as in the public protocol."""
 
     behavior: str
-    source: str
-    rule: str
+    source: str = ""
+    rule: str = ""
 
     @property
     def is_own(self) -> bool:
-        """Whether the person may remove it here."""
         return self.source in (SESSION, KEPT)
 
 
@@ -152,36 +142,26 @@ class _Answer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _HeldRule(_Answer):
-    behavior: str
-    source: str = ""
-    rule: str
+@dataclass(frozen=True)
+class RuleRows(Rows):
+    held: Sequence[HeldRule] = ()
 
 
 class _RuleState(_Answer):
-    rules: list[_HeldRule] = []
+    rules: list[HeldRule] = []
 
 
 class _HeldRules(_Answer):
     state: _RuleState = _RuleState()
 
 
-@dataclass(frozen=True)
-class RuleRows(Rows):
-    """The rules that hold."""
-
-    held: Sequence[HeldRule] = ()
-
-
 async def held_rules(api: SessionApi) -> list[HeldRule]:
     """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-    state = (await api.read(Request(LIST_RULES, None), _HeldRules)).state
-    return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+    return (await api.read(Request(LIST_RULES, None), _HeldRules)).state.rules
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
-    """Add a rule or remove one: in the session, and if it holds always, also in what is kept on the laptop. Return what
-    was done. Raise CcbError, RequestFailed."""
+    """Add a rule or remove one, also in what the laptop keeps. Return what was done. Raise CcbError, RequestFailed."""
     tool, _, content = held.rule.partition("(")
     rule = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
     kind = "addRules" if adds else "removeRules"
@@ -227,8 +207,8 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
 # What the agent has changed.
 
 
-class DiffFile(_Answer):
-    """A file as it would go back. `patch` are the lines of what was changed, None if the worker was not asked."""
+class ChangedFile(_Answer):
+    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
 
     path: str
     insertions: int = 0
@@ -236,13 +216,14 @@ class DiffFile(_Answer):
     does: str = "change"
     changedElsewhere: bool = False
     why: str = ""
+
+
+class DiffFile(ChangedFile):
     patch: list[Json] | None = None
     complete: bool = True
 
 
 class DiffFiles(_Answer):
-    """The files that the agent's tools have changed."""
-
     files: list[DiffFile] = []
 
 
@@ -264,8 +245,6 @@ class PastPrompts(_Answer):
 
 @dataclass(frozen=True)
 class ChangedFiles(Rows):
-    """The files that the agent's tools have changed since the prompt `since`."""
-
     since: str = ""
     files: Sequence[DiffFile] = ()
 
@@ -289,8 +268,7 @@ async def diff(api: SessionApi, number: str) -> Reply:
         return Text(none)
     files = (await api.read(Request(REWIND_FILES, FileRewind(since, dry_run=True)), DiffFiles)).files
     if number.isdigit() and 0 < int(number) <= len(files):
-        path = files[int(number) - 1].path
-        one = FileRewind(since, dry_run=True, path=path)
+        one = FileRewind(since, dry_run=True, path=files[int(number) - 1].path)
         found = (await api.read(Request(REWIND_FILES, one), DiffFiles)).files
         return Text(_patch_lines(found[0]) if found else "The lines of this file are not known.")
     if number:
@@ -303,7 +281,6 @@ async def diff(api: SessionApi, number: str) -> Reply:
 
 
 def _patch_lines(file: DiffFile) -> list[str]:
-    """Return the lines of a change as a patch."""
     lines = [one_line(file.path)]
     for hunk in file.patch or ():
         old, new = (f"{hunk.get(f'{side}Start')},{hunk.get(f'{side}Lines')}" for side in ("old", "new"))
@@ -335,8 +312,7 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
         return await _reconnect(api, name.strip())
     if argument:
         return Text("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
-    listed = (await api.request(Request(MCP_STATUS, None))).get("mcpServers")
-    servers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    servers = as_blocks((await api.request(Request(MCP_STATUS, None))).get("mcpServers"))
     own = {each.name: each for each in api.laptop.mcp.states()} if api.laptop.mcp is not None else {}
     rows = [_server_row(each, own) for each in servers[:_MAX_SHOWN]]
     missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
@@ -362,8 +338,7 @@ async def _reconnect(api: SessionApi, name: str) -> Text:
 
 
 def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
-    """Return what is known of a server: the host says what the agent sees of it, the laptop why one
-    of its own fails."""
+    """Return what is known of a server: the host says what the agent sees, the laptop why one of its own fails."""
     name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
     tools = server.get("tools")
     offers = f", {len(tools)} tool{'' if len(tools) == 1 else 's'}" if isinstance(tools, list) else ""
@@ -435,13 +410,12 @@ async def all_events(api: SessionApi) -> list[SessionEvent]:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError; then
-    nothing is left of it."""
+    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-    except BaseException:
+    except OSError:
         path.unlink()
         raise
 

@@ -10,19 +10,20 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
-from . import about_session, file_transfers, model_and_mode, other_sessions, tasks_and_queue, this_laptop
+from . import about_session, agent_commands, other_sessions, this_laptop
 from .registry import EVERYWHERE, Choices, LaptopCommand, Reply, ReplyRow, Rows, View, command
 from .session_api import Place, SessionApi
 
 _FRESH_S = 10.0
 
 
-def _names(_: SessionApi) -> Choices:
-    return {each.name: each.does for each in COMMANDS}
-
-
 @command(
-    "help", "[WORD]", "show this help, or what of it has a word", places=EVERYWHERE, choices=_names, takes_text=True
+    "help",
+    "[WORD]",
+    "show this help, or what of it has a word",
+    places=EVERYWHERE,
+    choices=lambda _: {each.name: each.does for each in COMMANDS},
+    takes_text=True,
 )
 async def show_help(api: SessionApi, sought: str) -> Reply:
     if api.place is Place.SCREEN:
@@ -38,16 +39,15 @@ async def show_help(api: SessionApi, sought: str) -> Reply:
 
 def worker_rows(commands: list[tuple[str, str]]) -> list[ReplyRow]:
     """Return the rows of /help for commands of the worker, without those that the laptop carries out."""
-    others = [(one_line(usage), one_line(does)) for usage, does in commands]
     return [
-        ReplyRow(usage, does, section="Commands of the project, skills, prompts")
-        for usage, does in others
-        if usage[1:].partition(" ")[0] not in OWN_NAMES
+        ReplyRow(one_line(usage), one_line(does), section="Commands of the project, skills, prompts")
+        for usage, does in commands
+        if one_line(usage)[1:].partition(" ")[0] not in OWN_NAMES
     ]
 
 
-_MODULES = (model_and_mode, tasks_and_queue, about_session, other_sessions, this_laptop, file_transfers)
-COMMANDS = (
+_MODULES = (agent_commands, about_session, other_sessions, this_laptop)
+COMMANDS: tuple[LaptopCommand, ...] = (
     show_help,
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),
 )
@@ -58,12 +58,11 @@ and in lines."""
 
 
 def find_command(name: str) -> LaptopCommand | None:
-    """Return the command of this name."""
     return _BY_NAME.get(name)
 
 
 class ArgumentChoices:
-    """Knows what may follow a command. Some has to be asked for. Nothing of that is ever an error."""
+    """Knows what may follow a command. Nothing of that is ever an error."""
 
     def __init__(self, api: SessionApi) -> None:
         self._api = api
@@ -71,13 +70,11 @@ class ArgumentChoices:
         self._answers: dict[str, Choices] = {}
 
     def now(self, each: LaptopCommand) -> Choices:
-        """Return what is known."""
         if each.asked is not None:
             return self._answers.get(each.name, {})
         return each.choices if isinstance(each.choices, Mapping) else each.choices(self._api)
 
     async def ask(self, name: str) -> bool:
-        """Bring up to date what may follow a command. Return whether something has changed."""
         found, now = find_command(name), time.monotonic()
         if found is None or found.asked is None or now - self._asked_at.get(found.name, -_FRESH_S) < _FRESH_S:
             return False

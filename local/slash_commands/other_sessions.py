@@ -20,6 +20,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
+from .about_session import ChangedFile as ChangedFile
 from .about_session import PastPrompts
 from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
 from .session_api import NextSession, Place, SessionApi
@@ -41,8 +42,6 @@ async def new(api: SessionApi, _: str) -> Reply:
 
 @dataclass(frozen=True)
 class Sessions(Rows):
-    """The sessions of the host."""
-
     listed: Sequence[SessionRow] = ()
 
 
@@ -68,9 +67,7 @@ async def resume(api: SessionApi, sought: str) -> Reply:
     if api.only_here or api.laptop.sessions is None:
         return Text(api.only_here, Level.WARNING)
     listed, here = await api.laptop.sessions.listed(), api.client.hello.session
-    named = [row for row in listed if len(sought) >= _LEAST_ID and row.session.startswith(sought.lower())]
-    if api.place is not Place.SCREEN and sought.isdigit() and 0 < int(sought) <= len(listed):
-        named = [listed[int(sought) - 1]]
+    named = _named(listed, sought, by_number=api.place is not Place.SCREEN)
     if len(named) == 1 and named[0].session != here:
         return Switch(NextSession(named[0].session))
     if sought and api.place is not Place.SCREEN:
@@ -82,25 +79,17 @@ async def resume(api: SessionApi, sought: str) -> Reply:
         state = f"{row.state}, {row.cwd.cell}, {row.session[:_SHORT_ID]}"
         prompt = row.prompt.cell[:_MAX_PROMPT] or "(no prompt)"
         rows.append(ReplyRow(f"{prompt} ({state}){mark}", choose="" if mark else f"/resume {row.session}"))
-    return Sessions(
-        rows, none="There is no session.", after="/resume N goes on with one.", sought=sought, listed=listed
-    )
+    return Sessions(rows, "There is no session.", "/resume N goes on with one.", sought=sought, listed=listed)
+
+
+def _named(listed: Sequence[SessionRow], sought: str, *, by_number: bool) -> list[SessionRow]:
+    """Return the sessions that a number, or the beginning of an ID, can mean."""
+    if by_number and sought.isdigit() and 0 < int(sought) <= len(listed):
+        return [listed[int(sought) - 1]]
+    return [row for row in listed if len(sought) >= _LEAST_ID and row.session.startswith(sought.lower())]
 
 
 # Going back.
-
-
-class ChangedFile(BaseModel):
-    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    path: str
-    insertions: int = 0
-    deletions: int = 0
-    does: str = "change"
-    changedElsewhere: bool = False
-    why: str = ""
 
 
 class RewindPreview(BaseModel):
@@ -113,7 +102,6 @@ class RewindPreview(BaseModel):
 
     @property
     def restorable(self) -> list[ChangedFile]:
-        """The files that can be restored."""
         return [each for each in self.files if not each.why]
 
 

@@ -1,13 +1,10 @@
-"""What a slash command is, and what it replies.
-
-A command is an async function over `SessionApi`, decorated with `command`. It returns a reply and draws nothing.
-"""
+"""What a slash command is, and what it replies: an async function over `SessionApi`, which draws nothing."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -17,8 +14,7 @@ from .session_api import NextSession, Place, SessionApi
 if TYPE_CHECKING:
     from ..files.copying import Transfer
 
-Choices = Mapping[str, str]
-"""What may follow a command, with a few words about each."""
+Choices = Mapping[str, str]  # what may follow a command, with a few words about each
 
 
 EVERYWHERE = frozenset(Place)
@@ -36,14 +32,12 @@ class Text:
 
     @property
     def lines(self) -> list[str]:
-        """The text as lines."""
         return self.text.split("\n") if isinstance(self.text, str) else [*self.text]
 
 
 @dataclass(frozen=True)
 class ReplyRow:
-    """One row of a list. `choose` is the command line that stands for it, "" for none. `section` is the heading above
-    it."""
+    """One row of a list. `choose` is the command line that stands for it, `section` the heading above it."""
 
     name: str
     text: str = ""
@@ -52,14 +46,12 @@ class ReplyRow:
 
     @property
     def line(self) -> str:
-        """The row as one line."""
         return f"{self.name}: {self.text}" if self.text else self.name
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A list. `none` is said instead if it is empty, `after` below it. With a `title` the screen shows it in a panel,
-    narrowed to `sought`; without one, among the conversation. Subclasses have a panel of their own on the screen."""
+    """A list. With a `title` the screen shows it in a panel, narrowed to `sought`."""
 
     rows: Sequence[ReplyRow] = ()
     none: str = ""
@@ -69,7 +61,6 @@ class Rows:
 
     @property
     def text(self) -> Text:
-        """The list as text."""
         return Text([*(each.line for each in self.rows), *filter(None, [self.after])] if self.rows else self.none)
 
 
@@ -102,8 +93,6 @@ class Switch:
 
 @dataclass(frozen=True)
 class Leave:
-    """The person leaves. `stops`: the session ends on its host."""
-
     stops: bool = False
 
 
@@ -118,9 +107,8 @@ NOTHING = Text()
 
 @dataclass(frozen=True)
 class LaptopCommand:
-    """One slash command. `hint` shows its arguments, `does` explains it. `places` are where it can be given. What may
-    follow it is offered while the person types: `choices` at once, `asked` has to be asked for. If it `takes_text`,
-    other arguments are as good."""
+    """One slash command. What may follow it is offered: `choices` at once, `asked` has to be asked for. If it
+    `takes_text`, other arguments are as good."""
 
     name: str
     hint: str
@@ -134,24 +122,21 @@ class LaptopCommand:
 
     @property
     def usage(self) -> str:
-        """What the person types."""
         return f"/{self.name} {self.hint}".rstrip()
 
 
-def command(
-    name: str,
-    hint: str,
-    does: str,
-    *,
-    places: frozenset[Place] = INTERACTIVE,
-    aliases: tuple[str, ...] = (),
-    choices: Choices | Callable[[SessionApi], Choices] | None = None,
-    asked: Callable[[SessionApi], Awaitable[Choices]] | None = None,
-    takes_text: bool = False,
-) -> Callable[[Callable[[SessionApi, str], Awaitable[Reply]]], LaptopCommand]:
-    """Make a command of a function. `command_table` finds it."""
+Run = Callable[[SessionApi, str], Awaitable[Reply]]
 
-    def made(run: Callable[[SessionApi, str], Awaitable[Reply]]) -> LaptopCommand:
-        return LaptopCommand(name, hint, does, run, places, aliases, choices or {}, asked, takes_text)
 
-    return made
+def command(name: str, hint: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    """Make a command of a function. `more` are fields of `LaptopCommand`. `command_table` finds it."""
+    return lambda run: LaptopCommand(name, hint, does, run, **more)
+
+
+async def _view(_api: SessionApi, _argument: str) -> Reply:
+    return View()
+
+
+def view(name: str, hint: str, does: str, **more: Any) -> LaptopCommand:
+    """Return a command that only the screen has, and that draws itself there."""
+    return LaptopCommand(name, hint, does, _view, places=ON_SCREEN, **more)

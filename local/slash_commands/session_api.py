@@ -1,11 +1,10 @@
-"""What a slash command may use: the session, its transcript, and what the laptop lends. And the text that stays on the
-terminal after a session."""
+"""What a slash command may use, and the text that stays on the terminal after a session."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -39,9 +38,7 @@ _MAX_COMMANDS = 1000
 
 @dataclass(frozen=True)
 class LaptopSide:
-    """What the laptop lends to a session: the decisions about its project, its MCP servers, the other sessions of the
-    host, copies, the models that the session may use, and fetched files. A part is None where the laptop does not lend
-    it, as in a test."""
+    """What the laptop lends to a session. A part is None where the laptop does not lend it, as in a test."""
 
     projects: ProjectDesk | None = None
     mcp: LaptopServers | None = None
@@ -55,8 +52,7 @@ NO_LAPTOP = LaptopSide()
 
 
 class Place(Enum):
-    """Where a command is given: on the screen of the REPL, in the lines of `--plain`, as the prompt of a headless
-    run."""
+    """Where a command is given: on the screen, in the lines of `--plain`, as the prompt of a headless run."""
 
     SCREEN = "screen"
     LINES = "lines"
@@ -78,38 +74,24 @@ class _WorkerCommands(BaseModel):
     commands: list[WorkerCommand] = []
 
 
+@dataclass(eq=False)
 class SessionApi:
-    """`transcript` is what has happened in the session. `waits` is called when a request is sent only once there is a
-    connection again. `terminal` and `problems` are for reports: what the person sees the session in, and the last
-    errors there."""
+    """What a command uses. `waits` is called when a request waits for a connection; `terminal` and `problems` are for
+    reports."""
 
-    def __init__(
-        self,
-        client: SessionClient,
-        info: ReplInfo,
-        transcript: TranscriptReducer,
-        laptop: LaptopSide = NO_LAPTOP,
-        *,
-        place: Place,
-        environ: Mapping[str, str] = os.environ,
-        waits: Callable[[], None] = lambda: None,
-        terminal: Callable[[], str] = lambda: "none",
-        problems: Callable[[], Sequence[str]] = tuple,
-    ) -> None:
-        self.client = client
-        self.info = info
-        self.transcript = transcript
-        self.laptop = laptop
-        self.place = place
-        self.environ = environ
-        self.terminal = terminal
-        self.problems = problems
-        self._waits = waits
+    client: SessionClient
+    info: ReplInfo
+    transcript: TranscriptReducer
+    laptop: LaptopSide = NO_LAPTOP
+    place: Place = field(kw_only=True)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    waits: Callable[[], None] = lambda: None
+    terminal: Callable[[], str] = lambda: "none"
+    problems: Callable[[], Sequence[str]] = tuple
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request to the worker. Raise CcbError, RequestFailed."""
         if self.client.state is not LinkState.CONNECTED:
-            self._waits()
+            self.waits()
         return await self.client.request(request)
 
     async def read(self, request: Request[P, Json], shape: type[Shape]) -> Shape:
@@ -122,7 +104,6 @@ class SessionApi:
 
     @property
     def laptop_servers(self) -> list[str]:
-        """The names of the MCP servers of this laptop."""
         return [each.name for each in self.laptop.mcp.states()] if self.laptop.mcp is not None else []
 
     @property
@@ -137,8 +118,7 @@ class SessionApi:
 
 @dataclass(frozen=True)
 class NextSession:
-    """The session that comes next: an existing one, or a new one if `session` is "". A new one begins with `model` and
-    `mode`, where they are not ""."""
+    """The session that comes next: an existing one, or a new one if `session` is ""."""
 
     session: str = ""
     model: str = ""
@@ -146,8 +126,7 @@ class NextSession:
 
 
 def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
-    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
-    before, in which a new session works, too."""
+    """Return the arguments for the session that the person wants next. `cwd` is the directory of the one before."""
     patience = arguments.session.reconnect_timeout
     choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
     agent = arguments.agent
@@ -175,10 +154,8 @@ _MAX_ANSWER_LINES = 60
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
-    `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
-    the prompt of the command line, `sandbox` the cage of commands that run without a question, in words ("" if the
-    worker has none). `revoke` lets the session call no models any more."""
+    """Facts about the session. `host` is as the person wrote it, `resume` returns to the session, `revoke` lets it call
+    no models any more."""
 
     host: str
     path: str
@@ -193,13 +170,10 @@ class ReplInfo:
 
     @property
     def place(self) -> str:
-        """Host and directory on one line."""
         return f"{one_line(self.host)}:{HostText(self.path).path}"
 
 
 def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
-    """Return the facts about a session that was opened. As long as the worker has not said which cage is in force, it
-    is the one of the sandbox mode."""
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
     return ReplInfo(
@@ -219,15 +193,13 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
 def laptop_of(
     opened: OpenSession, transfers: Transfers | None = None, fetched: FetchedFiles | None = None
 ) -> LaptopSide:
-    """Return what the laptop lends to a session that was opened."""
     return LaptopSide(opened.projects, opened.mcp, opened.sessions, transfers, opened.models, fetched)
 
 
 @dataclass(frozen=True)
 class LeftSession:
-    """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
-    it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of
-    it; the first one that applies is shown. `answer` is the last one of the agent, "" for none."""
+    """The state in which the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first that
+    applies is shown."""
 
     session_id: str
     used: str
@@ -240,8 +212,7 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
-    """Return the lines that stay on the terminal: the end of the last answer, the session, its tokens and cost, its
-    state, and how to return to it."""
+    """Return the lines that stay on the terminal."""
     lines = [
         *_end_of(left.answer),
         f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
@@ -253,7 +224,6 @@ def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
 
 
 def _end_of(answer: str) -> list[str]:
-    """Return the last lines of an answer, and a blank one below them."""
     lines = neutralise(answer).strip().splitlines()
     left_out = len(lines) - _MAX_ANSWER_LINES
     more = [f"… {left_out:,} earlier lines of the last answer are in the session"] if left_out > 0 else []
@@ -261,13 +231,11 @@ def _end_of(answer: str) -> list[str]:
 
 
 def way_back(left: LeftSession) -> str:
-    """Return what the person reads above the next session: what becomes of the one before, and how to return to it."""
     name = left.session_id[:_SHORT_ID]
     return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
 
 
 def _fate(left: LeftSession) -> list[str]:
-    """Return what becomes of a session that the person leaves, in sentences."""
     sentences = []
     if left.stopped:
         sentences.append("It was stopped on the host.")

@@ -1,5 +1,4 @@
-"""/help, /doctor, /config, /hosts, /bug, and the commands that only the screen has: what is answered without the
-worker."""
+"""What is answered without the worker, and the commands that only the screen has."""
 
 from __future__ import annotations
 
@@ -13,35 +12,26 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .registry import (
-    EVERYWHERE,
-    NOTHING,
-    ON_SCREEN,
-    Choices,
-    Live,
-    Reply,
-    ReplyRow,
-    Rows,
-    Text,
-    View,
-    command,
-)
+from .registry import EVERYWHERE, NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, View, command, view
 from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
     from ..doctor.doctor_findings import Finding
 
+
+from collections.abc import Callable
+
+from ..files.copying import CopyOrder, get_order, put_order
+from .registry import Copying, OpenNext
+
 _MAX_SAID = 80
 _MAX_ANSWERS = 9
 
 
-@command("keys", "", "list the keys with their ids, by which the setting `keys` changes them", places=ON_SCREEN)
-async def keys(api: SessionApi, _: str) -> Reply:
-    return View()
-
+keys = view("keys", "", "list the keys with their ids, by which the setting `keys` changes them")
 
 _MARKS = {"ok": "✓", "warn": "!", "block": "✗", "info": "·"}
-_WORDS = {"ok": "ok", "warn": "warning", "block": "problem", "info": "note"}
+_WORDS = {"ok": "ok:", "warn": "warning:", "block": "problem:", "info": "note:"}
 _WHERE = {"laptop": "This laptop", "connection": "The connection", "host": "The host"}
 
 
@@ -51,7 +41,6 @@ async def doctor(api: SessionApi, _: str) -> Reply:
 
 
 async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
-    """Yield the findings so far, each time that there is one more."""
     from ..doctor import doctor
     from ..doctor.doctor_findings import summary
 
@@ -69,7 +58,7 @@ async def _findings(api: SessionApi) -> AsyncIterator[Rows]:
 
 
 def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
-    marks = _MARKS if place is Place.SCREEN else {state: f"{word}:" for state, word in _WORDS.items()}
+    marks = _MARKS if place is Place.SCREEN else _WORDS
     rows = []
     for each in found:
         fix = f"\n→ {each.fix}" if each.fix and each.state.value != "ok" else ""
@@ -105,8 +94,7 @@ async def config(api: SessionApi, argument: str) -> Reply:
 
 @dataclass(frozen=True)
 class RecentHost:
-    """A host and a directory. `ago_s`: seconds since the last model call there. `state` is what is known of the
-    connection, "" for none. `here`: it is the one on the screen."""
+    """A host and a directory. `ago_s`: seconds since the last model call there."""
 
     host: str
     directory: str
@@ -116,7 +104,6 @@ class RecentHost:
 
     @property
     def command(self) -> str:
-        """The command that opens a session there."""
         if self.host == "local":
             return f"ccb --local {shlex.quote(self.directory)}"
         return f"ccb ssh {shlex.quote(f'{self.host}:{self.directory}')}"
@@ -124,13 +111,10 @@ class RecentHost:
 
 @dataclass(frozen=True)
 class Hosts(Rows):
-    """The hosts of the last sessions, the present one first."""
-
     hosts: Sequence[RecentHost] = ()
 
 
 async def recent_hosts(api: SessionApi) -> list[RecentHost]:
-    """Return the hosts and directories of the last sessions. Raise CcbError."""
     from ..ledger.call_ledger import recent_places
 
     places = await in_thread(lambda: recent_places(api.environ))
@@ -144,7 +128,7 @@ async def recent_hosts(api: SessionApi) -> list[RecentHost]:
 
 
 async def _host_places(api: SessionApi) -> Choices:
-    return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in (await recent_hosts(api))}
+    return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in await recent_hosts(api)}
 
 
 @command(
@@ -189,35 +173,15 @@ async def bug(api: SessionApi, _: str) -> Reply:
 # What only the screen has.
 
 
-@command("theme", "[NAME]", "show or change the colours, now and in later runs", places=ON_SCREEN)
-async def theme(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command(
+theme = view("theme", "[NAME]", "show or change the colours, now and in later runs")
+transcript = view(
     "transcript",
     "[pager]",
     "the whole conversation on a page: search, copy; or in your PAGER",
-    places=ON_SCREEN,
     choices={"pager": ""},
 )
-async def transcript(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command("vim", "", "edit the input with vim's keys, or no longer", places=ON_SCREEN)
-async def vim(api: SessionApi, _: str) -> Reply:
-    return View()
-
-
-@command(
-    "paste",
-    "",
-    "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)",
-    places=ON_SCREEN,
-)
-async def paste(api: SessionApi, _: str) -> Reply:
-    return View()
+vim = view("vim", "", "edit the input with vim's keys, or no longer")
+paste = view("paste", "", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)")
 
 
 def _answers(api: SessionApi) -> Choices:
@@ -225,15 +189,7 @@ def _answers(api: SessionApi) -> Choices:
     return {str(place): one_line(text[: 4 * _MAX_SAID])[:_MAX_SAID] for place, text in enumerate(answers, 1)}
 
 
-@command(
-    "copy",
-    "[N]",
-    "copy the last answer (or the Nth from the end) to the clipboard",
-    places=ON_SCREEN,
-    choices=_answers,
-)
-async def copy(api: SessionApi, _: str) -> Reply:
-    return View()
+copy = view("copy", "[N]", "copy the last answer (or the Nth from the end) to the clipboard", choices=_answers)
 
 
 @command("reconnect", "", "connect now, while the connection is lost (also Alt+R)")
@@ -242,3 +198,35 @@ async def reconnect(api: SessionApi, _: str) -> Reply:
         return View()
     api.client.retry()
     return NOTHING
+
+
+_NO_CONNECTION = Text("There is no connection for files here.", Level.WARNING)
+
+
+@command("get", "REMOTE [LOCAL]", "copy a file or folder of the host to the laptop; /get stop ends copies")
+async def get(api: SessionApi, argument: str) -> Reply:
+    return _start(api, argument, get_order)
+
+
+@command("put", "LOCAL [REMOTE]", "copy a file or folder of the laptop to the host")
+async def put(api: SessionApi, argument: str) -> Reply:
+    return _start(api, argument, put_order)
+
+
+def _start(api: SessionApi, argument: str, order_of: Callable[[str, str], CopyOrder]) -> Reply:
+    transfers = api.laptop.transfers
+    if transfers is None:
+        return _NO_CONNECTION
+    if argument == "stop" and transfers.cancel_all():
+        return NOTHING
+    return Copying(transfers.start(order_of(argument, api.client.hello.cwd.raw)))
+
+
+@command("open", "PATH", "fetch a file of the host, and show it with the laptop's viewer by a key or by /open alone")
+async def open_(api: SessionApi, argument: str) -> Reply:
+    fetched = api.laptop.fetched
+    if fetched is None:
+        return _NO_CONNECTION
+    if not argument:
+        return OpenNext()
+    return Copying(fetched.fetch(argument, api.client.hello.cwd.raw), shown=True)

@@ -1,7 +1,4 @@
-"""What a line means that a person has typed: a slash command or a prompt.
-
-This stands alone because the first frame of the REPL loads it, which waits for nothing else of the commands.
-"""
+"""What a line means that a person has typed. Alone, because the first frame of the REPL loads it."""
 
 from __future__ import annotations
 
@@ -10,15 +7,12 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class TypedCommand:
-    """A slash command as a person typed it."""
-
     name: str
     argument: str
 
 
 def parse_command(text: str) -> TypedCommand | None:
-    """Return the slash command in `text`, or None for a prompt. A question mark alone asks for help. A path such as
-    `/etc/hosts is wrong` is a prompt."""
+    """Return the slash command in `text`, or None for a prompt such as `/etc/hosts is wrong`."""
     if text == "?":
         text = "/help"
     if not text.startswith("/") or "\n" in text:
@@ -30,8 +24,7 @@ def parse_command(text: str) -> TypedCommand | None:
 
 
 def refusal(text: str) -> list[str]:
-    """Return why an input is not sent, or nothing if nothing is wrong with it. A blank in front makes it an ordinary
-    prompt."""
+    """Return why an input is not sent, or nothing. A blank in front makes it an ordinary prompt."""
     if text.startswith("!") and not text[1:].strip():
         why = "! at the start runs a command on the host, and no command follows it"
     elif text.startswith("#") and ("\n" in text or not text[1:].strip()):

@@ -1,9 +1,5 @@
-"""Text and images.
-
-The program of the system is asked first: it says whether it took the text. It is no use over SSH, where the
-clipboard is that of another machine. A terminal takes text with the escape sequence OSC 52 and never says whether it
-did. tmux drops that sequence from programs unless its option set-clipboard is "on", but has a command of its own.
-"""
+"""Text and images. The program of the system is asked first: it says whether it took the text, which a terminal (OSC
+52) never does. tmux has a command of its own."""
 
 from __future__ import annotations
 
@@ -17,12 +13,9 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Mapping
 
 _PROGRAM_S = 3.0
-_TMUX_TAKES = 1 << 20
-"""The most characters of an escape sequence that tmux reads."""
-_SURE_BYTES = 74_994
-"""Terminals with a limit take 100,000 characters of a sequence with the text in base64."""
-_WITHOUT = ("linux", "dumb", "vt100", "vt220")
-"""Values of TERM that stand for terminals without a clipboard."""
+_TMUX_TAKES = 1 << 20  # the most characters of an escape sequence that tmux reads
+_SURE_BYTES = 74_994  # terminals with a limit take 100,000 characters of a sequence with the text in base64
+_WITHOUT = ("linux", "dumb", "vt100", "vt220")  # values of TERM that stand for terminals without a clipboard
 
 
 async def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None]) -> str:
@@ -55,7 +48,6 @@ async def _copied(text: str, environ: Mapping[str, str], write: Callable[[str], 
 
 
 def _system_programs(environ: Mapping[str, str]) -> list[list[str]]:
-    """Return the programs that could reach the clipboard of the person's screen from here, the best first."""
     if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
         return []
     programs = [["pbcopy"]] if sys.platform == "darwin" else []
@@ -67,7 +59,6 @@ def _system_programs(environ: Mapping[str, str]) -> list[list[str]]:
 
 
 async def _taken_by_system(text: str, environ: Mapping[str, str]) -> str:
-    """Return which program took the text into the clipboard, "" if none did."""
     for program, *arguments in _system_programs(environ):
         path = shutil.which(program, path=environ.get("PATH", os.defpath))
         if path is not None and await _run([path, *arguments], text, environ, output=DEVNULL) is not None:
@@ -77,26 +68,22 @@ async def _taken_by_system(text: str, environ: Mapping[str, str]) -> str:
 
 async def _taken_by_tmux(text: str, environ: Mapping[str, str], *, sends: bool) -> str:
     """Return what tmux did with the text, or "" if it could not be asked. `sends`: it also sends it to its terminal."""
+    load = ["tmux", "load-buffer"]
     if not sends:
-        kept = await _tmux(["load-buffer", "-"], text, environ)
+        kept = await _run([*load, "-"], text, environ, output=PIPE)
         return "" if kept is None else "to the tmux buffer"
     report = ["display-message", "-p", "#{set-clipboard} #{client_termfeatures}"]
-    said = await _tmux(["load-buffer", "-w", "-", ";", *report], text, environ)
+    said = await _run([*load, "-w", "-", ";", *report], text, environ, output=PIPE)
     if said is None:
-        return "" if await _tmux(["load-buffer", "-"], text, environ) is None else "copied to the tmux buffer"
+        return "" if await _run([*load, "-"], text, environ, output=PIPE) is None else "copied to the tmux buffer"
     option, _, features = said.strip().partition(" ")
     sent = option != "off" and "clipboard" in features.split(",")
     return "copied to the tmux buffer" + (" and sent to the terminal's clipboard" if sent else "")
 
 
-async def _tmux(arguments: list[str], text: str, environ: Mapping[str, str]) -> str | None:
-    """Run a command of tmux with `text` as its input. Return its output, or None if it failed."""
-    return await _run(["tmux", *arguments], text, environ, output=PIPE)
-
-
 async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:
-    """Run a command with `text` as its input. Return its output, or None if it failed. A program that stays to serve
-    the clipboard must get no pipe as its output: reading it would never end."""
+    """Run a command with `text` as its input. A program that stays to serve the clipboard must get no pipe as its
+    output."""
     try:
         async with asyncio.timeout(_PROGRAM_S), _started(command, environ, input=PIPE, output=output) as process:
             printed, _ = await process.communicate(text.encode())
@@ -109,7 +96,6 @@ async def _run(command: list[str], text: str, environ: Mapping[str, str], *, out
 async def _started(
     command: list[str], environ: Mapping[str, str], *, input: int = DEVNULL, output: int = PIPE
 ) -> AsyncIterator[Process]:
-    """Start a program, and end it if it has not ended by itself. Raise OSError."""
     process = await asyncio.create_subprocess_exec(
         *command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ)
     )
@@ -122,9 +108,7 @@ async def _started(
             await process.wait()
 
 
-MAX_CLIPBOARD_BYTES = 64 << 20
-"""Largest image that is taken out of the clipboard."""
-
+MAX_CLIPBOARD_BYTES = 64 << 20  # largest image that is taken out of the clipboard
 _ANSWER_S = 10.0
 _TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _OSASCRIPT = ["osascript", "-e", "get the clipboard as «class PNGf»"]
@@ -163,7 +147,6 @@ def _need(program: str, package: str, path: str | None) -> None:
 
 
 def _best_type(listed: bytes) -> str:
-    """Return the first type that the model takes among those that the clipboard offers. Raise NoImage."""
     offered = listed.decode(errors="replace").split()
     found = next((each for each in _TYPES if each in offered), None)
     if found is None:
@@ -183,7 +166,6 @@ async def _by_osascript(environ: Mapping[str, str]) -> bytes:
 
 
 async def _printed(command: list[str], environ: Mapping[str, str]) -> bytes:
-    """Return what a program prints, b"" if it fails. Raise NoImage if it does not answer, or prints too much."""
     printed = bytearray()
     try:
         async with asyncio.timeout(_ANSWER_S), _started(command, environ) as process:

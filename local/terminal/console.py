@@ -1,11 +1,4 @@
-"""Lines on stdout, made safe.
-
-`print_line` and `say` are the ways to stdout and stderr (the linter refuses others), whatever the text. The guarded
-streams are for what is no line, such as an answer.
-
-While the interface has the terminal, a file under the name of the terminal is locked. The kernel unlocks it when the
-process ends, whatever ended it, so an unlocked file tells the next ccb that the terminal has to be restored.
-"""
+"""Lines on stdout and stderr, made safe: `print_line` and `say` are the ways to them (the linter refuses others)."""
 
 from __future__ import annotations
 
@@ -32,10 +25,7 @@ _NO_READER = (errno.EPIPE, errno.EBADF)
 
 
 def write_stdout(*lines: str) -> ExitCode:
-    """Write lines to stdout; return OK, or the exit code of the failure.
-
-    Nothing stays in the buffer after a failure.
-    """
+    """Write lines to stdout; return OK, or the exit code of the failure."""
     try:
         print_line(*lines)
     except OSError as error:
@@ -44,11 +34,7 @@ def write_stdout(*lines: str) -> ExitCode:
 
 
 def flush_stdout() -> ExitCode | None:
-    """Flush stdout; return None, or the exit code of the failure.
-
-    Unwritten text stays in the buffer of `sys.stdout`, so this also reveals whether an OSError caught elsewhere came
-    from stdout.
-    """
+    """Flush stdout; return None, or the exit code of the failure, also of one that was caught elsewhere."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -57,8 +43,7 @@ def flush_stdout() -> ExitCode | None:
 
 
 def reader_has_left() -> bool:
-    """Return whether stdout is a pipe that nobody reads any more. Where Python does not buffer (PYTHONUNBUFFERED), no
-    text is left that a flush would fail on."""
+    """Return whether stdout is a pipe that nobody reads any more."""
     try:
         polling = select.poll()
         polling.register(sys.stdout.fileno(), 0)
@@ -68,8 +53,7 @@ def reader_has_left() -> bool:
 
 
 def stdout_failure(error: OSError) -> ExitCode:
-    """Return the exit code for an error of writing to stdout. Show the error on stderr unless the reader of stdout has
-    left."""
+    """Return the exit code for an error of writing to stdout. Show the error unless the reader of stdout has left."""
     if error.errno in _NO_READER:
         return ExitCode.HANGUP
     shown = NoStorage(
@@ -86,7 +70,6 @@ def _given_up(error: OSError) -> ExitCode:
 
 
 def _drop_stdout(fd: int) -> None:
-    """Send stdout nowhere: otherwise the interpreter complains when it flushes stdout at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), fd)
 
 
@@ -94,8 +77,6 @@ _LINE_START = "\r\x1b[K"
 
 
 class _GuardedStream:
-    """A text stream to a terminal that neutralises what is written."""
-
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
@@ -113,8 +94,7 @@ class _GuardedStream:
 
 @contextlib.contextmanager
 def guarded_streams() -> Iterator[None]:
-    """While the context is open, text on stdout and stderr cannot drive a terminal. Pipes and files get every character
-    as it is."""
+    """While the context is open, text on stdout and stderr cannot drive a terminal."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_guarded, before)
     try:
@@ -129,7 +109,6 @@ def print_line(*lines: str) -> None:
 
 
 def say(*lines: str) -> None:
-    """Write lines to stderr at once. Each stays one line, whatever is in it."""
     _write(sys.stderr, lines)
 
 
@@ -150,9 +129,7 @@ def _guarded(stream: TextIO) -> TextIO:
     return cast("TextIO", _GuardedStream(stream)) if stream is not None and stream.isatty() else stream
 
 
-SCREENS = "screens"
-"""The directory of these files below the state directory."""
-
+SCREENS = "screens"  # the directory of these files below the state directory
 _STDIN, _STDERR = 0, 2
 _ENDING = (
     signal.SIGQUIT, signal.SIGABRT, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGVTALRM, signal.SIGPROF,
@@ -171,8 +148,7 @@ _MODES_OFF = (
 
 @contextmanager
 def restored_at_the_end(directory: Path) -> Iterator[None]:
-    """Run the interface: a signal that ends the process at once restores the terminal first, and the file that tells
-    of SIGKILL is kept in `directory`. Call in the main thread."""
+    """Run the interface: a signal that ends the process, also SIGKILL, lets the terminal be restored."""
     attributes = termios.tcgetattr(_STDIN)
 
     def end(number: int, _frame: FrameType | None) -> None:
@@ -231,7 +207,6 @@ def restore_after_kill(directory: Path) -> bool:
 
 
 def _mark_of_terminal(directory: Path) -> Path:
-    """Return the file of the terminal on stdin. Raise OSError if stdin is no terminal."""
     return directory / os.ttyname(_STDIN).strip("/").replace("/", "-")
 
 
@@ -242,7 +217,6 @@ def _restore(attributes: list[object]) -> None:
 
 
 def _sane(attributes: list[object]) -> list[object]:
-    """Return the attributes with those that a shell expects, as `stty sane` sets them."""
     inputs, outputs, control, local, *rest = attributes
     assert isinstance(inputs, int) and isinstance(outputs, int) and isinstance(local, int)
     inputs |= termios.ICRNL | termios.BRKINT | termios.IXON

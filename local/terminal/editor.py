@@ -17,8 +17,7 @@ class NoEditor(Exception):
 
 
 async def edited(text: str, environ: Mapping[str, str]) -> str:
-    """Return what the person makes of `text` in the editor of VISUAL or EDITOR, or in vi. It has the terminal
-    meanwhile. Raise NoEditor."""
+    """Return what the person makes of `text` in their editor, which has the terminal meanwhile. Raise NoEditor."""
     argv = _editor(environ)
     with _private_file("prompt", text) as path:
         await _edit(argv, str(path))
@@ -46,7 +45,6 @@ def _editor(environ: Mapping[str, str]) -> list[str]:
 
 
 def _words(what: str, wanted: str, variable: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the words of a command. Raise NoEditor if it cannot be started."""
     try:
         argv = shlex.split(wanted)
     except ValueError as error:
@@ -58,7 +56,6 @@ def _words(what: str, wanted: str, variable: str, environ: Mapping[str, str]) ->
 
 @contextmanager
 def _private_file(name: str, text: str) -> Iterator[Path]:
-    """Write a text into a file that is only the person's to read, and goes afterwards."""
     with tempfile.TemporaryDirectory(prefix=f"ccb-{name}-") as directory:
         path = Path(directory) / f"{name}.md"
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
@@ -72,7 +69,6 @@ async def _edit(argv: list[str], path: str) -> None:
 
 
 async def _ended(argv: list[str]) -> int:
-    """Run a program to its end. Return its exit code."""
     process = await asyncio.create_subprocess_exec(*argv)
     try:
         return await process.wait()

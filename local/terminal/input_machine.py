@@ -17,39 +17,23 @@ from enum import Enum, auto
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-BACKGROUND_ASKED = "\x1b]11;?\x1b\\"
-"""Asks the terminal for its background colour (OSC 11)."""
-
-NO_ANSWER = ("linux", "dumb")
-"""Values of TERM that stand for terminals to which a question is only noise."""
-
+BACKGROUND_ASKED = "\x1b]11;?\x1b\\"  # asks the terminal for its background colour (OSC 11)
+NO_ANSWER = ("linux", "dumb")  # values of TERM that stand for terminals to which a question is only noise
 _BACKGROUND = re.compile(r"\x1b\]11;(.{0,64})")
 _COLOUR = re.compile(r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?", re.IGNORECASE)
 
 ESC = "\x1b"
-ESCAPE_S = 0.025
-"""Seconds after which Esc is the key, and not the beginning of a sequence."""
-
+ESCAPE_S = 0.025  # seconds after which Esc is the key, and not the beginning of a sequence
 _PIECE_S = 0.6
 """Seconds after which a slow link has brought the next piece. Esc waits so long where pieces have come apart, where an
 answer is awaited, and after text in the same read."""
 
-_SLOW_LINK_S = 10.0
-"""Seconds for which a link counts as slow after pieces of a sequence have come apart."""
-
-_SHORT_READ = 64
-"""Bytes. Longer pieces come apart where ccb itself is slow."""
-
-_CHORD_S = 1.0
-"""Seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[."""
-
+_SLOW_LINK_S = 10.0  # seconds for which a link counts as slow after pieces of a sequence have come apart
+_SHORT_READ = 64  # bytes. Longer pieces come apart where ccb itself is slow.
+_CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[
 _SEQUENCE_S = 3.0
-_STRING_S = 10.0
-"""Seconds without a byte after which a sequence, or a string of an answer, is given up."""
-
-_BURST_S = 0.03
-"""Seconds without a byte after which a burst of characters is complete."""
-
+_STRING_S = 10.0  # seconds without a byte after which a sequence, or a string of an answer, is given up
+_BURST_S = 0.03  # seconds without a byte after which a burst of characters is complete
 _STALLED_PASTE_S = 3.0
 """Seconds without a byte after which the text of a paste is shown, and a key ends a paste whose end is lost."""
 
@@ -72,9 +56,7 @@ _LINE_END = re.compile(r"[\r\n]")
 _VISIBLE = re.compile(r"[^\x00-\x1f\x7f]")
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
 _LINUX_F = "\x1b[["  # F1 to F5 on the console of Linux, before a letter
-_BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")
-"""The terminal of VS Code sends NaN for a mouse beside its cells."""
-
+_BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")  # the terminal of VS Code sends NaN for a mouse beside its cells
 _LATE = re.compile(
     r"\[(?:[\d<-?]|[A-DFHIOZ]?\Z)|\](?:[\dlL]|\Z)|P[01>!]|_G|O[A-DFHP-S]\Z|[]P_^X][^\x07\x1b]*[\x07\x1b]"
 )
@@ -83,8 +65,6 @@ _LATE_CSI = re.compile(r"\x1b\[(?:[<-?]?\d[\d;:]*[ -/]*[A-DFHIMORScmntuxy~]|[A-D
 
 
 class InputState(Enum):
-    """Where in its input the machine is."""
-
     TEXT = auto()
     ESCAPE = auto()  # after ESC
     CSI = auto()  # after ESC [
@@ -97,8 +77,6 @@ class InputState(Enum):
 
 @dataclass(frozen=True)
 class Typed:
-    """Characters, each of which is a key."""
-
     text: str
 
 
@@ -150,24 +128,28 @@ class InputMachine:
         self._stalled = False  # no end came for long
 
     def feed(self, data: bytes, now: float) -> list[Token]:
-        """Take a piece of input. Return what is complete."""
         if now - self._last > _SEQUENCE_S:
             self._decoder.reset()  # half of a character is not completed any more
         piece = self._decoder.decode(data)
         self._is_apart = now - self._last >= ESCAPE_S
         self._last, self._alone = now, self._is_apart and len(set(piece)) == 1
-        late = self._state is InputState.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
-        self._late_until = 0.0
-        goes_on = self._state not in (InputState.TEXT, InputState.ESCAPE) and not self._ended
-        if late or (goes_on and self._is_apart and len(data) < _SHORT_READ):
-            self._slow_until = now + _SLOW_LINK_S
-        if late:
-            self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
-        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not self._may_end_paste(piece):
+        self._goes_on(piece, now)
+        may_end = _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
+        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not may_end:
             self._state, self._text = InputState.TEXT, ""
         self._stalled = False
         self._take(piece)
         return self._told(now)
+
+    def _goes_on(self, piece: str, now: float) -> None:
+        """Take note if a piece goes on with what has begun: then the link is slow, and an Esc may have come late."""
+        late = self._state is InputState.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
+        self._late_until = 0.0
+        goes_on = self._state not in (InputState.TEXT, InputState.ESCAPE) and not self._ended
+        if late or (goes_on and self._is_apart and len(piece) < _SHORT_READ):
+            self._slow_until = now + _SLOW_LINK_S
+        if late:
+            self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
 
     def tick(self, now: float) -> list[Token]:
         """Do what is due at `deadline`. Return what is complete by now."""
@@ -196,7 +178,6 @@ class InputMachine:
         return told
 
     def _wait(self) -> float | None:
-        """Return for how many seconds the next byte is awaited in this state."""
         slow = self._last < self._slow_until
         match self._state:
             case InputState.TEXT:
@@ -255,7 +236,7 @@ class InputMachine:
         if self._begun == "\x1b[M":
             self._state = InputState.MOUSE
         elif char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
-            if self._is_late and not _LATE_CSI.fullmatch(self._begun):
+            if self._is_late and self._state is InputState.CSI and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
             else:
                 self._complete(self._begun)
@@ -265,17 +246,6 @@ class InputMachine:
         self._begun += piece[at]
         if len(self._begun) == len("\x1b[M123"):
             self._give_up()  # places that ccb cannot use
-        return at + 1
-
-    def _in_ss3(self, piece: str, at: int) -> int:
-        char = piece[at]
-        if not " " <= char <= "~":
-            self._give_up()
-            return at
-        if len(self._begun) < _MAX_SEQUENCE:
-            self._begun += char
-        if char >= "@":
-            self._complete(self._begun)
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
@@ -315,8 +285,8 @@ class InputMachine:
     def _complete(self, sequence: str) -> None:
         string = self._state in (InputState.STRING, InputState.STRING_ESCAPE)
         self._state, self._begun, self._is_late = InputState.TEXT, "", False
-        if (answer := _answer_of(sequence)) is not None:
-            self._out.append(answer)
+        if (answer := _BACKGROUND.fullmatch(sequence)) is not None:
+            self._out.append(TerminalAnswer(answer[1]))
         elif sequence == _PASTE:
             self._state, self._ended, self._stalled = InputState.PASTE, False, False
         elif sequence != _PASTE_END and not string:
@@ -341,7 +311,6 @@ class InputMachine:
                 self._out.append(Typed(text))
 
     def _paste_is_due(self) -> None:
-        """Tell the text of a paste. It goes on if its end has not come."""
         text, marker, rest = self._text.rpartition(_PASTE_END)
         if marker:
             self._state, self._text, self._ended = InputState.TEXT, "", False
@@ -354,9 +323,6 @@ class InputMachine:
         if marker:
             self._take(rest)
 
-    def _may_end_paste(self, piece: str) -> bool:
-        return _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
-
 
 _INTRODUCED: Mapping[str, InputState] = {
     "[": InputState.CSI,
@@ -368,7 +334,7 @@ _STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
     InputState.ESCAPE: InputMachine._in_escape,
     InputState.CSI: InputMachine._in_csi,
     InputState.MOUSE: InputMachine._in_mouse,
-    InputState.SS3: InputMachine._in_ss3,
+    InputState.SS3: InputMachine._in_csi,
     InputState.STRING: InputMachine._in_string,
     InputState.STRING_ESCAPE: InputMachine._in_string_escape,
     InputState.PASTE: InputMachine._in_paste,
@@ -404,12 +370,6 @@ def _erased(text: str) -> str:
         elif kept and kept[-1] not in "\r\n":
             kept.pop()
     return "".join(kept)
-
-
-def _answer_of(sequence: str) -> TerminalAnswer | None:
-    """Return a sequence, without the end of a string, as an answer. Return None for any other sequence."""
-    found = _BACKGROUND.fullmatch(sequence)
-    return None if found is None else TerminalAnswer(found[1])
 
 
 def is_light(answer: str) -> bool | None:

@@ -12,9 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 BURST_S = 0.05
 """Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
 
-HOLD_S = 0.2
-"""A chord counts when no other key has followed for so long. Esc and a word typed after it are no chord."""
-
+HOLD_S = 0.2  # a chord counts when no other key has followed for so long. Esc and a word typed after it are no chord.
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),
     "steer": ("ctrl+s",),
@@ -68,12 +66,8 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "rule-add": ("a", "A", "plus"),
     "rule-remove": ("d", "D", "delete"),
     "model-take": ("enter",),
-}
-"""The keys of each id, the first one as ccb names it to the person."""
-
-_COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")
-"""The ids that hold in the input only."""
-
+}  # the keys of each id, the first one as ccb names it to the person
+_COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only
 _PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
 """What the ids begin with that hold on a card, in a list (of prompts, sessions, rules, models) or on a page.
 These places have keys of their own."""
@@ -86,11 +80,8 @@ _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": 
 _MODIFIERS = ("ctrl", "alt", "shift")
 _EDITING = ("up", "down", "left", "right", "home", "end", "backspace", "delete", "space")
 _NAMED = (*_EDITING, *_NAMES, "enter", "tab", *(f"f{number}" for number in range(1, 25)))
-_SAME = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}
-"""Keys that terminals send as others."""
-
-ID = re.compile(r"\{([a-z-]+)(!?)\}")
-"""An id in a text that `Keymap.filled` fills."""
+_SAME = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}  # keys that terminals send as others
+ID = re.compile(r"\{([a-z-]+)(!?)\}")  # an id in a text that `Keymap.filled` fills
 
 
 class KeyRefused(Exception):
@@ -103,12 +94,9 @@ class KeyRefused(Exception):
 
 @dataclass(frozen=True)
 class Keymap:
-    """Which keys each id has. Keys have the names that Textual gives them."""
-
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: DEFAULT_KEYS)
 
     def has(self, key_id: str, key: str) -> bool:
-        """Return whether a key belongs to an id."""
         return key in self.keys[key_id]
 
     def pressed(self, key_id: str, key: str, character: str | None) -> bool:
@@ -116,11 +104,9 @@ class Keymap:
         return self.has(key_id, key) or (character is not None and self.has(key_id, character))
 
     def uses(self, key: str) -> bool:
-        """Return whether a key belongs to an id that holds while the person types."""
         return any(key in keys for key_id, keys in self.keys.items() if not key_id.startswith(_PLACES))
 
     def characters(self, key_id: str) -> list[str]:
-        """Return the keys of an id that are characters."""
         return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]
 
     def name(self, key_id: str) -> str:
@@ -128,7 +114,6 @@ class Keymap:
         return shown_key(self.keys[key_id][0])
 
     def names(self, key_id: str) -> str:
-        """Return all keys of an id."""
         return ", ".join(map(shown_key, self.keys[key_id]))
 
     def filled(self, text: str) -> str:
@@ -140,8 +125,7 @@ DEFAULT_KEYMAP = Keymap()
 
 
 def keymap_of(chosen: Mapping[str, object]) -> Keymap:
-    """Return the keys with what the setting `keys` says of them: ids with a key each, or a list of keys. Raise
-    KeyRefused."""
+    """Return the keys with what the setting `keys` says of them. Raise KeyRefused."""
     keys = dict(DEFAULT_KEYS)
     for key_id, given in chosen.items():
         if key_id not in DEFAULT_KEYS:
@@ -154,37 +138,34 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
         taken = {key for each in chosen if _gives_way(key_id, each) for key in keys[each]}
         # It has other keys, too, or the refusal below names it.
         keys[key_id] = tuple(key for key in keys[key_id] if key not in taken) or keys[key_id]
-    owners: dict[str, list[str]] = {}
-    in_order = [*(each for each in keys if each not in chosen), *chosen]  # the refusal names one that was chosen
-    for key_id in in_order:
-        for key in keys[key_id]:
-            for other in owners.get(key, []):
-                if _meet(key_id, other):
-                    why = f"{shown_key(key)} is the key of {other!r}, too: give {other!r} another one"
-                    raise KeyRefused(key_id, why)
-            owners.setdefault(key, []).append(key_id)
+    _refuse_shared(keys, chosen)
     return Keymap(keys)
 
 
+def _refuse_shared(keys: Mapping[str, tuple[str, ...]], chosen: Mapping[str, object]) -> None:
+    """Raise KeyRefused for a key of two ids that may hold at the same time."""
+    owners: dict[str, list[str]] = {}
+    for key_id in (*(each for each in keys if each not in chosen), *chosen):  # the refusal names one that was chosen
+        for key in keys[key_id]:
+            for other in owners.setdefault(key, []):
+                places = _place(key_id), _place(other)
+                if key_id != other and (places[0] == places[1] or "" in places):
+                    why = f"{shown_key(key)} is the key of {other!r}, too: give {other!r} another one"
+                    raise KeyRefused(key_id, why)
+            owners[key].append(key_id)
+
+
 def _place(key_id: str) -> str:
-    """Return where an id holds: "" for everywhere."""
     if key_id in _COMPOSER:
         return "send"
-    return (
-        "answer-" if key_id.endswith("-question") else next((each for each in _PLACES if key_id.startswith(each)), "")
-    )
+    if key_id.endswith("-question"):
+        return "answer-"
+    return next((each for each in _PLACES if key_id.startswith(each)), "")
 
 
 def _gives_way(key_id: str, chosen: str) -> bool:
-    """Return whether the usual keys of an id are fewer where the person has chosen them for another id: in places with
-    keys of their own for one that holds everywhere, and those of a new line in the composer."""
+    """Return whether the usual keys of an id are fewer where the person has chosen them for another id."""
     return (_place(key_id) != "" and not _place(chosen)) or (key_id == "newline" and _place(chosen) == "send")
-
-
-def _meet(one: str, other: str) -> bool:
-    """Return whether two different ids may not share a key."""
-    places = _place(one), _place(other)
-    return one != other and (places[0] == places[1] or "" in places)
 
 
 def shown_key(key: str) -> str:
@@ -200,38 +181,41 @@ def shown_key(key: str) -> str:
 
 
 def _named_key(key_id: str, text: object) -> str:
-    """Return Textual's name of a key that a person wrote."""
     written = text.strip() if isinstance(text, str) else ""
-    in_list = _place(key_id) not in ("", "send", "answer-")
-    if len(written) == 1 and key_id.startswith(_CHARACTERS) and 32 < ord(written) < 127:
+    if key_id.startswith(_CHARACTERS) and _is_character(written):
         return _name_of(written)
     if key_id.startswith("answer-"):
         raise KeyRefused(key_id, f"{text!r} is no single character, as the key of an answer has to be")
     written = written.lower()
     *modifiers, last = [written] if written == "+" else re.split(r"\+(?!$)", written)
     last = _SPOKEN.get(last, last)
-    if last not in _NAMED and len(last) == 1 and 32 < ord(last) < 127:
-        last = _name_of(last)
-    elif last not in _NAMED:
+    if last not in _NAMED and not _is_character(last):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows; write one like Ctrl+O, Alt+Shift+X, F5 or PgUp")
+    types = last in _EDITING or last not in _NAMED
+    last = last if last in _NAMED else _name_of(last)
     if len(set(modifiers)) < len(modifiers) or not set(modifiers) <= set(_MODIFIERS):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])
-    plain = not set(modifiers) & {"ctrl", "alt"}
-    free = in_list and (
-        last == "delete"
-        or (key in ("home", "end") and key_id.startswith("view-"))
-        or key in ("shift+up", "shift+down", "shift+left", "shift+right")
-    )
-    if plain and (last in _EDITING or last not in _NAMED) and not free:
+    if types and not set(modifiers) & {"ctrl", "alt"} and not _is_free(key_id, key):
         raise KeyRefused(key_id, f"{text!r} is needed to type")
     if key in _SAME:
         raise KeyRefused(key_id, f"terminals send {text!r} as {_SAME[key]}")
     return key
 
 
+def _is_character(text: str) -> bool:
+    return len(text) == 1 and 32 < ord(text) < 127
+
+
+def _is_free(key_id: str, key: str) -> bool:
+    """Return whether a key that edits text does something else at the place of the id: in a list or on a page."""
+    if _place(key_id) in ("", "send", "answer-"):
+        return False
+    free = ("delete", "shift+delete", "shift+up", "shift+down", "shift+left", "shift+right")
+    return key in free or (key_id.startswith("view-") and key in ("home", "end"))
+
+
 def _name_of(char: str) -> str:
-    """Return Textual's name of a printable character."""
     if char.isalnum():
         return char
     name = unicodedata.name(char).lower().replace("-", "_").replace(" ", "_")

@@ -1,8 +1,4 @@
-"""Signals as events.
-
-In a headless run the first signal asks for an orderly end and the second ends the run at once. All other commands end
-at the first signal.
-"""
+"""Signals as events: in a headless run the first asks for an orderly end, the second ends the run at once."""
 
 from __future__ import annotations
 
@@ -27,11 +23,8 @@ _CODES = {
 
 
 class Interrupts:
-    """The first and the second signal of a run as futures. Use as a context manager in the main thread.
-
-    Signals that were ignored when the program started stay ignored (nohup). With `last`, this run is the last thing the
-    program does, so Ctrl+C is ignored after it.
-    """
+    """The first and the second signal of a run as futures, without those that are ignored (nohup). With `last`, Ctrl+C
+    is ignored afterwards. For the main thread."""
 
     def __init__(self, *, last: bool = False) -> None:
         self._last = last
@@ -63,13 +56,7 @@ class Interrupts:
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
-    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel, as asyncio does for SIGINT.
-
-    Call in the main thread.
-
-    Cancelled work cleans up: the modes of the terminal, child processes, private directories. A second SIGTERM ends the
-    process at once.
-    """
+    """Return the exit code of `work`, which SIGTERM and SIGHUP cancel. For the main thread."""
     task = asyncio.current_task()
     loop = asyncio.get_running_loop()
     assert task is not None
@@ -99,10 +86,7 @@ async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
 
 
 def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
-    """Run a command that prints lines in a loop of its own; return its exit code.
-
-    When nobody reads stdout any more (`| head`), the command ends with HANGUP.
-    """
+    """Run a command that prints lines; return its exit code, HANGUP when nobody reads stdout any more (`| head`)."""
     try:
         return asyncio.run(ended_by_signals(work))
     except BrokenPipeError:

@@ -1,10 +1,5 @@
-"""Read stdin and write stdout in a headless run without blocking the event loop, whatever they are connected to.
-
-Threads do the blocking calls. They are daemon threads: a read that never returns must not keep the program alive.
-
-A program that starts ccb may have made its streams non-blocking, which holds for all processes that share them. Then
-"not now" is neither the end of the input nor a reader that has left: wait and go on.
-"""
+"""Read stdin and write stdout without blocking the event loop, in daemon threads, also where another program has made
+the streams non-blocking: then "not now" is no end."""
 
 from __future__ import annotations
 
@@ -29,20 +24,14 @@ async def in_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
-    def settle(value: T | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(value)  # type: ignore[arg-type]
-
     def run() -> None:
         try:
-            value, error = work(), None
+            value = work()
         except BaseException as caught:  # noqa: BLE001 - it is raised where the result is awaited
-            value, error = None, caught
-        _tell(loop, lambda: settle(value, error))
+            error = caught
+            _tell(loop, lambda: None if done.done() else done.set_exception(error))
+        else:
+            _tell(loop, lambda: None if done.done() else done.set_result(value))
 
     threading.Thread(target=run, name="blocking call", daemon=True).start()
     return await done
@@ -55,10 +44,7 @@ async def read_pieces(fd: int) -> AsyncIterator[bytes]:
 
 
 class Writer:
-    """Writes to `fd` in order, in a thread.
-
-    `broken` resolves with the error when `fd` cannot be written any more; later writes are dropped.
-    """
+    """Writes to `fd` in order, in a thread. `broken` resolves with the error when `fd` cannot be written any more."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -88,11 +74,9 @@ class Writer:
             await self._room.wait()
 
     async def drain(self) -> None:
-        """Wait until everything is written, or until writing has failed."""
         await self._drained.wait()
 
     def close(self) -> None:
-        """Let the thread end once the queue is written."""
         with self._lock:
             self._closing = True
             self._lock.notify()

@@ -1,7 +1,4 @@
-"""Questions on the plain terminal.
-
-Ctrl+Z, a cancelled question and a closed window leave the terminal as it was, with no thread reading from it.
-"""
+"""Questions on the plain terminal, which is left as it was, with no thread reading from it."""
 
 from __future__ import annotations
 
@@ -32,12 +29,8 @@ _MAX_BANNERS = 4
 
 
 class TerminalPrompts:
-    """Asks on the controlling terminal. Other texts go to stderr, so that stdout stays clean.
-
-    A full-screen interface sets `pause`, which suspends it for a question, and `heard`, which receives banners that
-    come without a question (they may say where to log in). `heard` returns whether the plain terminal is there for
-    them. `asked_s` is the number of seconds that questions have waited for the person.
-    """
+    """Asks on the controlling terminal; other texts go to stderr. A full-screen interface sets `pause`, which suspends
+    it, and `heard`, which takes banners that come without a question."""
 
     def __init__(self) -> None:
         self.memory = LoginMemory()
@@ -75,14 +68,14 @@ class TerminalPrompts:
                 self._show("Please answer yes or no.")
 
     async def passphrase(self, path: str, attempt: int) -> str | None:
-        again = " (again)" if attempt > 1 else ""
-        async with self._free_terminal():
-            return await read_line(f"Passphrase for {path}{again}: ", hidden=True)
+        return await self._secret(f"Passphrase for {path}", attempt)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
-        again = " (again)" if attempt > 1 else ""
+        return await self._secret(f"Password for {prompt}", attempt)
+
+    async def _secret(self, what: str, attempt: int) -> str | None:
         async with self._free_terminal():
-            return await read_line(f"Password for {prompt}{again}: ", hidden=True)
+            return await read_line(f"{what}{' (again)' if attempt > 1 else ''}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         answers = []
@@ -110,8 +103,7 @@ class TerminalPrompts:
 
 
 def prompts_for(*, headless: bool) -> Prompts:
-    """Return the prompts for a run: on the terminal, or `NobodyToAsk` in a headless run or if stdin is not a
-    terminal."""
+    """Return the prompts for a run: on the terminal, or `NobodyToAsk` if nobody sits there."""
     return NobodyToAsk(tell=_on_stderr) if headless or not sys.stdin.isatty() else TerminalPrompts()
 
 
@@ -121,7 +113,6 @@ def _on_stderr(sentence: str) -> None:
 
 
 async def ask_line(prompt: str) -> str:
-    """Ask for one line on the terminal; "" at the end of input."""
     return await read_line(prompt) or ""
 
 
@@ -130,8 +121,7 @@ _STDIN = 0
 
 
 async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
-    """Show `prompt` and return the typed line, or None at the end of input. A thread reads, so connections stay
-    alive."""
+    """Show `prompt` and return the typed line, or None at the end of input. A thread reads."""
     stop, stopping = os.pipe()
     try:
         with _asking(prompt, hidden=hidden, loop=asyncio.get_running_loop()) as terminal:
@@ -151,10 +141,7 @@ def read_secret(prompt: str) -> str:
 
 
 def _read_terminal(terminal: int, stop: int | None = None) -> str:
-    """Read a line and close both files.
-
-    Raises EOFError at the end of input, and when the other end of `stop` is closed.
-    """
+    """Read a line and close both files. Raises EOFError at the end of input, and when `stop` is closed."""
     line = b""
     try:
         while not line.endswith(b"\n"):
@@ -177,12 +164,8 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
-    """Show `prompt` and yield the terminal's file descriptor; restore the terminal's modes at the end.
-
-    Ctrl+Z stops the program here as it does anywhere, even if a suspended full-screen interface handles that signal
-    itself. A shell that resumes us has set the terminal to echo, so the input is hidden again and the prompt shown
-    again.
-    """
+    """Show `prompt` and yield the terminal's file descriptor; restore its modes at the end. Ctrl+Z stops the program
+    here; after `fg` the input is hidden and the prompt shown again."""
     with _terminal() as terminal:
         before = _modes(terminal)
 
@@ -198,16 +181,14 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
                     ask()
 
         with _handling(signal.SIGTSTP, signal.SIG_DFL), _handling(signal.SIGCONT, resume, loop):
+            answered = False
             try:
                 ask()
                 yield terminal
-            except BaseException:
-                _write(terminal, "\n")
-                raise
-            else:
-                if hidden:
-                    _write(terminal, "\n")
+                answered = True
             finally:
+                if hidden or not answered:
+                    _write(terminal, "\n")
                 if before is not None:
                     _set(terminal, termios.TCSADRAIN, before)
 
@@ -255,10 +236,8 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
-    """Install `handler` for a signal, unless the signal is ignored or this is not the main thread.
-
-    With `loop`, the waiting loop is woken to run it, whichever thread receives the signal.
-    """
+    """Install `handler` for a signal, unless it is ignored or this is not the main thread. `loop` is woken to run
+    it."""
     before = signal.getsignal(number)
     try:
         if before is not signal.SIG_IGN and loop is not None:

@@ -11,7 +11,7 @@ from enum import Enum
 from sys import getsizeof
 from typing import Any, Protocol
 
-from ccb.tunnel.wire.messages import as_blocks
+from ccb.tunnel.wire.messages import as_blocks, as_dict
 from ccb.tunnel.wire.prompt_content import image_size, image_type
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
@@ -29,7 +29,6 @@ class PictureData:
 
     @property
     def head(self) -> bytes:
-        """The first bytes, which name kind and pixels; none of what is no base64."""
         try:
             return base64.b64decode(self.data[:_HEAD_CHARS])
         except ValueError:
@@ -37,21 +36,17 @@ class PictureData:
 
 
 def picture_data(block: Json) -> PictureData | None:
-    """Return the image of an image block, None if it holds no data."""
-    source = block.get("source")
-    data = source.get("data") if isinstance(source, dict) else None
+    data = as_dict(block.get("source")).get("data")
     return PictureData(data) if isinstance(data, str) else None
 
 
 def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
-    """Return the images among the blocks of a message."""
     found = (picture_data(each) for each in blocks if each.get("type") == "image")
     return tuple(each for each in found if each is not None)
 
 
 def result_text(result: Json) -> str:
-    """Return the text of a `tool_result` block. An image appears in words, other blocks as `[document]` and the
-    like."""
+    """Return the text of a `tool_result` block, with an image in words and other blocks as `[document]`."""
     return "\n".join(map(_block_text, as_blocks(result.get("content"))))
 
 
@@ -65,11 +60,9 @@ def _block_text(block: Json) -> str:
 def image_words(block: Json) -> str:
     """Return an image block in words, such as `PNG 640x480 · 12 KB`. Its data is not trusted and not unpacked."""
     picture = picture_data(block)
-    if picture is None:
-        return "[image]"
-    head = picture.head
+    head = picture.head if picture else b""
     media_type, pixels = image_type(head[:16]), image_size(head)
-    if media_type is None:
+    if picture is None or media_type is None:
         return "[image]"
     kind = {"image/jpeg": "JPEG", "image/webp": "WebP"}.get(media_type, media_type.rpartition("/")[2].upper())
     shown = f" {pixels[0]}x{pixels[1]}" if pixels else ""
@@ -79,13 +72,10 @@ def image_words(block: Json) -> str:
 
 Json = dict[str, Any]
 
-MAX_ROWS = 200
-"""The newest tool calls of a sub-agent that are kept for the screen."""
+MAX_ROWS = 200  # the newest tool calls of a sub-agent that are kept for the screen
 
 
 class RowState(Enum):
-    """The progress of a tool call of a sub-agent. ASKS: it waits for the person."""
-
     WAITING = "waiting"
     RUNNING = "running"
     ASKS = "asks"
@@ -95,8 +85,6 @@ class RowState(Enum):
 
 @dataclass(eq=False)
 class AgentRow:
-    """One tool call of a sub-agent."""
-
     name: str
     tool_input: Json
     state: RowState = RowState.WAITING
@@ -104,9 +92,7 @@ class AgentRow:
 
 @dataclass(eq=False)
 class AgentRun:
-    """What a sub-agent has done. `tokens`, `seconds` and `cost_usd` are what the worker said last; `note` is what it
-    waits for, "" for nothing; `branch`
-    is that of the git worktree that it has left."""
+    """What a sub-agent has done. `note` is what it waits for, `branch` that of the git worktree that it has left."""
 
     rows: deque[AgentRow] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
     tool_uses: int = 0
@@ -124,9 +110,7 @@ MAX_BLOCK_CHARS = 400_000
 
 _MAX_PICTURES = 8  # of one block
 _MAX_PICTURED = 200  # blocks with images
-_MAX_PICTURE_CHARS = 48_000_000
-"""Most characters of base64 of all images that are kept to be drawn."""
-
+_MAX_PICTURE_CHARS = 48_000_000  # most characters of base64 of all images that are kept to be drawn
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
 _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
@@ -164,30 +148,24 @@ class ToolState(Enum):
 
 @dataclass(eq=False)
 class Block:
-    """One entry of the transcript, with the `text` that it shows, if it has one. `version` grows with every change, so
-    that drawn lines can be cached. A `tight` block has no blank line before it."""
+    """One entry of the transcript. `version` grows with every change. A `tight` block has no blank line before it."""
 
     version: int = 0
     tight: bool = False
     text: str = ""
 
     def changed(self) -> None:
-        """Note a change: cached lines of this block are out of date."""
         self.version += 1
 
     def size(self) -> int:
-        """Return the number of characters that this block holds."""
         return len(self.text)
 
     def weight(self) -> int:
-        """Return the bytes of memory that this block takes. Its images are limited by themselves."""
         return weight_of({name: value for name, value in vars(self).items() if name != "pictures"})
 
 
 @dataclass(eq=False)
 class PicturedBlock(Block):
-    """A block that may have images. Their size does not count, because few are kept."""
-
     pictures: Sequence[PictureData] = ()
 
 
@@ -202,9 +180,8 @@ class PromptState(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of a prompt besides its text. `files`: how many images and files go along with it; `pictures` are
-    its images. `whole`: its text is not only the beginning. `command_line`: the host runs it. `before` are the prompts
-    that it goes before. `steers`: it does not wait for the end of the running turn."""
+    """What is known of a prompt besides its text. `whole`: its text is not only the beginning. `steers`: it does not
+    wait for the end of the running turn."""
 
     files: int = 0
     pictures: tuple[PictureData, ...] = ()
@@ -216,8 +193,6 @@ class PromptFacts:
 
 @dataclass(eq=False)
 class PromptBlock(PicturedBlock):
-    """A prompt of the person, or of another client."""
-
     state: PromptState = PromptState.TAKEN
     facts: PromptFacts = PromptFacts()
 
@@ -239,9 +214,7 @@ class ThoughtBlock(Block):
 
 @dataclass(eq=False)
 class ToolBlock(PicturedBlock):
-    """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
-    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call
-    started."""
+    """One tool call. `output` is the end of what it has printed so far; `patch` that of an edit."""
 
     tool_id: str = ""
     name: str = ""
@@ -265,13 +238,10 @@ class ToolBlock(PicturedBlock):
 
     @property
     def is_one_line(self) -> bool:
-        """Whether the call takes one line when it has ended well."""
         return self.agent is None and traits_of(self.name).view in _ONE_LINE_VIEWS
 
 
 class Level(Enum):
-    """The importance of a notice."""
-
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
@@ -280,15 +250,12 @@ class Level(Enum):
 
 @dataclass(eq=False)
 class NoticeBlock(Block):
-    """A message of ccb itself."""
-
     level: Level = Level.INFO
 
 
 @dataclass(eq=False)
 class FileDiffBlock(Block):
-    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `patch` are its lines as a public
-    `structuredPatch`, None while they are not known; `problem` says why they stay unknown, or are cut."""
+    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `problem`: why its patch is unknown."""
 
     path: str = ""
     sign: str = "~"
@@ -333,15 +300,13 @@ class BlockContainer(Protocol):
 
 
 class KeptPictures:
-    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go if all are
-    too many. They are still named in its text."""
+    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go first."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
         self._blocks: deque[PicturedBlock] = deque()
 
     def keep(self, block: PicturedBlock, pictures: Sequence[PictureData]) -> None:
-        """Keep the images of a block, which are new or no longer what they were."""
         block.pictures = pictures[:_MAX_PICTURES]
         if not block.pictures:
             return
@@ -361,8 +326,6 @@ def stack(above: Block | None, block: Block) -> None:
 
 
 class BlockList:
-    """A container for blocks that are not on the screen yet."""
-
     def __init__(self) -> None:
         self.blocks: list[Block] = []
 

@@ -36,6 +36,20 @@ _MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 4_000_000
 _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
 
 
+_MAX_LIVE = 64  # blocks of one message
+_MAX_PIECES = 2 * MAX_BLOCK_CHARS // LIVE_PIECE_CHARS
+
+BlockType = TypeVar("BlockType", bound=Block)
+
+
+@dataclass
+class _LiveBlock:
+    """One content block. `pieces` are the parts of a long text that can no longer change, each a block of its own."""
+
+    block: Block
+    pieces: deque[MarkdownBlock] = field(default_factory=lambda: deque(maxlen=_MAX_PIECES))
+
+
 class AgentMessages:
     """Shows the messages of the model. `answers` are the newest finished texts, the newest last."""
 
@@ -43,15 +57,26 @@ class AgentMessages:
         self._container = container
         self._tools = tools
         self._orphans = orphans
-        self._live = LiveMessage(container, tools)
+        self._live: Newest[int, _LiveBlock] = Newest(_MAX_LIVE)  # by the index of the content block
+        self._live_id = ""  # the message that is streamed
+        self._first_new = 0  # content blocks of it before this one are on the screen already
         # Of the newest messages, by message id: their blocks that are still shown, and how many are finished.
         self._blocks: Newest[str, WeakSet[Block]] = Newest(_MAX_WITHDRAWABLE)
         self._finished: Newest[str, int] = Newest(_MAX_WITHDRAWABLE)
         self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
 
     def stream(self, event: ApiStreamEvent | None) -> None:
-        """Apply a streaming event."""
-        self._live.apply(event, self._finished)
+        """Apply a streaming event. A lost one does no harm, since the finished message corrects the text."""
+        if isinstance(event, MessageStart):
+            self.drop_live()
+            self._live_id = event.message_id
+            self._first_new = self._finished.get(event.message_id, 0)  # after a reconnect all of it comes again
+        elif isinstance(event, ContentBlockStart) and event.index >= self._first_new:
+            self._open(event)
+        elif isinstance(event, ContentBlockDelta) and event.field in ("text", "thinking"):
+            live = self._live.get(event.index)
+            if live is not None and event.text:
+                self._grow(live, event.text)
 
     def finished(self, message: AssistantMessage) -> None:
         """Show finished content. The worker sends one content block of a message at a time."""
@@ -67,13 +92,13 @@ class AgentMessages:
             elif kind == "thinking":
                 shown.add(self._thought(as_text(content.get("thinking"))))
             elif kind == "tool_use":
-                announced, _ = self._live.claim(ToolBlock)
+                announced, _ = self._claim(ToolBlock)
                 shown.add(self._tools.call(content, announced))
 
     def withdraw(self, message_id: str) -> None:
         """Remove a message that the worker withdrew, for example to ask the model again after a cut-off answer."""
-        if self._live.message_id == message_id:
-            self._live.drop()
+        if self._live_id == message_id:
+            self.drop_live()
         if message_id not in self._blocks:
             self._orphans.withdrawn[message_id] = None
         for block in list(self._blocks.pop(message_id, ())):
@@ -81,25 +106,43 @@ class AgentMessages:
 
     @property
     def streams(self) -> bool:
-        """Whether a part of an answer has come that is not finished."""
-        return self._live.streams
+        return bool(self._live)
 
     def drop_live(self) -> None:
-        """Remove streamed text that was never finished."""
-        self._live.drop()
+        """Remove the blocks that were never finished: their message was cut off."""
+        for live in self._live.values():
+            for piece in live.pieces:
+                self._container.take_away(piece)
+            self._container.take_away(live.block)
+            if isinstance(live.block, ToolBlock):
+                self._tools.retract(live.block)
+        self._live.clear()
 
     def end_turn(self) -> None:
-        """Forget the messages of the turn: it is over, so none of them will be streamed or withdrawn."""
-        self._live.drop()
+        self.drop_live()
         self._blocks.clear()
         self._finished.clear()
 
     def end_session(self) -> None:
-        """Keep the text of an unfinished answer that the person has read: nothing more will come."""
-        self._live.keep_text_and_drop()
+        """Keep the text and thinking that the person has read, and remove the rest: nothing more will come."""
+        for index, live in list(self._live.items()):
+            block = live.block
+            if isinstance(block, MarkdownBlock | ThoughtBlock) and (block.text or live.pieces):
+                block.live = False
+                self._container.update_block(block)
+                del self._live[index]
+        self.drop_live()
+
+    def _claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
+        """Hand over the first live block of a kind, and the pieces split off from it, to be replaced."""
+        for index, live in self._live.items():
+            if isinstance(live.block, kind):
+                del self._live[index]
+                return live.block, list(live.pieces)
+        return None, []
 
     def _thought(self, thinking: str) -> ThoughtBlock:
-        block, _ = self._live.claim(ThoughtBlock)
+        block, _ = self._claim(ThoughtBlock)
         if block is None:
             block = ThoughtBlock()
             self._container.add(block)
@@ -113,15 +156,14 @@ class AgentMessages:
             notice = NoticeBlock(text=text, level=Level.ERROR)
             self._container.add(notice)
             return [notice]
-        block, pieces = self._live.claim(MarkdownBlock)
-        if text.strip():
-            self.answers.append(text)
-            while weight_of(self.answers) > _MAX_ANSWERS_BYTES and len(self.answers) > 1:
-                self.answers.popleft()
+        block, pieces = self._claim(MarkdownBlock)
         if not text.strip():
             if block is not None:
                 self._container.take_away(block)
             return []
+        self.answers.append(text)
+        while weight_of(self.answers) > _MAX_ANSWERS_BYTES and len(self.answers) > 1:
+            self.answers.popleft()
         block = block or MarkdownBlock()
         if not block.text and not pieces:
             self._container.add(block)
@@ -133,79 +175,6 @@ class AgentMessages:
         self._container.update_block(block)
         return [*pieces, block]
 
-
-BlockType = TypeVar("BlockType", bound=Block)
-
-_MAX_LIVE = 64  # blocks of one message
-_MAX_PIECES = 2 * MAX_BLOCK_CHARS // LIVE_PIECE_CHARS
-
-
-@dataclass
-class LiveBlock:
-    """One content block of the message. `pieces` are the parts of a long text that can no longer change; each is a
-    block of its own, so that only the rest in `block` is drawn again with every delta."""
-
-    block: Block
-    pieces: deque[MarkdownBlock] = field(default_factory=lambda: deque(maxlen=_MAX_PIECES))
-
-
-class LiveMessage:
-    """Applies streaming events. A lost event does no harm, since the finished message corrects the text."""
-
-    def __init__(self, container: BlockContainer, tools: ToolCalls) -> None:
-        self._container = container
-        self._tools = tools
-        self._live: Newest[int, LiveBlock] = Newest(_MAX_LIVE)  # by the index of the content block
-        self._first_new = 0  # content blocks before this one are on the screen already
-        self.message_id = ""
-
-    @property
-    def streams(self) -> bool:
-        """Whether a block has begun that is not finished."""
-        return bool(self._live)
-
-    def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
-        """Apply one event. `finished_blocks` is the number of finished blocks of each message, by message id: after a
-        reconnect the host sends the whole message again."""
-        if isinstance(event, MessageStart):
-            self.drop()
-            self.message_id = event.message_id
-            self._first_new = finished_blocks.get(event.message_id, 0)
-        elif isinstance(event, ContentBlockStart) and event.index >= self._first_new:
-            self._open(event)
-        elif isinstance(event, ContentBlockDelta) and event.field in ("text", "thinking"):
-            live = self._live.get(event.index)
-            if live is not None and event.text:
-                self._grow(live, event.text)
-
-    def claim(self, kind: type[BlockType]) -> tuple[BlockType | None, list[MarkdownBlock]]:
-        """Hand over the first live block of a kind, and the pieces split off from it, to be replaced."""
-        for index, live in self._live.items():
-            if isinstance(live.block, kind):
-                del self._live[index]
-                return live.block, list(live.pieces)
-        return None, []
-
-    def drop(self) -> None:
-        """Remove the blocks that were never finished: their message was cut off."""
-        for live in self._live.values():
-            for piece in live.pieces:
-                self._container.take_away(piece)
-            self._container.take_away(live.block)
-            if isinstance(live.block, ToolBlock):
-                self._tools.retract(live.block)
-        self._live.clear()
-
-    def keep_text_and_drop(self) -> None:
-        """Keep the text and thinking that the person has read, and remove the rest: nothing more will come."""
-        for index, live in list(self._live.items()):
-            block = live.block
-            if isinstance(block, MarkdownBlock | ThoughtBlock) and (block.text or live.pieces):
-                block.live = False
-                self._container.update_block(block)
-                del self._live[index]
-        self.drop()
-
     def _open(self, start: ContentBlockStart) -> None:
         block: Block | None = None
         if start.kind == "text":
@@ -215,11 +184,11 @@ class LiveMessage:
         elif start.kind == "tool_use" and start.tool_id is not None:
             block = self._tools.announce(start.tool_id, start.tool_name)
         if block is not None:
-            self._live[start.index] = LiveBlock(block)
+            self._live[start.index] = _LiveBlock(block)
             if not isinstance(block, MarkdownBlock):  # a text block appears with its first delta
                 self._container.add(block)
 
-    def _grow(self, live: LiveBlock, more: str) -> None:
+    def _grow(self, live: _LiveBlock, more: str) -> None:
         block = live.block
         if not isinstance(block, MarkdownBlock | ThoughtBlock):
             return
@@ -229,20 +198,14 @@ class LiveMessage:
             self._container.add(block)
             return
         if isinstance(block, MarkdownBlock) and "\n" in more and len(block.text) > LIVE_PIECE_CHARS:
-            self._split(live, block)
+            while (cut := first_cut(Piece(block.text, block.opening), LIVE_PIECE_CHARS)) is not None:
+                live.pieces.append(_put_before(self._container, block, cut[0]))
+                block.text, block.opening = cut[1].text, cut[1].opening
         self._container.update_block(block)
-
-    def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
-        """Move the beginning of a text that can no longer change into a block of its own."""
-        while (cut := first_cut(Piece(block.text, block.opening), LIVE_PIECE_CHARS)) is not None:
-            live.pieces.append(_put_before(self._container, block, cut[0]))
-            block.text, block.opening = cut[1].text, cut[1].opening
 
 
 def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
-    """Give `block` the end of `text`, and put blocks with the rest in front of it. Return these blocks.
-
-    Of a long text only the blocks on the screen are drawn."""
+    """Give `block` the end of `text`, and put blocks with the rest in front of it, which are returned."""
     *heads, last = pieces_of(text)
     block.tight = False
     before = [_put_before(container, block, head) for head in heads]
@@ -251,7 +214,6 @@ def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list
 
 
 def _put_before(container: BlockContainer, block: MarkdownBlock, piece: Piece) -> MarkdownBlock:
-    """Put the block of a piece in front of the block with the rest of the text."""
     added = MarkdownBlock(text=piece.text, tight=block.tight, opening=piece.opening)
     block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
     container.add(added, before=block)

@@ -7,17 +7,17 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.messages import as_blocks
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from .agent_runs import agent_label
 from .blocks import Block, FileDiffBlock, Json, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from .tool_calls import agent_label
 
 _BACKTICKS = re.compile(r"`{3,}")
 
 
 def markdown_of(title: str, blocks: Iterable[Block]) -> str:
-    """Return the document: prompts as headings, answers as they are, calls with what they printed. Control characters
-    of the host are made visible."""
+    """Return the document. Control characters of the host are made visible."""
     parts = [f"# {one_line(title)}"]
     for block in _whole(blocks):
         parts.extend(part for part in _parts(block) if part)
@@ -25,7 +25,6 @@ def markdown_of(title: str, blocks: Iterable[Block]) -> str:
 
 
 def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield the blocks, those of a list, a table or code in pieces as one."""
     last: Block | None = None
     for block in blocks:
         if isinstance(block, MarkdownBlock) and block.tight and isinstance(last, MarkdownBlock):
@@ -39,7 +38,6 @@ def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def text_of(block: Block) -> str:
-    """Return one entry as it stands in the document."""
     return "\n\n".join(part for part in _parts(block) if part)
 
 
@@ -61,28 +59,33 @@ def _parts(block: Block) -> Iterator[str]:
 def _call(block: ToolBlock) -> Iterator[str]:
     failed = " (failed)" if block.state is ToolState.FAILED else ""
     traits, given = traits_of(block.name), block.tool_input
-    file = traits.file_in(given)
-    subject = agent_label(given) if traits.view is View.AGENT else file
+    subject = agent_label(given) if traits.view is View.AGENT else traits.file_in(given)
     yield f"**{one_line(block.name)}**{failed}{f' {one_line(subject)}' if subject else ''}"
-    command, content, items = given.get("command"), given.get("content"), given.get("todos")
-    if traits.view is View.COMMAND and isinstance(command, str):
-        yield fenced(command, "sh")
-    elif traits.view.is_diff and block.patch:
-        yield _diff(block.patch)
-    elif traits.view is View.NEW_CONTENT and isinstance(content, str):
-        yield fenced(content)
-    elif traits.view is View.CHECKLIST and isinstance(items, list):
-        yield "\n".join(_item(each) for each in items if isinstance(each, dict))
-    elif traits.view is View.AGENT:
-        yield fenced(str(given.get("prompt", "")))
-    elif traits.view is View.PLAN:
-        yield neutralise(str(given.get("plan", ""))).strip()
-    elif traits.view is View.QUESTIONS:
-        yield "\n".join(_questions(given.get("questions")))
-    elif rest := {key: value for key, value in given.items() if value != file}:
-        yield fenced(json.dumps(rest, ensure_ascii=False, indent=2), "json")
+    yield _given(block, traits.view, traits.file_in(given))
     if block.result and traits.view is not View.CHECKLIST:
         yield fenced(block.unmarked(block.result))
+
+
+def _given(block: ToolBlock, view: View, file: str) -> str:
+    """Return what a call was given, as a person would write it."""
+    given = block.tool_input
+    command, content = given.get("command"), given.get("content")
+    if view is View.COMMAND and isinstance(command, str):
+        return fenced(command, "sh")
+    if view.is_diff and block.patch:
+        return _diff(block.patch)
+    if view is View.NEW_CONTENT and isinstance(content, str):
+        return fenced(content)
+    if view is View.CHECKLIST and isinstance(given.get("todos"), list):
+        return "\n".join(_item(each) for each in as_blocks(given.get("todos")))
+    if view is View.AGENT:
+        return fenced(str(given.get("prompt", "")))
+    if view is View.PLAN:
+        return neutralise(str(given.get("plan", ""))).strip()
+    if view is View.QUESTIONS:
+        return "\n".join(_questions(given.get("questions")))
+    rest = {key: value for key, value in given.items() if value != file}
+    return fenced(json.dumps(rest, ensure_ascii=False, indent=2), "json") if rest else ""
 
 
 def _diff(patch: Iterable[Json]) -> str:
@@ -95,12 +98,10 @@ def _item(todo: Json) -> str:
 
 
 def _questions(questions: object) -> Iterator[str]:
-    """Yield each question with its options."""
-    for each in questions if isinstance(questions, list) else ():
-        if isinstance(each, dict):
-            options = [option for option in each.get("options") or () if isinstance(option, dict)]
-            yield f"- {one_line(str(each.get('question', '')))}"
-            yield from (f"  - {one_line(str(option.get('label', '')))}" for option in options)
+    for each in as_blocks(questions):
+        yield f"- {one_line(str(each.get('question', '')))}"
+        for option in as_blocks(each.get("options")):
+            yield f"  - {one_line(str(option.get('label', '')))}"
 
 
 def fenced(text: str, language: str = "") -> str:

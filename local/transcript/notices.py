@@ -1,4 +1,4 @@
-"""The messages of ccb itself in the transcript: who drives, retries of the model, errors and warnings."""
+"""The messages of ccb itself in the transcript."""
 
 from __future__ import annotations
 
@@ -34,21 +34,16 @@ class AskedAgain:
 
 
 class Notices:
-    """Adds notices to the transcript. `own_name` is the name of this client at the host. Paths in `cwd` are shown
-    relative to it."""
-
     def __init__(self, container: BlockContainer, own_name: str) -> None:
         self.cwd = ""
-        self.echo = ""
-        """The command of the person that runs: it is shown above the first notice that answers it."""
+        self.echo = ""  # the command of the person that runs: it is shown above the first notice that answers it
         self._container = container
         self._own_name = own_name
         self._driver: str | None = None
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
         self._warning: NoticeBlock | None = None  # the last notice, if it is one
-        self.asked_again: AskedAgain | None = None
-        """The attempt that waits for its time, or has not been answered yet."""
+        self.asked_again: AskedAgain | None = None  # the attempt that waits for its time, or has not been answered yet
         self._compacting: NoticeBlock | None = None
 
     def add(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
@@ -62,9 +57,7 @@ class Notices:
         return block
 
     def driver(self, name: str, *, silent: bool) -> None:
-        """Announce a change of driver. Say nothing about ourselves unless another client drove in between: every
-        reconnect repeats it. With `silent`, only remember the driver: who drove before this terminal attached does not
-        matter."""
+        """Announce a change of driver, but ourselves only after another one. `silent`: only remember it."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
         if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
             who = "You drive" if is_me else f"{shown_name(name)} drives"
@@ -72,18 +65,7 @@ class Notices:
             self._another_drove = not is_me
         self._driver = name or self._driver
 
-    def late_answer(self) -> None:
-        """Say that the worker dropped an answer of this client."""
-        self.add("An answer came too late and was dropped: the question was settled before.", Level.WARNING)
-
-    def damage(self, what: str) -> None:
-        """Say that a part of the journal cannot be read. `what` is empty for a part that the worker has already
-        reported."""
-        if what:
-            self.add(f"The session's journal is damaged: {HostText(what)}", Level.WARNING)
-
     def rewind(self, content: RewindRecord) -> None:
-        """Say from where the session goes on, and which files are restored."""
         if content.to:
             before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
             after = "What is between that and here is not in the conversation any more."
@@ -95,13 +77,11 @@ class Notices:
             self.add([f"Restored {count}:", *names[:_MAX_NAMES], *more], Level.DIM)
 
     def rewound(self, content: RewoundRecord) -> None:
-        """Name the files that could not be restored."""
         for each in content.failed[:_MAX_NAMES]:
             name, why = path_in(self.cwd, str(each.get("path"))), HostText(str(each.get("why")))
             self.add(f"{name} was not restored: {why}", Level.WARNING)
 
     def system(self, note: SystemMessage) -> None:
-        """Show a system message, if it is meant for a person."""
         if note.subtype == "informational" and (content := as_text(note.body.get("content"))):
             warns = note.body.get("level") in ("warning", "error")
             self.add(content.split("\n"), Level.WARNING if warns else Level.DIM)
@@ -111,25 +91,19 @@ class Notices:
             delay_ms = as_number(note.body.get("retry_delay_ms"))
             self._asked_again(retry_text(note), AskedAgain(delay_ms / 1000, retry_text(note, waits=False)))
         elif note.subtype == "model_silent":
-            self._silence(note)
+            silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))
+            if text := silence_text(note):
+                self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
+            else:
+                self.model_call_over()
 
     def _compacting_told(self, status: Mapping[str, object]) -> None:
-        """Say that the conversation is being compacted, and how that ended."""
         if status.get("status") == "compacting":
             self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
         elif self._compacting is not None and status.get("compact_result") == "failed":
-            self._compacting.text = "The conversation was not compacted."
-            self._container.update_block(self._compacting)
-            self._compacting = None
+            self._end_compacting("The conversation was not compacted.")
 
-    def compacted(self, line: CompactMessage) -> None:
-        """Say that a summary has replaced the conversation."""
-        metadata = as_dict(line.body.get("compact_metadata"))
-        sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
-        counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
-        text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
-        if metadata.get("trigger") == "clear":
-            text = "── Cleared: the agent has forgotten the conversation."
+    def _end_compacting(self, text: str) -> None:
         if self._compacting is None:
             self.add(text, Level.DIM)
             return
@@ -137,8 +111,16 @@ class Notices:
         self._container.update_block(self._compacting)
         self._compacting = None
 
+    def compacted(self, line: CompactMessage) -> None:
+        metadata = as_dict(line.body.get("compact_metadata"))
+        sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
+        counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
+        text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
+        if metadata.get("trigger") == "clear":
+            text = "── Cleared: the agent has forgotten the conversation."
+        self._end_compacting(text)
+
     def errors(self, result: ResultMessage) -> None:
-        """Show the errors with which a turn ended."""
         if result.is_error and result.errors and result.body.get("terminal_reason") not in _ABORTED:
             lines, warned = [line for error in result.errors for line in error.split("\n")], self._warning
             text = "\n".join(map(as_line, lines))
@@ -149,21 +131,11 @@ class Notices:
                 self.add(lines, Level.ERROR)
 
     def model_call_over(self) -> None:
-        """Note that the model has answered or was given up: the next retry gets a notice of its own. This one names no
-        wait any more."""
+        """Note that the model has answered or was given up: the next retry gets a notice of its own."""
         if self._retry is not None and self.asked_again is not None:
             self._retry.text = self.asked_again.afterwards
             self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
-
-    def _silence(self, note: SystemMessage) -> None:
-        """Say that the model says nothing, and when it is asked again; or that it has gone on."""
-        text = silence_text(note)
-        if not text:
-            self.model_call_over()
-            return
-        silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))
-        self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
 
     def _asked_again(self, text: str, again: AskedAgain) -> None:
         """Say that the model is asked again. All attempts of one model call share a notice."""

@@ -1,9 +1,4 @@
-"""The pieces of a long Markdown text: where it is cut so that each piece is drawn by itself and looks like a part of
-the whole.
-
-While an answer grows, only its last piece is parsed and drawn again. Of a long text only the pieces on the screen are
-drawn at all.
-"""
+"""The pieces of a long Markdown text: where it is cut so that each is parsed and drawn by itself."""
 
 from __future__ import annotations
 
@@ -13,12 +8,8 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-PIECE_CHARS = 600
-"""A piece is at least this long, so that a text is not hundreds of blocks."""
-
-LIVE_PIECE_CHARS = 300
-"""The same while the text still grows: the last piece is drawn again with every frame."""
-
+PIECE_CHARS = 600  # a piece is at least this long, so that a text is not hundreds of blocks
+LIVE_PIECE_CHARS = 300  # the same while the text still grows: the last piece is drawn again with every frame
 _WINDOW = 16 * PIECE_CHARS  # of a text in which a cut is looked for first: the rest is not copied for each piece
 
 _LONG = 2
@@ -28,14 +19,12 @@ _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
 _CLOSING = ")]}"
 _BAR = re.compile(r"(?<!\\)\|")
-_RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
-"""The line below the head of a table."""
+_RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")  # the line below the head of a table
 
 
 @dataclass(eq=False)
 class TableColumns:
-    """The columns of a table in pieces. Its beginning decides how wide they are, so that the pieces stand below each
-    other. `widths` are those that were found, by the width of the drawing."""
+    """The widths of the columns of a table in pieces, by the width of the drawing."""
 
     beginning: str
     widths: dict[int, list[int]] = field(default_factory=dict)
@@ -43,8 +32,7 @@ class TableColumns:
 
 @dataclass(frozen=True)
 class OpenBlock:
-    """What the beginning of a piece goes on with: the code or the table that `lines` opened, or nothing. `columns` are
-    those of the table with which the piece begins."""
+    """What the beginning of a piece goes on with: the code or the table that `lines` opened, or nothing."""
 
     lines: str = ""
     columns: TableColumns | None = None
@@ -55,15 +43,12 @@ NOTHING_OPEN = OpenBlock()
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text."""
-
     text: str
     opening: OpenBlock = NOTHING_OPEN
 
 
 def first_cut(piece: Piece, chars: int = PIECE_CHARS) -> tuple[Piece, Piece] | None:
-    """Cut off the first piece, of at least `chars` characters, of a text that may still grow. Return it and the rest,
-    or None if it cannot be cut."""
+    """Cut the first piece, of at least `chars` characters, off a text that may still grow. None if it cannot be cut."""
     reader = _Reader(piece, chars)
     place = next(reader.places(), 0)
     if not place:
@@ -93,8 +78,7 @@ def pieces_of(text: str) -> list[Piece]:
 
 
 def _complete_lines(text: str) -> Iterator[str]:
-    """Yield the lines as Markdown has them: others of the signs that end lines elsewhere are signs like any other. What
-    follows the last end of a line is left out, and looked at once: it can be long."""
+    """Yield the lines as Markdown has them. What follows the last end of a line is left out."""
     begin = 0
     while end := text.find("\n", begin) + 1:
         yield text[begin:end]
@@ -102,8 +86,7 @@ def _complete_lines(text: str) -> Iterator[str]:
 
 
 class _Reader:
-    """Reads a piece line by line. `opened` are the lines that opened the code or the table that it is in, if that can
-    be cut; `in_table` says which it is."""
+    """Reads a piece line by line. `opened` are the lines that opened the code or the table that it is in."""
 
     def __init__(self, piece: Piece, chars: int) -> None:
         self._chars = chars
@@ -127,7 +110,6 @@ class _Reader:
             position += len(line)
 
     def _in_code(self, line: str, position: int) -> int:
-        """Read a line of code. Return the place in front of it if that is one, or 0."""
         stripped = line.strip()
         if stripped.startswith(self._fence) and not stripped.strip(self._fence[0]):
             self._fence = self.opened = ""
@@ -159,21 +141,18 @@ class _Reader:
         return place
 
     def _begins_part(self, line: str) -> bool:
-        """Return whether a line begins an item of a list that is not nested, or a paragraph."""
         if line.startswith(_BULLETS) or (self._numbered and _NUMBER.match(line)):
             return True
         return not self._last.strip() and bool(line.strip()) and not line.startswith((" ", "\t"))
 
 
 def _cells(line: str) -> int:
-    """Return how many cells a line of a table has."""
     line = line.strip()
     return len(_BAR.findall(line)) - line.endswith("|")
 
 
 def _opened_fence(line: str) -> str:
-    """Return the backticks or tildes that open a block of code on this line, or "". With more backticks behind them,
-    they are code within a line."""
+    """Return the backticks or tildes that open a block of code on this line, or ""."""
     for char in "`~":
         rest = line.lstrip(char)
         run = line[: len(line) - len(rest)]

@@ -34,8 +34,7 @@ class WaitingPrompt:
 
 
 class PromptTracker:
-    """Keeps prompts that wait (for the connection or the agent) below everything else. A prompt is identified by the id
-    of its input and by the uuid of its message. As a container it adds blocks above the prompts that wait."""
+    """Keeps prompts that wait below everything else. As a container it adds blocks above them."""
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
@@ -43,8 +42,7 @@ class PromptTracker:
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
-        self.command_line = ""
-        """The newest command line of the person that is the agent's turn."""
+        self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)
         """The prompts that were taken out of the queue, so that the agent does not get them."""
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
@@ -60,27 +58,22 @@ class PromptTracker:
         self._container.take_away(block)
 
     def first_waiting(self) -> Block | None:
-        """Return the topmost of the prompts that wait."""
         return next(iter(self._waiting.values()), None)
 
     @property
     def queued(self) -> bool:
-        """Whether the worker has prompts that the agent has not taken."""
         return self.queued_count > 0
 
     @property
     def queued_count(self) -> int:
-        """The number of prompts that the worker has and the agent has not taken."""
         return sum(block.state is PromptState.QUEUED for block in self._waiting.values())
 
     @property
     def steering_count(self) -> int:
-        """How many of them the agent gets with its next tool results."""
         return sum(block.state is PromptState.QUEUED and block.facts.steers for block in self._waiting.values())
 
     @property
     def waiting(self) -> list[WaitingPrompt]:
-        """The prompts that the agent has not taken, in the order in which it will."""
         return [
             WaitingPrompt(key, block.text, block.state is PromptState.UNSENT, block.facts)
             for key, block in self._waiting.items()
@@ -88,7 +81,6 @@ class PromptTracker:
 
     @property
     def unsent(self) -> bool:
-        """Whether a prompt waits for the connection."""
         return any(block.state is PromptState.UNSENT for block in self._waiting.values())
 
     def share(self, other: PromptTracker) -> None:
@@ -97,7 +89,6 @@ class PromptTracker:
         self._from_snapshot = other._from_snapshot
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
-        """Show a prompt that the person has sent here. It is queued if a turn is `running`."""
         state = PromptState.QUEUED if running else PromptState.TAKEN
         block = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
         self._unconfirmed[uuid] = block
@@ -105,7 +96,6 @@ class PromptTracker:
     def arrived(
         self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS
     ) -> bool:
-        """Note that the journal has a prompt. Return whether it is new here. `taken`: the agent already has it."""
         for each in ids:
             block = self._unconfirmed.pop(each, None)
             if block is not None:
@@ -120,8 +110,7 @@ class PromptTracker:
         return True
 
     def snapshot(self, prompts: Iterable[SnapshotPrompt]) -> None:
-        """Take over the prompts of a snapshot, which stands for events that are not loaded: `prompts` wait, or their
-        turn is running."""
+        """Take over the prompts of a snapshot: `prompts` wait, or their turn is running."""
         prompts = list(prompts)
         waiting = {each for prompt in prompts if not prompt.taken for each in prompt.ids}
         for each, block in list(self._waiting.items()):
@@ -131,8 +120,7 @@ class PromptTracker:
             self._show_from_snapshot(prompt)
 
     def taken(self, uuid: str) -> bool:
-        """Move a prompt up into the conversation, because the agent has taken it. Return False for an unknown
-        prompt."""
+        """Move a prompt up into the conversation. Return False for an unknown prompt."""
         block = self._waiting.pop(uuid, None)
         self._unconfirmed.pop(uuid, None)
         if block is not None:
@@ -144,7 +132,6 @@ class PromptTracker:
         return block is not None or uuid in self._known
 
     def failed(self, uuid: str) -> bool:
-        """Mark a prompt that did not leave the laptop as failed. Return whether it was waiting."""
         block = self._unconfirmed.pop(uuid, None)
         waited = self._waiting.pop(uuid, None) is not None
         if block is not None:
@@ -153,14 +140,12 @@ class PromptTracker:
         return waited
 
     def refused(self, uuid: str) -> None:
-        """Remove a prompt that was not sent: its text is in the composer again."""
         self._waiting.pop(uuid, None)
         block = self._unconfirmed.pop(uuid, None)
         if block is not None:
             self._container.take_away(block)
 
     def taken_back(self, uuid: str) -> None:
-        """Remove a prompt that the agent will not get. Idempotent."""
         self.dropped.append(uuid)
         self._unconfirmed.pop(uuid, None)
         block = self._waiting.pop(uuid, None)
@@ -168,8 +153,7 @@ class PromptTracker:
             self._container.take_away(block)
 
     def moved(self, uuid: str, before: Sequence[str], *, steers: bool = False) -> None:
-        """Put a prompt that waits in front of the first of `before` that waits, or last. Prompts that steer come before
-        all others; with `steers` it becomes one of them. Idempotent."""
+        """Put a prompt in front of the first of `before` that waits, or last, behind those that steer."""
         block = self._waiting.pop(uuid, None)
         if block is None:
             return
@@ -191,8 +175,7 @@ class PromptTracker:
         self._container.add(block, before=order.get(following))
 
     def link_lost(self) -> bool:
-        """Mark the prompts that the journal has not confirmed as waiting for the connection. Return whether there are
-        any."""
+        """Mark the prompts that the journal has not confirmed as unsent. Return whether there are any."""
         for uuid, block in self._unconfirmed.items():
             if uuid not in self._waiting:
                 self._container.take_away(block)
@@ -208,8 +191,7 @@ class PromptTracker:
         self._unconfirmed.clear()
 
     def forked(self) -> None:
-        """Note that the session is now a copy. Prompts that wait for the agent of the original do not belong to it;
-        prompts sent from here do."""
+        """Note that the session is now a copy: prompts that wait for the agent of the original do not belong to it."""
         for uuid, block in list(self._waiting.items()):
             if uuid not in self._unconfirmed:
                 del self._waiting[uuid]
@@ -263,8 +245,7 @@ class PromptTracker:
         return block
 
     def _limit_waiting(self) -> None:
-        """Move up the first prompts that wait, as if the agent had taken them, when a host names more than a worker
-        queues. The conversation has a limit of its own."""
+        """Move up the first prompts that wait when a host names more than a worker queues."""
         of_host = [each for each in self._waiting if each not in self._unconfirmed]
         chars = sum(len(self._waiting[each].text) for each in of_host)
         while len(of_host) > _MAX_WAITING or chars > _MAX_WAITING_CHARS:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlRequest
+from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict
 
 Json = dict[str, Any]
-Read = Callable[[list[str]], object]
-
 _FORMATS = {
     "email": (re.compile(r"[^@\s]+@[^@\s]+"), "an address such as name@example.com"),
     "uri": (re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"), "an address such as https://example.com"),
@@ -22,74 +20,184 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class ServerForm:
-    """A form that can be shown. `readers` turn the answers of each field into its value."""
+MAX_FIELDS = 20
+MAX_OPTIONS = 100
+MAX_CHARS = 100_000  # the most questions, options of one question, and characters of a form that is shown
+Answers = dict[str, list[str]]
 
-    form: Form
-    readers: Mapping[str, Read]
+
+@dataclass(frozen=True)
+class FormOption:
+    label: str
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class FormField:
+    """One question. `several`: more than one option may be chosen. `own_text`: an answer may be typed."""
+
+    key: str
+    question: str
+    header: str = ""
+    options: tuple[FormOption, ...] = ()
+    several: bool = False
+    own_text: bool = True
+    optional: bool = False
+    problem: Callable[[str], str] = lambda text: ""
+    read: Callable[[list[str]], object] | None = None  # makes the value that a server wants of the answers
+
+    @property
+    def rows(self) -> int:
+        return len(self.options) + self.own_text
+
+
+@dataclass
+class FormEntry:
+    chosen: list[int] = field(default_factory=list)
+    text: str = ""
+
+    def answers(self, of: FormField) -> list[str]:
+        """Return the answers in the order of the options; the person's own text comes last."""
+        return [of.options[index].label for index in sorted(self.chosen)] + ([self.text] if self.text else [])
+
+
+@dataclass
+class Form:
+    """Some fields and what was chosen in them. `place` is the field on the screen; behind the last is the overview."""
+
+    fields: tuple[FormField, ...]
+    entries: list[FormEntry] = field(default_factory=list)
+    place: int = 0
+
+    def __post_init__(self) -> None:
+        self.entries = self.entries or [FormEntry() for _ in self.fields]
+
+    @property
+    def field(self) -> FormField | None:
+        return self.fields[self.place] if self.place < len(self.fields) else None
+
+    @property
+    def entry(self) -> FormEntry:
+        return self.entries[self.place]
+
+    @property
+    def has_overview(self) -> bool:
+        return len(self.fields) > 1
+
+    def go(self, by: int) -> bool:
+        place = self.place + by
+        if not 0 <= place < len(self.fields) + self.has_overview:
+            return False
+        self.place = place
+        return True
+
+    def toggle(self, index: int) -> None:
+        chosen = self.entry.chosen
+        if index in chosen:
+            chosen.remove(index)
+        else:
+            chosen.append(index)
+
+    def choose(self, index: int) -> None:
+        self.entries[self.place] = FormEntry([index])
+
+    def answered(self, place: int) -> bool:
+        """Return whether a field has an answer, or needs none."""
+        return bool(self.entries[place].answers(self.fields[place])) or self.fields[place].optional
+
+    @property
+    def missing(self) -> int:
+        return next((place for place in range(len(self.fields)) if not self.answered(place)), -1)
+
+    @property
+    def answers(self) -> Answers:
+        return {each.key: entry.answers(each) for each, entry in zip(self.fields, self.entries, strict=True)}
 
     def content(self, answers: Answers) -> Json:
-        """Return the answers as the server wants them. What was left out is missing."""
-        return {key: self.readers[key](given) for key, given in answers.items() if given and key in self.readers}
+        """Return the answers as a server wants them. What was left out is missing."""
+        given = ((each, answers.get(each.key)) for each in self.fields)
+        return {each.key: each.read(found) for each, found in given if found and each.read}
 
 
-@dataclass(frozen=True)
-class _Field:
-    field: FormField
-    read: Read
-    entry: FormEntry
+def read_questions(tool_input: Json) -> Form | None:
+    """Return the form of a call that asks questions; None if the input is not one, or too long to be shown."""
+    questions = tool_input.get("questions")
+    if not isinstance(questions, list) or not 0 < len(questions) <= MAX_FIELDS or len(str(questions)) > MAX_CHARS:
+        return None
+    fields = [_form_field(each) for each in questions]
+    read = tuple(each for each in fields if each is not None)
+    if len(read) < len(fields) or len({each.key for each in read}) < len(read):
+        return None
+    return Form(read)
 
 
-def read_server_form(message: str, schema: object) -> ServerForm | None:
+def _form_field(value: object) -> FormField | None:
+    if not isinstance(value, dict) or not isinstance(value.get("question"), str) or not value["question"]:
+        return None
+    listed = value.get("options")
+    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_OPTIONS:
+        return None
+    options = tuple(
+        FormOption(each["label"], str(each.get("description") or ""))
+        for each in as_blocks(listed)
+        if isinstance(each.get("label"), str) and each["label"].strip()
+    )
+    if len(options) < len(listed):
+        return None
+    question = value["question"]
+    return FormField(question, question, str(value.get("header") or ""), options, value.get("multiSelect") is True)
+
+
+def read_server_form(message: str, schema: object) -> Form | None:
     """Return the form of a schema, with the message above its first question; None if it cannot be shown."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict) or len(properties) > MAX_FIELDS or len(str(schema)) + len(message) > MAX_CHARS:
         return None
     if not properties:
-        return ServerForm(Form((yes_only("", message, "yes"),)), {})
+        return Form((yes_only(message, "yes"),))
     listed = schema.get("required") if isinstance(schema, dict) else None
     required = listed if isinstance(listed, list) else []
-    fields: list[_Field] = []
+    fields: list[FormField] = []
+    entries: list[FormEntry] = []
     for key, described in properties.items():
         above = f"{message}\n" if not fields else ""
-        found = (
-            _field(str(key), described, above, optional=key not in required) if isinstance(described, dict) else None
-        )
-        if found is None:
+        if not isinstance(described, dict) or not (
+            found := _server_field(str(key), described, above, optional=key not in required)
+        ):
             return None
-        fields.append(found)
-    form = Form(tuple(each.field for each in fields))
-    form.entries = [each.entry for each in fields]
-    return ServerForm(form, {each.field.key: each.read for each in fields})
+        fields.append(found[0])
+        entries.append(found[1])
+    return Form(tuple(fields), entries)
 
 
-def yes_only(key: str, question: str, answer: str) -> FormField:
+def yes_only(question: str, answer: str) -> FormField:
     """Return a question that is answered with one word, or declined."""
-    return FormField(key, question, options=(FormOption(answer),), own_text=False)
+    return FormField("", question, options=(FormOption(answer),), own_text=False)
 
 
-def _field(key: str, described: Json, above: str, *, optional: bool) -> _Field | None:
+def _server_field(key: str, described: Json, above: str, *, optional: bool) -> tuple[FormField, FormEntry] | None:
     title, description = str(described.get("title") or key), described.get("description")
     question = f"{above}{title}" + (f": {description}" if description else "") + (" (optional)" if optional else "")
     kind, default = described.get("type"), described.get("default")
+    field = FormField(key, question, title, optional=optional)
     if kind == "boolean":
         options: list[tuple[object, str]] = [(True, "yes"), (False, "no")]
     elif kind == "array":
-        items = described.get("items")
-        options = _options(items) if isinstance(items, dict) else []
+        options = _options(as_dict(described.get("items")))
     else:
         options = _options(described)
     if options or kind == "array":
-        return _choice(FormField(key, question, title, several=kind == "array", optional=optional), options, default)
-    if kind not in ("string", "number", "integer"):
+        return _choice(field, options, default, several=kind == "array")
+    typed = {"string": str, "number": float, "integer": int}.get(str(kind))
+    if typed is None:
         return None
-    entry = FormEntry(text="" if default is None else str(default))
-    field = FormField(key, question, title, optional=optional, problem=_problem(described))
-    return _Field(field, lambda given: _typed(str(kind), given[-1]), entry)
+    field = replace(field, problem=_problem(described), read=lambda given: typed(given[-1]))
+    return field, FormEntry(text="" if default is None else str(default))
 
 
-def _choice(asked: FormField, options: list[tuple[object, str]], default: object) -> _Field | None:
+def _choice(
+    field: FormField, options: list[tuple[object, str]], default: object, *, several: bool
+) -> tuple[FormField, FormEntry] | None:
     if not 0 < len(options) <= MAX_OPTIONS:
         return None
     labels = [label for _, label in options]
@@ -98,29 +206,18 @@ def _choice(asked: FormField, options: list[tuple[object, str]], default: object
     values = {label: value for label, (value, _) in zip(labels, options, strict=True)}
     chosen = default if isinstance(default, list) else [default]
     entry = FormEntry([index for index, (value, _) in enumerate(options) if value in chosen and default is not None])
-    field = FormField(
-        asked.key,
-        asked.question,
-        asked.header,
-        tuple(FormOption(label) for label in labels),
-        several=asked.several,
-        own_text=False,
-        optional=asked.optional,
-    )
-    if asked.several:
-        return _Field(field, lambda given: [values[label] for label in given], entry)
-    return _Field(field, lambda given: values[given[0]], entry)
+
+    def read(given: list[str]) -> object:
+        return [values[label] for label in given] if several else values[given[0]]
+
+    return replace(field, options=tuple(map(FormOption, labels)), several=several, own_text=False, read=read), entry
 
 
 def _options(described: Json) -> list[tuple[object, str]]:
     for key in ("oneOf", "anyOf"):
-        listed = described.get(key)
-        if isinstance(listed, list):
-            return [
-                (each["const"], str(each.get("title") or each["const"]))
-                for each in listed
-                if isinstance(each, dict) and isinstance(each.get("const"), str)
-            ]
+        if isinstance(described.get(key), list):
+            listed = [each for each in as_blocks(described[key]) if isinstance(each.get("const"), str)]
+            return [(each["const"], str(each.get("title") or each["const"])) for each in listed]
     values, names = described.get("enum"), described.get("enumNames")
     if not isinstance(values, list):
         return []
@@ -128,14 +225,7 @@ def _options(described: Json) -> list[tuple[object, str]]:
     return [(value, str(name)) for value, name in zip(values, shown, strict=True) if isinstance(value, str)]
 
 
-def _typed(kind: str, text: str) -> object:
-    if kind == "integer":
-        return int(text)
-    return float(text) if kind == "number" else text
-
-
 def _problem(described: Json) -> Callable[[str], str]:
-    """Return what says why a typed answer cannot be taken."""
     kind = described.get("type")
 
     def problem(text: str) -> str:
@@ -163,161 +253,20 @@ def _outside(value: float, least: object, most: object, unit: str) -> str:
     return ""
 
 
-MAX_FIELDS = 20
-MAX_OPTIONS = 100
-MAX_CHARS = 100_000
-"""The most questions, options of one question, and characters of a form that is shown."""
-
-Answers = dict[str, list[str]]
-
-
-@dataclass(frozen=True)
-class FormOption:
-    """One option. `label` is what is answered, `description` says more."""
-
-    label: str
-    description: str = ""
-
-
-@dataclass(frozen=True)
-class FormField:
-    """One question. `key` names its answer. `several`: more than one option may be chosen. `own_text`: the person may
-    type an answer. `optional`: no answer is fine. `problem` returns why a typed answer cannot be taken, or ""."""
-
-    key: str
-    question: str
-    header: str = ""
-    options: tuple[FormOption, ...] = ()
-    several: bool = False
-    own_text: bool = True
-    optional: bool = False
-    problem: Callable[[str], str] = lambda text: ""
-
-    @property
-    def rows(self) -> int:
-        """The number of rows to choose from: the options, and one for a typed answer."""
-        return len(self.options) + self.own_text
-
-
-@dataclass
-class FormEntry:
-    """What the person has chosen so far in one field: the indexes of options, and a text of their own."""
-
-    chosen: list[int] = field(default_factory=list)
-    text: str = ""
-
-    def answers(self, of: FormField) -> list[str]:
-        """Return the answers in the order of the options; the person's own text comes last."""
-        return [of.options[index].label for index in sorted(self.chosen)] + ([self.text] if self.text else [])
-
-
-@dataclass
-class Form:
-    """Some fields and what was chosen in them. `place` is the index of the field on the screen; after the last one
-    comes the overview of all answers."""
-
-    fields: tuple[FormField, ...]
-    place: int = 0
-
-    def __post_init__(self) -> None:
-        self.entries = [FormEntry() for _ in self.fields]
-
-    @property
-    def field(self) -> FormField | None:
-        """The field on the screen; None for the overview."""
-        return self.fields[self.place] if self.place < len(self.fields) else None
-
-    @property
-    def entry(self) -> FormEntry:
-        """What was chosen in the field on the screen."""
-        return self.entries[self.place]
-
-    @property
-    def has_overview(self) -> bool:
-        """Whether the answers are shown once more before they are given: there are several."""
-        return len(self.fields) > 1
-
-    def go(self, by: int) -> bool:
-        """Go to another field, or to the overview. Return whether there is one in that direction."""
-        place = self.place + by
-        if not 0 <= place < len(self.fields) + self.has_overview:
-            return False
-        self.place = place
-        return True
-
-    def toggle(self, index: int) -> None:
-        """Choose an option, or choose it no longer."""
-        chosen = self.entry.chosen
-        if index in chosen:
-            chosen.remove(index)
-        else:
-            chosen.append(index)
-
-    def choose(self, index: int) -> None:
-        """Choose this option and no other."""
-        self.entries[self.place] = FormEntry([index])
-
-    def answered(self, place: int) -> bool:
-        """Return whether a field has an answer, or needs none."""
-        return bool(self.entries[place].answers(self.fields[place])) or self.fields[place].optional
-
-    @property
-    def missing(self) -> int:
-        """The index of the first field without an answer, or -1."""
-        return next((place for place in range(len(self.fields)) if not self.answered(place)), -1)
-
-    @property
-    def answers(self) -> Answers:
-        """The answers by the keys of their fields."""
-        return {each.key: entry.answers(each) for each, entry in zip(self.fields, self.entries, strict=True)}
-
-
-def read_questions(tool_input: Json) -> Form | None:
-    """Return the form of a call that asks questions; None if the input is not one, or too long to be shown."""
-    questions = tool_input.get("questions")
-    if not isinstance(questions, list) or not 0 < len(questions) <= MAX_FIELDS or len(str(questions)) > MAX_CHARS:
-        return None
-    fields = [_form_field(each) for each in questions]
-    read = tuple(each for each in fields if each is not None)
-    if len(read) < len(fields) or len({each.key for each in read}) < len(read):
-        return None
-    return Form(read)
-
-
-def _form_field(value: object) -> FormField | None:
-    if not isinstance(value, dict) or not isinstance(value.get("question"), str) or not value["question"]:
-        return None
-    listed = value.get("options")
-    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_OPTIONS:
-        return None
-    options = tuple(
-        FormOption(each["label"], str(each.get("description") or ""))
-        for each in listed
-        if isinstance(each, dict) and isinstance(each.get("label"), str) and each["label"].strip()
-    )
-    if len(options) < len(listed):
-        return None
-    question = value["question"]
-    return FormField(question, question, str(value.get("header") or ""), options, value.get("multiSelect") is True)
-
-
 _MAX_ANSWERED = 1_000
 _QUIET_S = 0.2  # without an event, after the last one that the host had when this client attached
 _PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
 
 
 class ReplayMonitor:
-    """Tells whether the events that come had happened before this client attached. The answer to a question may come
-    two events later, so questions are shown only when the replay is over. Times are monotonic seconds."""
+    """Tells whether events come that had happened before this client attached: questions wait until that is over."""
 
     def __init__(self) -> None:
         self._replaying = False
         self._last_at = 0.0
-        self.seq = 0
-        """The number of the last event that came."""
+        self.seq = 0  # the number of the last event that came
 
     def event_came(self, seq: int, now: float, *, replayed: bool) -> None:
-        """Note an event."""
         self.seq = max(self.seq, seq)
         self._last_at, self._replaying = now, replayed
 
@@ -342,7 +291,6 @@ class OpenQuestions:
 
     @property
     def head(self) -> ControlRequest | None:
-        """The question to show."""
         return next(iter(self._open.values()), None)
 
     def show_head(self) -> ControlRequest | None:
@@ -354,7 +302,7 @@ class OpenQuestions:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
-        """Show the next question (`by` is 1) or the one before (-1). The last and the first are neighbours."""
+        """Show the next question (1) or the one before (-1), in a circle."""
         ids = list(self._open)
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}
@@ -382,17 +330,14 @@ class OpenQuestions:
         return seen
 
     def answered(self, request_id: str) -> None:
-        """The person has answered a question here."""
         self.closed(request_id)
         self._answered.append(request_id)
 
     def not_answered(self, request: ControlRequest) -> None:
-        """The answer could not be sent: the question is open again, before all others."""
         if request.request_id in self._answered:
             self._answered.remove(request.request_id)
         self._open = {request.request_id: request, **self._open}
 
     def clear(self) -> None:
-        """Nothing is asked any more: the session has ended."""
         self._open.clear()
         self._seen.clear()

@@ -20,22 +20,17 @@ _MAX_TEXT = 1_000  # characters
 
 @dataclass(frozen=True)
 class RunningTask:
-    """One task. `since` is the monotonic time at which this terminal heard of it."""
-
     id: str
     description: str
     since: float
 
 
 class RunningTasks:
-    """Keeps the tasks that run."""
-
     def __init__(self) -> None:
         self._by_id: Newest[str, RunningTask] = Newest(_MAX_TASKS)
 
     @property
     def running(self) -> list[RunningTask]:
-        """The tasks that run, oldest first."""
         return list(self._by_id.values())
 
     def told(self, note: TaskMessage) -> bool:
@@ -47,7 +42,6 @@ class RunningTasks:
         return False
 
     def snapshot(self, tasks: Iterable[tuple[str, str]]) -> None:
-        """Take over the id and the description of every task that runs."""
         known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
         for each, description in tasks:
             self._by_id[each] = known.get(each) or RunningTask(each, description[:_MAX_TEXT], now)
@@ -60,8 +54,6 @@ _MAX_LISTS = 50
 
 @dataclass(frozen=True)
 class TodoItem:
-    """One item. `doing` says what is being done while it is in progress. Both texts are safe to show."""
-
     text: str
     doing: str
     status: str
@@ -75,28 +67,28 @@ class Todos:
 
     @staticmethod
     def read(value: object) -> Todos:
-        """Read the `todos` of a call. What is not an item is left out."""
         listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
-        return Todos(tuple(_item(each) for each in listed if isinstance(each, dict)))
+        items = []
+        for each in filter(lambda each: isinstance(each, dict), listed):
+            text = one_line(str(each.get("content", "")))[:_MAX_CHARS]
+            doing = one_line(str(each.get("activeForm") or ""))[:_MAX_CHARS]
+            items.append(TodoItem(text, doing or text, str(each.get("status"))))
+        return Todos(tuple(items))
 
     @property
     def done(self) -> int:
-        """The number of completed items."""
         return sum(each.status == "completed" for each in self.items)
 
     @property
     def open(self) -> bool:
-        """Whether anything is left to do."""
         return self.done < len(self.items)
 
     @property
     def current(self) -> int:
         """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
-        for status in ("in_progress", "pending"):
-            found = next((index for index, each in enumerate(self.items) if each.status == status), -1)
-            if found >= 0:
-                return found
-        return next((index for index, each in enumerate(self.items) if each.status != "completed"), -1)
+        order = {"in_progress": 0, "pending": 1}
+        left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
+        return min(left)[1] if left else -1
 
 
 class TodoLists:
@@ -106,7 +98,6 @@ class TodoLists:
         self._lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
 
     def note(self, seq: int, todos: Todos) -> None:
-        """Remember the list that holds after event `seq`."""
         if todos is not (self._lists[-1][1] if self._lists else None):
             self._lists.append((seq, todos))
 
@@ -117,12 +108,6 @@ class TodoLists:
         return self._lists[-1][1] if self._lists else Todos()
 
 
-def _item(value: dict[str, Any]) -> TodoItem:
-    text = one_line(str(value.get("content", "")))[:_MAX_CHARS]
-    doing = one_line(str(value.get("activeForm") or ""))[:_MAX_CHARS]
-    return TodoItem(text, doing or text, str(value.get("status")))
-
-
 Json = dict[str, Any]
 
 _MAX_NUMBER = 10**15  # a host could send a number that no float holds
@@ -131,9 +116,7 @@ _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 @dataclass
 class UsageTotals:
-    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, and with
-    its answer once that is complete; `window` is the room that `model` has for both, 0 until a result has told it.
-    `estimated`, `context_estimated`: the provider has not told all of the numbers."""
+    """Tokens and cost of the session so far. `window` is the room that `model` has, 0 until a result has told it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -161,8 +144,7 @@ class UsageTotals:
         self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
 
     def set_context(self, usage: Json, *, whole: bool = False) -> None:
-        """Take over the size of the context from the usage of a model message, or of a `whole` answer, as the worker
-        counts it; without one it stays."""
+        """Take over the size of the context from a model message, or of a `whole` answer."""
         size = min(context_tokens(usage), _MAX_NUMBER) if whole else _sum(usage, _INPUT_FIELDS)
         if size:
             self.context_tokens, self.context_estimated = size, bool(usage.get(ESTIMATED))

@@ -1,21 +1,27 @@
-"""From name to result."""
+"""Tool calls from name to result, and the sub-agents that some of them start."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_CALL
-from ccb.tunnel.wire.messages import TaskMessage, ToolProgressMessage, as_blocks, as_dict, as_number, as_text
-from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
+from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
+from ccb.tunnel.wire.projection import Projection, on
+from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
-from ..session.newest import Newest
-from .agent_runs import AgentRuns
+from ..session.newest import MAX_ID, Newest
 from .blocks import (
     MAX_BLOCK_CHARS,
+    AgentRow,
+    AgentRun,
     BlockContainer,
     KeptPictures,
+    RowState,
     ToolBlock,
     ToolState,
     both_ends,
@@ -26,13 +32,160 @@ from .session_facts import Todos
 
 Json = dict[str, Any]
 
+_MAX_AGENTS = 256
+
+
+class AgentRuns(Projection):
+    """Applies the records of sub-agents to the calls that started them. Others are passed over."""
+
+    def __init__(self, container: BlockContainer) -> None:
+        self._container = container
+        # By agent id, oldest first, as long as the container has room for them.
+        self._blocks: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
+        # Rows as long as their run has room for them: the open ones by agent id and id of the call, and by the id of a
+        # request.
+        self._rows: WeakValueDictionary[tuple[str, str], AgentRow] = WeakValueDictionary()
+        self._asked: WeakValueDictionary[str, AgentRow] = WeakValueDictionary()
+
+    @property
+    def blocks(self) -> list[ToolBlock]:
+        return list(dict.fromkeys(self._blocks.values()))
+
+    def called(self, block: ToolBlock) -> None:
+        block.agent = AgentRun()
+        self._know(block.tool_id, block)
+
+    def _know(self, agent_id: str, block: ToolBlock) -> None:
+        if len(agent_id) <= MAX_ID:
+            self._blocks[agent_id] = block
+        while len(self._blocks) > _MAX_AGENTS:
+            del self._blocks[next(self._blocks.keys())]
+
+    def told(self, note: messages.TaskMessage) -> None:
+        if note.subtype == "task_started" and note.tool_use_id in self._blocks:
+            earlier = messages.as_text(note.body.get("agent_id"))  # it may go on
+            for agent_id in filter(None, (note.task_id, earlier)):
+                self._know(agent_id, self._blocks[note.tool_use_id])
+        block = self._blocks.get(note.task_id)
+        if block is None or block.agent is None:
+            return
+        name, usage = messages.as_text(note.body.get("subagent_type")), messages.as_dict(note.body.get("usage"))
+        if name and "resume" in block.tool_input:  # the call does not name the agent that goes on
+            block.tool_input = {**block.tool_input, "subagent_type": name}
+        block.agent.tokens = int(messages.as_number(usage.get("total_tokens"))) or block.agent.tokens
+        block.agent.seconds = messages.as_number(usage.get("duration_ms")) / 1000 or block.agent.seconds
+        if note.subtype == "task_notification":
+            self._end(note.task_id, block.agent)
+        self._container.update_block(block)
+
+    def result(self, block: ToolBlock, structured: object) -> None:
+        told = messages.as_dict(structured)
+        if block.agent is None:
+            return
+        if told.get("status") == "async_launched":
+            block.agent.in_background = True
+            return
+        cost = told.get("totalCostUsd")
+        block.agent.cost_usd = messages.as_number(cost) if isinstance(cost, int | float) else None
+        block.agent.tokens = int(messages.as_number(told.get("totalTokens"))) or block.agent.tokens
+        block.agent.tool_uses = int(messages.as_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
+        block.agent.seconds = messages.as_number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
+        block.agent.branch = one_line(str(told.get("worktreeBranch") or ""))
+        block.agent.ended, block.agent.note = True, ""
+
+    def adopt(self, earlier: AgentRuns) -> None:
+        for agent_id, block in earlier._blocks.items():
+            self._blocks.setdefault(agent_id, block)
+
+    @on(messages.AssistantMessage)
+    def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
+        run = self._run(record)
+        if run is None:
+            return
+        run.note = ""
+        for block in line.blocks:
+            if block.get("type") == "tool_use":
+                row = AgentRow(str(block.get("name")), messages.as_dict(block.get("input")))
+                run.rows.append(row)
+                run.tool_uses += 1
+                self._rows[record.agent_id, str(block.get("id"))] = row
+        self._changed(record)
+
+    @on(ToolStartRecord)
+    def _started(self, content: ToolStartRecord, record: Record) -> None:
+        self._set(record, content.tool_use_id, RowState.RUNNING)
+
+    @on(messages.UserMessage)
+    def _user(self, line: messages.UserMessage, record: Record) -> None:
+        for block in line.blocks:
+            if block.get("type") == "tool_result":
+                state = RowState.FAILED if block.get("is_error") else RowState.DONE
+                self._set(record, str(block.get("tool_use_id")), state)
+                self._rows.pop((record.agent_id, str(block.get("tool_use_id"))), None)
+
+    @on(messages.ControlRequest)
+    def _asks(self, line: messages.ControlRequest, record: Record) -> None:
+        row = self._rows.get((record.agent_id, str(line.request.get("tool_use_id"))))
+        if line.subtype == CAN_USE_TOOL.name and row is not None:
+            row.state = RowState.ASKS
+            self._asked[line.request_id] = row
+            self._changed(record)
+
+    @on(messages.ControlCancel)
+    def _withdrawn(self, line: messages.ControlCancel, record: Record) -> None:
+        row = self._asked.pop(line.request_id, None)
+        if row is not None and row.state is RowState.ASKS:
+            row.state = RowState.WAITING
+            self._changed(record)
+
+    @on(messages.SystemMessage)
+    def _system(self, line: messages.SystemMessage, record: Record) -> None:
+        run = self._run(record)
+        if run is not None and line.subtype == "api_retry":
+            run.note = f"asks its model again, try {line.attempt}"
+            self._changed(record)
+
+    @on(AgentResultRecord)
+    def _ended(self, _: AgentResultRecord, record: Record) -> None:
+        run = self._run(record)
+        if run is not None:
+            self._end(record.agent_id, run)
+            self._changed(record)
+
+    def _end(self, agent_id: str, run: AgentRun) -> None:
+        run.ended, run.note = True, ""
+        for key in [key for key in self._rows if key[0] == agent_id]:
+            self._rows.pop(key, None)
+
+    def _set(self, record: Record, tool_use_id: str, state: RowState) -> None:
+        row = self._rows.get((record.agent_id, tool_use_id))
+        if row is not None:
+            row.state = state
+            self._changed(record)
+
+    def _run(self, record: Record) -> AgentRun | None:
+        block = self._blocks.get(record.agent_id)
+        return block.agent if block is not None else None
+
+    def _changed(self, record: Record) -> None:
+        if (block := self._blocks.get(record.agent_id)) is not None:
+            self._container.update_block(block)
+
+
+def agent_label(tool_input: Mapping[str, Any]) -> str:
+    """Return the agent and the task of a call in one line: `Explore: Find the parser`."""
+    if "skill" in tool_input:
+        return one_line(f"skill {tool_input['skill']}")
+    name, task = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("description") or ""
+    return one_line(f"{name}: {task}" if task else str(name))
+
+
 _MAX_KEPT = 64
 _MAX_CHARS = 100_000
 
 
 class EarlyData:
-    """Results of tool calls, ids of messages that were withdrawn, and ids of prompts that the agent took. The newest
-    of each are kept until the person loads the earlier events to which they belong."""
+    """Results of calls, messages that were withdrawn, prompts that were taken: for events that are loaded later."""
 
     def __init__(self) -> None:
         self.results: Newest[str, tuple[Json, Any]] = Newest(_MAX_KEPT)
@@ -40,10 +193,9 @@ class EarlyData:
         self.taken: Newest[str, None] = Newest(_MAX_KEPT)
 
     def note_result(self, result: Json, structured: Any) -> None:
-        """Keep the result of a tool call, unless it is very long."""
         if len(result_text(result)) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
             kept = {name: result.get(name) for name in ("tool_use_id", "content", "is_error")}
-            self.results[as_text(result.get("tool_use_id"))] = kept, structured
+            self.results[messages.as_text(result.get("tool_use_id"))] = kept, structured
 
 
 def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
@@ -55,16 +207,14 @@ def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
 
 
 class ToolCalls:
-    """Tool calls without a result, by their id, as long as the container has room for them. Results that come before
-    their call is loaded wait in `orphans`."""
+    """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
     def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
         self._container = container
         self._orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
-        self.command_line = ""
-        """The newest command line of the person that the host runs."""
+        self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
         self._pictures = KeptPictures(container)
         self.todos = Todos()
@@ -72,7 +222,6 @@ class ToolCalls:
 
     @property
     def any_open(self) -> bool:
-        """Whether a call has no result yet."""
         return bool(self._open)
 
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
@@ -84,13 +233,12 @@ class ToolCalls:
         return block
 
     def retract(self, block: ToolBlock) -> None:
-        """Forget an announced call: its message was cut off."""
         self._open.pop(block.tool_id, None)
 
     def call(self, content: Json, announced: ToolBlock | None) -> ToolBlock:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
-        tool_id, called = as_text(content.get("id")), as_text(content.get("name"))
-        name, tool_input = _meant(called, as_dict(content.get("input")))
+        tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
+        name, tool_input = _meant(called, messages.as_dict(content.get("input")))
         if announced is not None:
             self.retract(announced)
             tool = announced
@@ -113,13 +261,12 @@ class ToolCalls:
         return tool
 
     def start(self, tool_id: str) -> None:
-        """The worker runs the tool."""
         tool = self._open.get(tool_id)
         if tool is not None and tool.state is ToolState.WAITING:
             tool.state = ToolState.RUNNING
             self._container.update_block(tool)
 
-    def progress(self, message: ToolProgressMessage) -> None:
+    def progress(self, message: messages.ToolProgressMessage) -> None:
         """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
@@ -129,23 +276,21 @@ class ToolCalls:
             self._container.add(tool)
         if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
             tool.state = ToolState.RUNNING
-            tool.elapsed_s = as_number(message.body.get("elapsed_time_seconds"))
+            tool.elapsed_s = messages.as_number(message.body.get("elapsed_time_seconds"))
             if not message.body.get("heartbeat"):  # a sign of life says nothing about the output
-                tool.output = as_text(message.body.get("output"))[-MAX_BLOCK_CHARS:]
+                tool.output = messages.as_text(message.body.get("output"))[-MAX_BLOCK_CHARS:]
             self._container.update_block(tool)
 
     def line_begins(self) -> None:
-        """A turn begins, in which a command line of the person may run."""
         self._line_over = False
 
     def line_over(self) -> None:
-        """A command line of the person has ended: what it printed is shown in place of its live output, of which more
-        may come late."""
+        """A command line of the person has ended: what it printed is shown in place of its live output."""
         self._line_over = True
         for tool_id in [each for each in self._open if each.startswith(SHELL_CALL)]:
             self._container.take_away(self._open.pop(tool_id))
 
-    def told(self, note: TaskMessage) -> None:
+    def told(self, note: messages.TaskMessage) -> None:
         """Take what the worker says about a task. A skill may start an agent; other tools that do, run commands."""
         tool = self._open.get(note.tool_use_id)
         if tool is not None and traits_of(tool.name).effect is Effect.NONE and tool.agent is None:
@@ -154,19 +299,19 @@ class ToolCalls:
 
     def result(self, result: Json, structured: Any) -> None:
         """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""
-        tool = self._open.pop(as_text(result.get("tool_use_id")), None)
+        tool = self._open.pop(messages.as_text(result.get("tool_use_id")), None)
         if tool is None:
             self._orphans.note_result(result, structured)
             return
         tool.state = ToolState.FAILED if result.get("is_error") else ToolState.DONE
         tool.result = both_ends(result_text(result))
         tool.output = ""
-        self._pictures.keep(tool, pictures_of(as_blocks(result.get("content"))))
+        self._pictures.keep(tool, pictures_of(messages.as_blocks(result.get("content"))))
         self.agents.result(tool, structured)
         if traits_of(tool.name).view is View.PLAN and isinstance(structured, dict):
             tool.tool_input = {"plan": both_ends(str(structured.get("plan") or ""))}
-        patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
-        tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []
+        patch = messages.as_dict(structured).get("structuredPatch")
+        tool.patch = messages.as_blocks(patch) if isinstance(patch, list) else []
         self._container.update_block(tool)
 
     def close(self, state: ToolState, *, forget: bool = True) -> None:
@@ -187,7 +332,6 @@ class ToolCalls:
         self._container.add(self._snapshot_todos)
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
-        """Take over the calls that earlier events left open. Without a `running` turn they get no results."""
         self.agents.adopt(earlier.agents)
         for tool_id, tool in earlier._open.items():
             if running:

@@ -6,47 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
-from ccb.tunnel.wire.journal_records import (
-    BEFORE,
-    LATER,
-    MAIN_AGENT,
-    PRIORITY,
-    DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    MovedRecord,
-    OptionsRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-    TakenRecord,
-    ToolStartRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-)
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    CompactMessage,
-    PublicMessage,
-    ResultMessage,
-    StreamEventMessage,
-    SystemMessage,
-    TaskMessage,
-    ToolProgressMessage,
-    UserMessage,
-    as_dict,
-    as_text,
-    parse_stream_event,
-)
-from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 
@@ -68,10 +30,8 @@ _HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."
 """What the worker says of a command line that goes on names the model's tools. The person has commands."""
 
 
-class TranscriptReducer(Projection):
-    """Applies what a session says to a container of blocks. `model`, `mode`, `sandbox` (the cage in force, in words),
-    `running`, `turns` and `totals` are for the status line. `orphans` is shared with the reducer of later events when
-    earlier ones are loaded."""
+class TranscriptReducer:
+    """Applies what a session says to a container of blocks. `orphans` is shared with the reducer of later events."""
 
     def __init__(
         self,
@@ -98,35 +58,29 @@ class TranscriptReducer(Projection):
         self.totals = UsageTotals()
         self.turns = 0
         self.running = False
-        self.catching_up = False
-        """The worker still reads its journal, and takes a prompt afterwards."""
+        self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
         self._only_past = True  # everything so far had happened before this client attached
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
-        """The calls that started sub-agents, oldest first."""
         return self._tools.agents.blocks
 
     @property
     def waits_for_model(self) -> bool:
-        """Whether a turn runs in which no tool works and no answer comes: the model has been asked. The turn of a
-        command line asks no model."""
+        """Whether the model has been asked: a turn runs in which no tool works and no answer comes."""
         idle = not self._tools.any_open and not self._messages.streams
         return self.running and idle and not self.prompts.command_line
 
     @property
     def todos(self) -> Todos:
-        """The agent's newest list of todos."""
         return self._tools.todos
 
     @property
     def answers(self) -> Sequence[str]:
-        """The newest finished texts of the agent, the newest last."""
         return self._messages.answers
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
-        """Show a message of ccb itself: one line, or a list of them."""
         return self.notices.add(said, level)
 
     # What the person and the connection do.
@@ -138,22 +92,18 @@ class TranscriptReducer(Projection):
         self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:
-        """The prompt did not leave the laptop."""
         if not self.prompts.failed(uuid):
             self.running = self._in_turn
 
     def prompt_refused(self, uuid: str) -> None:
-        """The prompt was not sent; its text is in the composer again."""
         self.prompts.refused(uuid)
         self.running = self._in_turn
 
     def link_lost(self) -> None:
-        """The connection was lost: prompts that the host has not confirmed wait for the next one."""
         if self.prompts.link_lost():
             self.running = self._in_turn
 
     def all_sent(self) -> None:
-        """The host has confirmed all prompts."""
         self.prompts.all_sent(running=self.running)
 
     def session_ended(self) -> None:
@@ -182,188 +132,147 @@ class TranscriptReducer(Projection):
             self._tools.show_todos(state.todos)
 
     def adopt(self, earlier: TranscriptReducer) -> None:
-        """Take over the tool calls that `earlier` events left open."""
         self._tools.adopt(earlier._tools, running=self.running)
         earlier.prompts.settle()
 
     # What the session says.
 
-    def apply_event(self, record: Record, *, replayed: bool) -> None:
+    def apply_event(self, record: records.Record, *, replayed: bool) -> None:
         """Apply a record. `replayed`: it had happened before this client attached."""
         self._only_past = self._only_past and replayed
         self.apply(record)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: records.Record) -> None:
         """Apply a record. What a sub-agent does is shown under the call that started it."""
-        if record.agent_id != MAIN_AGENT:
+        if record.agent_id != records.MAIN_AGENT:
             self._tools.agents.apply(record)
         else:
-            super().apply(record)
+            self._prompt_news(record.content)
+            self._agent_news(record.content)
+            self._noticed(record.content)
             self._todo_lists.note(record.seq, self._tools.todos)
 
-    def apply_progress(self, message: PublicMessage) -> None:
-        """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
-        sub-agent is doing."""
+    def apply_progress(self, message: messages.PublicMessage) -> None:
+        """Apply a public message that is not in the journal."""
         self._only_past = False
         self._message(message)
 
-    @on(TurnStartRecord)
-    def _turn_start(self, _content: TurnStartRecord, _record: Record) -> None:
-        self.running = self._in_turn = True
-        self._tools.line_begins()
-        self.turns += 1
-
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _record: Record) -> None:
-        """An input is in the journal. Show it if it is a prompt that is not on the screen yet."""
-        sent = content.public
-        text = sent.text("\n") if isinstance(sent, UserMessage) else ""
-        if not isinstance(sent, UserMessage) or not text.strip():
-            return
-        ids = input_ids(content.id, sent.uuid)
-        taken = ids[0] in self.orphans.taken
-        if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
-            self.running = True
-
-    @on(PromptRecord)
-    def _prompt(self, content: PromptRecord, _record: Record) -> None:
-        """The agent takes prompts."""
-        self._take(content.input_ids)
-
-    @on(UnqueuedRecord)
-    def _unqueued(self, content: UnqueuedRecord, _record: Record) -> None:
-        self.prompts.taken_back(content.id)
-        self.running = self._in_turn or self.prompts.queued
-
-    @on(MovedRecord)
-    def _moved(self, content: MovedRecord, _record: Record) -> None:
-        self.prompts.moved(content.id, [content.before], steers=content.steers)
-
-    @on(TakenRecord)
-    def _taken(self, content: TakenRecord, _record: Record) -> None:
-        self._take([content.input_id])
+    def _prompt_news(self, content: object) -> None:
+        match content:
+            case records.InputRecord(public=messages.UserMessage() as sent) if (text := sent.text("\n")).strip():
+                ids = input_ids(content.id, sent.uuid)
+                taken = ids[0] in self.orphans.taken
+                if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
+                    self.running = True
+            case records.PromptRecord():
+                self._take(content.input_ids)
+            case records.TakenRecord():
+                self._take([content.input_id])
+            case records.UnqueuedRecord():
+                self.prompts.taken_back(content.id)
+                self.running = self._in_turn or self.prompts.queued
+            case records.MovedRecord():
+                self.prompts.moved(content.id, [content.before], steers=content.steers)
+            case records.ForkedRecord():  # a turn that ran in the original has no result here
+                self.prompts.forked()
+                self._turn_over(ToolState.UNKNOWN)
 
     def _take(self, input_ids: list[str]) -> None:
         for input_id in input_ids:
             if not self.prompts.taken(input_id):
                 self.orphans.taken[input_id] = None
 
-    @on(ToolStartRecord)
-    def _tool_start(self, content: ToolStartRecord, _record: Record) -> None:
-        self._tools.start(content.tool_use_id)
+    def _agent_news(self, content: object) -> None:
+        match content:
+            case records.MessageRecord():
+                self._message(content.public)
+            case records.TurnStartRecord():
+                self.running = self._in_turn = True
+                self._tools.line_begins()
+                self.turns += 1
+            case records.ToolStartRecord():
+                self._tools.start(content.tool_use_id)
+            case records.WithdrawnRecord():
+                self._messages.withdraw(content.message_id)
+            case records.ModelEndRecord():
+                self.totals.set_context(content.usage, whole=True)
+            case records.ModelRecord():
+                self.model = content.model or self.model
+            case records.OptionsRecord():
+                self.model = content.model or self.model
+                self.mode = content.permission_mode or self.mode
+                if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
+                    self.sandbox = CAGES.get(content.sandbox, self.sandbox)
 
-    @on(WithdrawnRecord)
-    def _withdrawn(self, content: WithdrawnRecord, _record: Record) -> None:
-        self._messages.withdraw(content.message_id)
+    def _noticed(self, content: object) -> None:
+        match content:
+            case records.DriverRecord():
+                self.notices.driver(content.by, silent=self._only_past)
+            case records.RewindRecord():
+                self.notices.rewind(content)
+                if content.to:
+                    self._tools.todos = self._todo_lists.before(content.to)
+            case records.RewoundRecord():
+                self.notices.rewound(content)
+            case records.LateAnswerRecord():
+                late = "An answer came too late and was dropped: the question was settled before."
+                self.notice(late, Level.WARNING)
+            case records.DamagedRecord() if content.what:  # else the worker has reported it already
+                self.notice(f"The session's journal is damaged: {HostText(content.what)}", Level.WARNING)
 
-    @on(ModelEndRecord)
-    def _model_end(self, content: ModelEndRecord, _record: Record) -> None:
-        self.totals.set_context(content.usage, whole=True)
-
-    @on(ModelRecord)
-    def _model(self, content: ModelRecord, _record: Record) -> None:
-        self.model = content.model or self.model
-
-    @on(OptionsRecord)
-    def _options(self, content: OptionsRecord, _record: Record) -> None:
-        """The session begins, or goes on with other options."""
-        self.model = content.model or self.model
-        self.mode = content.permission_mode or self.mode
-        if self.sandbox:  # a worker without a sandbox names the cage of none of its commands
-            self.sandbox = CAGES.get(content.sandbox, self.sandbox)
-
-    @on(DriverRecord)
-    def _driver(self, content: DriverRecord, _record: Record) -> None:
-        self.notices.driver(content.by, silent=self._only_past)
-
-    @on(ForkedRecord)
-    def _forked(self, _content: ForkedRecord, _record: Record) -> None:
-        """From here on the session is a copy. A turn that ran in the original has no result here."""
-        self.prompts.forked()
-        self._turn_over(ToolState.UNKNOWN)
-
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, _record: Record) -> None:
-        self.notices.rewind(content)
-        if content.to:
-            self._tools.todos = self._todo_lists.before(content.to)
-
-    @on(RewoundRecord)
-    def _rewound(self, content: RewoundRecord, _record: Record) -> None:
-        self.notices.rewound(content)
-
-    @on(LateAnswerRecord)
-    def _late_answer(self, _content: LateAnswerRecord, _record: Record) -> None:
-        self.notices.late_answer()
-
-    @on(DamagedRecord)
-    def _damaged(self, content: DamagedRecord, _record: Record) -> None:
-        self.notices.damage(content.what)
-
-    @on(MessageRecord)
-    def _message_record(self, content: MessageRecord, _record: Record) -> None:
-        self._message(content.public)
-
-    def _message(self, message: PublicMessage) -> None:
+    def _message(self, message: messages.PublicMessage) -> None:
         match message:
-            case StreamEventMessage():
-                self._messages.stream(parse_stream_event(message.event))
-            case AssistantMessage():
-                self._assistant(message)
-            case UserMessage():
+            case messages.StreamEventMessage():
+                self._messages.stream(messages.parse_stream_event(message.event))
+            case messages.AssistantMessage():
+                self.notices.model_call_over()
+                self.totals.set_context(messages.as_dict(messages.as_dict(message.body.get("message")).get("usage")))
+                self._messages.finished(message)
+            case messages.UserMessage():
                 self._user(message)
-            case ToolProgressMessage():
+            case messages.ToolProgressMessage():
                 self._tools.command_line = self.prompts.command_line
                 self._tools.progress(message)
-            case ResultMessage():
+            case messages.ResultMessage():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)
                 self.notices.errors(message)
-            case SystemMessage(subtype="init"):
+            case messages.SystemMessage(subtype="init"):
                 self._init(message)
-            case SystemMessage():
+            case messages.SystemMessage():
                 self.mode = message.permission_mode or self.mode
-                self.sandbox = as_text(message.body.get("sandbox")) or self.sandbox
+                self.sandbox = messages.as_text(message.body.get("sandbox")) or self.sandbox
                 self.notices.system(message)
-            case CompactMessage(is_micro=False):
+            case messages.CompactMessage(is_micro=False):
                 self.notices.compacted(message)
-            case TaskMessage() if message.subtype != "task_updated":
+            case messages.TaskMessage() if message.subtype != "task_updated":
                 self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
                     self.notice(message.summary, Level.DIM)
             case _:  # questions and answers are the event router's
                 pass
 
-    def _init(self, message: SystemMessage) -> None:
+    def _init(self, message: messages.SystemMessage) -> None:
         tools = message.body.get("tools")
         self.model = self.totals.model = message.model or self.model
         self.mode = message.permission_mode or self.mode
-        self.tools = tuple(map(as_text, tools)) if isinstance(tools, list) else ()
-        self.branch = one_line(as_text(message.body.get("git_branch")))
-        self._cage_told(as_text(message.body.get("sandbox")))
+        self.tools = tuple(map(messages.as_text, tools)) if isinstance(tools, list) else ()
+        self.branch = one_line(messages.as_text(message.body.get("git_branch")))
         self.running = self._in_turn = True
-
-    def _cage_told(self, sandbox: str) -> None:
-        """Take the cage in force. Say why there is none on this host, unless the person chose that."""
+        sandbox = messages.as_text(message.body.get("sandbox"))
         if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
             self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
 
-    def _assistant(self, message: AssistantMessage) -> None:
-        self.notices.model_call_over()
-        self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
-        self._messages.finished(message)
-
-    def _user(self, message: UserMessage) -> None:
-        """Show tool results, and what the worker itself says as the user. Prompts are shown by their input records."""
+    def _user(self, message: messages.UserMessage) -> None:
         is_note = not message.is_replay and not message.body.get("isSynthetic")
-        content = as_dict(message.body.get("message")).get("content")
+        content = messages.as_dict(message.body.get("message")).get("content")
         if isinstance(content, str):
             if is_note:
                 self.notice(content.split("\n"), Level.DIM)
             return
         for block in message.blocks:
-            kind, text = block.get("type"), as_text(block.get("text"))
+            kind, text = block.get("type"), messages.as_text(block.get("text"))
             if kind == "tool_result":
                 self._tools.result(block, message.body.get("tool_use_result"))
             elif kind != "text":
@@ -377,7 +286,6 @@ class TranscriptReducer(Projection):
                 self.notice(text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
 
     def _turn_over(self, tools: ToolState) -> None:
-        """The turn is over. Tool calls that are still open get the state `tools`."""
         self.notices.model_call_over()
         self._messages.end_turn()
         self._tools.close(tools)
@@ -385,12 +293,12 @@ class TranscriptReducer(Projection):
         self.running = self.prompts.queued
 
 
-def _facts_of(sent: UserMessage) -> PromptFacts:
-    before = sent.body.get(BEFORE)
+def _facts_of(sent: messages.UserMessage) -> PromptFacts:
+    before = sent.body.get(records.BEFORE)
     return PromptFacts(
         pictures=pictures_of(sent.blocks),
         files=sum(each.get("type") != "text" or is_attached_file(each) for each in sent.blocks),
         command_line=sent.body.get(SHELL_COMMAND) is True,
         before=tuple(str(each) for each in before) if isinstance(before, list) else (),
-        steers=sent.body.get(PRIORITY) != LATER,
+        steers=sent.body.get(records.PRIORITY) != records.LATER,
     )

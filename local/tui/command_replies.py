@@ -21,12 +21,11 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 
 from ..session.session_client import PromptDelivery
 from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, change_rule, held_rules
+from ..slash_commands.agent_commands import Models, Waiting
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
-from ..slash_commands.model_and_mode import Models
 from ..slash_commands.other_sessions import Sessions
 from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text, View
 from ..slash_commands.session_api import NextSession, SessionApi
-from ..slash_commands.tasks_and_queue import Waiting
 from ..slash_commands.this_laptop import Hosts, RecentHost
 from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
 from ..terminal.editor import NoEditor

@@ -19,7 +19,6 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The client's directory."""
     path = tmp_path / "project"
     path.mkdir()
     return path

@@ -37,8 +37,6 @@ def require_sdks() -> None:
 
 @dataclass
 class Program:
-    """A running program. `events` are the lines that it has printed."""
-
     process: asyncio.subprocess.Process
     events: list[Json] = field(default_factory=list)
 
@@ -51,7 +49,6 @@ class Program:
         return event
 
     async def until(self, kind: str, seconds: float = 60, **what: object) -> Json:
-        """Read on to the next event of a kind with these fields."""
         async with asyncio.timeout(seconds):
             while True:
                 event = await self.next()
@@ -59,12 +56,10 @@ class Program:
                     return event
 
     def go_on(self) -> None:
-        """Let a program that waits go on."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
 
     async def end(self, seconds: float = 60) -> None:
-        """Read to the end, which must be a good one."""
         await self.until("end", seconds)
         async with asyncio.timeout(seconds):
             assert await self.process.wait() == 0, await self._why()
@@ -77,22 +72,18 @@ class Program:
         return [event for event in self.events if event["kind"] == kind]
 
     def messages(self, name: str) -> list[Json]:
-        """The bodies of the messages of one class of the SDK, or of one type."""
         return [event["body"] for event in self.of("message") if event["type"] == name]
 
 
 def calls(*uses: tuple[str, Json]) -> Json:
-    """Return an answer of the model that calls tools."""
     return {"blocks": [{"type": "tool_use", "name": name, "input": given} for name, given in uses]}
 
 
 def asked(times: int) -> Callable[[FakeModel], bool]:
-    """Whether a model has been asked so many times."""
     return lambda model: len(model.requests) == times
 
 
 def text_of_deltas(events: Sequence[Json]) -> str:
-    """Return the text that streamed in."""
     deltas = [each["event"].get("delta", {}) for each in events]
     return "".join(each["text"] for each in deltas if each.get("type") == "text_delta")
 
@@ -115,7 +106,6 @@ def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
 
 @asynccontextmanager
 async def python_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    """Run the program of the Python SDK."""
     argv = [str(PLACE / "python" / "bin" / "python"), str(PROGRAMS / "python_session.py"), json.dumps(settings)]
     async with _running(argv, laptop, settings) as program:
         yield program
@@ -123,7 +113,6 @@ async def python_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
 
 @asynccontextmanager
 async def npm_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    """Run the program of the npm SDK."""
     library = PLACE / "npm" / "node_modules"
     argv = ["node", str(PROGRAMS / "npm_session.mjs"), json.dumps({**settings, "library": str(library)})]
     async with _running(argv, laptop, settings) as program:

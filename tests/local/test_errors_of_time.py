@@ -16,7 +16,6 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import make_laptop
 
-from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless import stdin_input as headless_input
 from ccb.local.session import remote_session
 from ccb.local.session.dialing import AttachOptions
@@ -30,11 +29,6 @@ from ccb.tunnel.ssh_config.host_config import host_config
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_failures import ssh_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-
-
-def test_an_argument_that_is_no_session() -> None:
-    with pytest.raises(UsageError, match="is not a session ID"):
-        parse_arguments(["logs", "host", "nope!"])
 
 
 async def test_an_ssh_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

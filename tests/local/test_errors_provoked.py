@@ -25,7 +25,6 @@ from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap_command import CANDIDATES
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.exit_codes import ExitCode, code_of
-from ccb.local.command_line.parser import parse_arguments
 from ccb.local.commands.session_table import choose_session
 from ccb.local.connect import session_rows
 from ccb.local.connect.session_rows import SessionRow
@@ -79,26 +78,6 @@ async def instead_of_the_worker(command: str, monkeypatch: pytest.MonkeyPatch) -
 async def sshd_without_sessions(tmp_path: Path) -> AsyncIterator[Sshd]:
     async with serve(tmp_path / "closed", ["MaxSessions 0"]) as server:
         yield server
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["ps", "host", "--continue"], "belong to `ccb ssh`"),
-        (["ps", "host", "-p"], "has no headless mode"),
-        (["ssh", "h", "-p", "x", "--reconnect-timeout", "soon"], "is not a number of"),
-        (["ssh", "ssh://h:22/x", "-P", "23"], "the target says port"),
-        (["pss", "host"], "is not a command"),
-        (["-P", "22", "."], "needs a host"),
-        (["ssh", "a b:/x"], "is not a target"),
-        (["ssh", "h:/x", "--resume", "-p", "x"], "--resume needs the ID"),
-        (["ssh", "h", "--resume=nothing!"], "is not a session ID"),
-    ],
-)
-def test_a_command_line_that_makes_no_sense(argv: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        parse_arguments(argv)
-    assert says in caught.value.what
 
 
 async def test_a_dumb_terminal_gets_lines(laptop: Laptop) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ccb
-from ccb.local.command_line.help_text import help_text
-from ccb.local.command_line.options import HOST_COMMANDS, OPTIONS
+from ccb.local.command_line.arguments import OPTIONS
+from ccb.local.command_line.subcommands import HOST_COMMANDS, help_text
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
@@ -34,7 +34,6 @@ def environ(home: Path | str, **more: str) -> dict[str, str]:
 
 
 def python(code: str, home: Path | str = "/nonexistent", **more: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a new interpreter."""
     argv = [sys.executable, "-c", code]
     return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=environ(home, **more))
 
@@ -68,7 +67,6 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
 
 
 def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
-    """A core dump would hold the credentials."""
     code = (
         "import resource\nfrom ccb.local.main import run\n"
         "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
@@ -155,13 +153,6 @@ def test_help_names_every_option(tmp_path: Path) -> None:
         assert all(name in done.stdout for name in option.names)
 
 
-@pytest.mark.parametrize("command", ["gc", "models"])
-def test_the_help_of_a_command_is_asked_for_in_two_ways(command: str, tmp_path: Path) -> None:
-    one = ccb_run(tmp_path, command, "--help").stdout
-    assert f"ccb {command}" in one.splitlines()[0]
-    assert one == ccb_run(tmp_path, "help", command).stdout
-
-
 @pytest.mark.parametrize("command", ("ssh", *HOST_COMMANDS))
 def test_the_help_of_a_command_is_its_own(command: str) -> None:
     one = help_text(100, command)
@@ -170,34 +161,6 @@ def test_the_help_of_a_command_is_its_own(command: str) -> None:
     for option in OPTIONS:
         if option.field in own:
             assert (option.names[0] in one) == (command in own[option.field].split())
-
-
-@pytest.mark.parametrize(
-    ("argv", "part"),
-    [
-        (["ssh", "h:/x"], "needs a terminal"),
-        (["ssh", "h:/x", "-p"], "Input must be provided"),
-        (["ssh", "h", "--locl"], "Did you mean --local"),
-        (["ssh", "-oProxyCommand=x"], "needs a host"),
-        (["ssh", "h;reboot", "-p", "x"], "cannot contain"),
-    ],
-)
-def test_usage_errors_are_a_line_and_a_hint_with_code_2(argv: list[str], part: str, tmp_path: Path) -> None:
-    done = ccb_run(tmp_path, *argv)
-    assert done.returncode == 2
-    assert part in done.stderr
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) <= 3 and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize("output", ["json", "stream-json"])
-def test_without_a_credential_nothing_is_connected_and_it_says_how_to_set_one(output: str, tmp_path: Path) -> None:
-    backend = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-    argv = ["ssh", "192.0.2.1:/x", "-p", "hi", "--output-format", output, "--verbose"]
-    done = ccb_run(tmp_path, *argv, **backend)
-    assert done.returncode == 77
-    assert "ANTHROPIC_API_KEY" in done.stderr
-    assert done.stdout.count('"type":"result"') == 1
 
 
 def test_a_broken_settings_file_is_named(tmp_path: Path) -> None:

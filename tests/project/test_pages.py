@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ccb.local.command_line.arguments import BY_NAME
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.command_line.options import BY_NAME
 from ccb.local.config.settings import SETTING_NAMES, Settings
 from ccb.local.slash_commands.command_table import COMMANDS
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP

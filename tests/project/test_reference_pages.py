@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from tests.support.reference_pages import RUN, pages
 
+from ccb.local.command_line.arguments import OPTIONS
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.command_line.options import COMMANDS, OPTIONS, SUBCOMMANDS, options_of
+from ccb.local.command_line.subcommands import COMMANDS, SUBCOMMANDS, options_of
 
 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.stem)

@@ -89,7 +89,6 @@ def _python(top: Path) -> tuple[int, int]:
 
 
 async def _run(top: Path) -> None:
-    """The whole session in /srv/app of the host at `top`, as root."""
     app = top / "srv" / "app"
     shutil.rmtree(app, ignore_errors=True)
     shutil.rmtree(top / "root" / ".cache", ignore_errors=True)

@@ -36,7 +36,6 @@ def _say(text: str = "") -> None:
 
 
 def _show(message: Mapping[str, Any]) -> None:
-    """One stream-json message as a line or two of transcript."""
     kind = message.get("type")
     if kind == "system" and message.get("subtype") == "init":
         _say(f"  session {message['session_id']}, model {message['model']}, in {message['cwd']}")

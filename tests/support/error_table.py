@@ -53,16 +53,13 @@ class Entry:
 
     @property
     def key(self) -> str:
-        """What names it, wherever it is raised."""
         return f"{self.kind}: {self.what}"
 
     def fits(self, what: str) -> bool:
-        """Whether this may be the entry of an error that says `what`."""
         return re.fullmatch(".*".join(re.escape(piece) for piece in self.what.split(GAP)), what, re.DOTALL) is not None
 
 
 def entries() -> list[Entry]:
-    """Every error of the laptop's rooms, by class and place."""
     found: dict[str, Entry] = {}
     order = list(exit_names())
     for module, tree in _modules():
@@ -80,13 +77,11 @@ def _modules() -> tuple[tuple[str, ast.Module], ...]:
 
 
 def exit_names() -> dict[str, str]:
-    """Every class of errors, in the order of the tree, and the name of its exit code."""
     return _of_classes("exit_name")
 
 
 @functools.cache
 def ways_out() -> dict[str, str]:
-    """For every class of errors, what to do where an error of it does not say."""
     return _of_classes("way_out")
 
 
@@ -133,18 +128,13 @@ def _raised(tree: ast.Module, names: Sequence[str]) -> Iterator[tuple[str, str, 
 
 
 def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """A row of a table of errors: the class, what is seen and what to do, with `{name}` for what differs. A row with
-    the condition of a rule in place of the class is a UsageError."""
+    """A row of a table of errors: the class, what is seen and what to do, with `{name}` for what differs."""
     for place, cell in enumerate(row.elts):
-        texts = [
-            each.value
-            for each in row.elts[place + 1 :]
-            if isinstance(each, ast.Constant) and isinstance(each.value, str)
-        ]
-        kind = cell.id if isinstance(cell, ast.Name) else "UsageError" if isinstance(cell, ast.Lambda) else ""
-        if kind in names and texts:
-            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[kind]][:2])
-            yield kind, what, do
+        after = [each.value for each in row.elts[place + 1 :] if isinstance(each, ast.Constant)]
+        texts = [text for text in after if isinstance(text, str)]
+        if isinstance(cell, ast.Name) and cell.id in names and texts:
+            what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[cell.id]][:2])
+            yield cell.id, what, do
 
 
 def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:
@@ -167,7 +157,6 @@ def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:
 
 
 def _constants(tree: ast.Module) -> dict[str, str]:
-    """The texts that a module has names for."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -217,7 +206,6 @@ def _exists(test: str) -> bool:
 
 
 def _preference(test: str) -> tuple[bool, str]:
-    """Whole programs tell more than parts."""
     return not test.startswith("tests/e2e"), test
 
 
@@ -243,7 +231,6 @@ def record(paths: Sequence[str]) -> int:
 
 
 def document() -> str:
-    """The page."""
     found = entries()
     tests = provoked(found)
     lines = [_HEAD]

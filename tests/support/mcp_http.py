@@ -23,8 +23,6 @@ Asgi = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[
 
 
 class Colour(BaseModel):
-    """What the server asks the person."""
-
     colour: str
     count: int = 1
 
@@ -78,7 +76,6 @@ class HttpMcp:
 
     @asynccontextmanager
     async def serving(self, port: int = 0, wrap: Callable[[Asgi], Asgi] = lambda app: app) -> AsyncIterator[str]:
-        """Serve on a port of this machine. Yield the address."""
         app: Asgi = self.server.streamable_http_app()
 
         async def heard(scope: Scope, receive: Any, send: Any) -> None:
@@ -115,7 +112,6 @@ class Authority:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Serve on a port of this machine."""
         app = web.Application()
         app.router.add_get("/.well-known/oauth-authorization-server", self._metadata)
         app.router.add_post("/register", self._register)
@@ -133,7 +129,6 @@ class Authority:
             await runner.cleanup()
 
     def gate(self, app: Asgi) -> Asgi:
-        """Let only requests with a valid token through to `app`."""
 
         async def gated(scope: Scope, receive: Any, send: Any) -> None:
             if scope["type"] != "http":

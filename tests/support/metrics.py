@@ -25,8 +25,6 @@ _BRANCHES = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.If
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report. `places` say where; `count` is their number if it is not given."""
-
     name: str
     limit: int
     places: list[str]
@@ -51,7 +49,6 @@ def complexity(function: ast.AST) -> int:
 
 
 def attributes(owner: ast.ClassDef) -> int:
-    """Return the number of attributes of the instances."""
     assigned = {
         node.attr
         for node in ast.walk(owner)
@@ -67,12 +64,10 @@ def attributes(owner: ast.ClassDef) -> int:
 
 
 def is_protocol(owner: ast.ClassDef) -> bool:
-    """Return whether a class is a Protocol."""
     return any(name.id == "Protocol" for base in owner.bases for name in ast.walk(base) if isinstance(name, ast.Name))
 
 
 def is_broad(handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler takes every error."""
     caught = [] if handler.type is None else [each for each in ast.walk(handler.type) if isinstance(each, ast.Name)]
     return handler.type is None or any(each.id in ("Exception", "BaseException") for each in caught)
 
@@ -123,14 +118,12 @@ def _counted(
 
 
 def _imports() -> dict[str, set[str]]:
-    """Return what each module imports directly. A package that only holds modules does not count."""
     graph = grimp.build_graph("ccb", exclude_type_checking_imports=False)
     modules = {each for each in graph.modules if not graph.find_children(each)}
     return {each: graph.find_modules_directly_imported_by(each) & modules for each in modules}
 
 
 def _cycles(graph: dict[str, set[str]]) -> list[str]:
-    """Return the sets of nodes that reach each other."""
     reached = {node: _reached(graph, node) for node in graph}
     found = {
         frozenset(other for other in reached[node] if node in reached.get(other, ()))

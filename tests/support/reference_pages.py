@@ -16,10 +16,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tests.support.tool_page import tool_blocks
 
+from ccb.local.command_line.arguments import OPTIONS
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.command_line.help_text import HOSTS, PATHS
-from ccb.local.command_line.option_declaration import Group, Option, OptionKind, Subcommand
-from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
+from ccb.local.command_line.option_declaration import Group, Option, OptionKind
+from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
 from ccb.local.config.settings import Section, Settings
 from ccb.local.slash_commands.command_table import COMMANDS
 from ccb.local.slash_commands.registry import EVERYWHERE, ON_SCREEN, LaptopCommand
@@ -35,7 +35,6 @@ _NAMES = {NoneType: "none", str: "text", float: "number", int: "whole number", b
 
 
 def pages() -> dict[Path, str]:
-    """Every page and its text."""
     return {
         FOLDER / "command-line.md": _page("LaptopCommand line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),

@@ -20,7 +20,6 @@ _PATTERNS = {RuleKind.COMMAND: "git *", RuleKind.PATH: "src/**"}
 
 
 def tool_blocks() -> Iterator[str]:
-    """Yield the paragraphs and lists of the page."""
     yield "The worker runs these tools on the host. The model is given their names, inputs and descriptions."
     for tool in default_tools():
         yield f"## {tool.name}"

@@ -15,12 +15,8 @@ from typing import Any
 PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
 """Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
 
-RESUMABLE = 1024 * 1024
-"""A file of at least this size goes on after a drop: the receiver first says what it has of it."""
-
-MAX_DEPTH = 200
-"""Folders inside each other that are copied."""
-
+RESUMABLE = 1024 * 1024  # a file of at least this size goes on after a drop: the receiver first says what it has of it
+MAX_DEPTH = 200  # folders inside each other that are copied
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
 _MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
 _MAX_PARTS = 512  # that one call of the system takes
@@ -28,8 +24,7 @@ _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
 _LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
 
-Piece = list[memoryview]
-"""A piece of a file as it has arrived, in parts."""
+Piece = list[memoryview]  # a piece of a file as it has arrived, in parts
 
 
 class StreamEnded(Exception):
@@ -56,8 +51,6 @@ class OtherEndFailed(Exception):
 
 
 class CopyWatch:
-    """What a half tells while it copies. On the host nobody looks at it."""
-
     def begun(self, files: int, size: int) -> None:
         """Note what the source holds: files and bytes."""
 
@@ -72,11 +65,7 @@ class CopyWatch:
 
 
 class CopyChannel:
-    """Messages and pieces of data over `read` (returns what there is, at least so many bytes unless the end comes
-    before; nothing at the end) and `write` (all of it).
-
-    `window` is what may be under way to the other end. `count_wanted`: the sender of the last piece waits for a count.
-    """
+    """Messages and pieces of data over `read` and `write`. `window` is what may be under way to the other end."""
 
     def __init__(self, read: Callable[[int], Sequence[bytes]], write: Callable[[Sequence[bytes]], None]) -> None:
         self.window = Window()
@@ -88,7 +77,6 @@ class CopyChannel:
         self._lock = threading.Lock()
 
     def say(self, kind: str, **fields: object) -> None:
-        """Send a message."""
         self._send(_MESSAGE, json.dumps({"is": kind, **fields}).encode())
 
     def give(self, data: bytes, *, counted: bool) -> None:
@@ -125,7 +113,6 @@ class CopyChannel:
         return message
 
     def message(self, *kinds: str) -> dict[str, Any]:
-        """Return the next message, which must be of one of `kinds`."""
         found = self.next()
         while isinstance(found, int):
             self.window.take(found)
@@ -165,7 +152,6 @@ class CopyChannel:
 
 
 def text(message: dict[str, Any], key: str) -> str:
-    """Return a field that must be text, "" if it is missing."""
     value = message.get(key, "")
     if not isinstance(value, str):
         raise ValueError(f"{key} is no text")
@@ -173,7 +159,6 @@ def text(message: dict[str, Any], key: str) -> str:
 
 
 def number(message: dict[str, Any], key: str) -> int:
-    """Return a field that must be a number of bytes or the like, 0 if it is missing."""
     value = message.get(key, 0)
     if not isinstance(value, int) or not 0 <= value < 1 << 63:
         raise ValueError(f"{key} is no count")
@@ -198,7 +183,6 @@ def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
 
 
 def write_all(fd: int, parts: Sequence[bytes | memoryview]) -> None:
-    """Write all of `parts`."""
     left = deque(memoryview(part) for part in parts)
     while left:
         written = os.writev(fd, [left[at] for at in range(min(len(left), _MAX_PARTS))])
@@ -209,9 +193,7 @@ def write_all(fd: int, parts: Sequence[bytes | memoryview]) -> None:
 
 
 class Window:
-    """How many bytes may be under way. It grows while they arrive as quickly as the first ones did, and shrinks when
-    they begin to queue up: a queue would hold up whatever else uses the connection. It does not shrink below what
-    arrives within QUEUE_S: so much is no queue, and an end that was busy for a moment looks like one."""
+    """How many bytes may be under way: it grows while they arrive quickly, and shrinks when they begin to queue up."""
 
     SMALLEST, FIRST, LARGEST = PIECE, 4 * PIECE, 256 * PIECE
     QUEUE_S = 0.15
@@ -229,17 +211,14 @@ class Window:
 
     @property
     def full(self) -> bool:
-        """Whether the next piece has to wait."""
         return self.sent - self._taken >= self.size
 
     @property
     def piece(self) -> int:
-        """How many bytes go at once."""
         return max(PIECE, min(MAX_PIECE, self.size // 8))
 
     def send(self, size: int) -> bool:
-        """Note a piece that is sent now. Return whether the other end must say when it has it: a count wakes up both
-        ends, so a few for each window are enough."""
+        """Note a piece that is sent now. Return whether the other end must say when it has it."""
         self.sent += size
         self._marks.append((self.sent, self._clock()))
         if self.sent - self._asked < self.size // 8 and not self.full:
@@ -248,7 +227,6 @@ class Window:
         return True
 
     def take(self, total: int) -> None:
-        """Note how many bytes the other end has taken so far."""
         arrived, self._taken = max(0, min(total, self.sent) - self._taken), max(self._taken, min(total, self.sent))
         delay_s, now = 0.0, self._clock()
         self._seen.append((now, self._taken))
@@ -267,6 +245,5 @@ class Window:
             self.size = min(self.size, max(least, self.size * 3 // 4))
 
     def _rate(self) -> float:
-        """Return how many bytes a second have arrived lately."""
         (began, before), (now, taken) = self._seen[0], self._seen[-1]
         return (taken - before) / (now - began) if now > began else 0.0

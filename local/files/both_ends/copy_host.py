@@ -29,10 +29,7 @@ def failure(error: Exception) -> dict[str, object]:
 
 
 def serve(marker: str, *, wait: bool) -> None:
-    """Say that the program runs, read one order from stdin, and carry it out.
-
-    With `wait`, the laptop first sends a byte, because this connection is on trial.
-    """
+    """Say that the program runs, read one order from stdin, and carry it out. With `wait`, a byte comes first."""
     for fd in (0, 1):
         os.set_blocking(fd, True)  # a start-up file may have changed it
     if wait and not os.read(0, 1):
@@ -41,10 +38,14 @@ def serve(marker: str, *, wait: bool) -> None:
     write_all(1, [f"\n{marker} {json.dumps({'input': not closed})}\n".encode()])
     if closed:
         return
-    channel = CopyChannel(_read, lambda parts: write_all(1, parts))
+    channel = CopyChannel(lambda _least: list(filter(None, [os.read(0, MAX_PIECE)])), lambda parts: write_all(1, parts))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
-        _carry_out(channel)
+        order = channel.message("get", "put")
+        if order["is"] == "get":
+            Sender(channel, CopyWatch()).send(text(order, "path"))
+        else:
+            Receiver(channel, CopyWatch()).receive(text(order, "path"), text(order, "name"))
     except (StreamEnded, OtherEndFailed, BrokenPipeError):
         return
     except Exception as error:  # noqa: BLE001 - the laptop shows it
@@ -53,21 +54,7 @@ def serve(marker: str, *, wait: bool) -> None:
             pass
 
 
-def _carry_out(channel: CopyChannel) -> None:
-    order = channel.message("get", "put")
-    if order["is"] == "get":
-        Sender(channel, CopyWatch()).send(text(order, "path"))
-    else:
-        Receiver(channel, CopyWatch()).receive(text(order, "path"), text(order, "name"))
-
-
-def _read(_least: int) -> list[bytes]:
-    data = os.read(0, MAX_PIECE)
-    return [data] if data else []
-
-
 def _beat(channel: CopyChannel) -> None:
-    """Say now and then that the program runs, also while it reads a long file: silent connections are given up."""
     try:
         while True:
             time.sleep(BEAT_S)
@@ -77,7 +64,6 @@ def _beat(channel: CopyChannel) -> None:
 
 
 def _input_is_closed() -> bool:
-    """Return whether there is no stdin. The laptop sends nothing before it has read the first line from here."""
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return True

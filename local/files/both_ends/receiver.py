@@ -30,11 +30,7 @@ _MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announce
 
 
 class Receiver:
-    """Receives what a `Sender` sends, below one target.
-
-    `private` keeps files from other users, and from being executed. If `most` is set, only one file of at most so many
-    bytes is received.
-    """
+    """Receives what a `Sender` sends, below one target. `most`: only one file of at most so many bytes."""
 
     def __init__(self, channel: CopyChannel, progress: CopyWatch, *, private: bool = False, most: int = 0) -> None:
         self._channel = channel
@@ -45,8 +41,8 @@ class Receiver:
         self._bytes_left = self._entries_left = 0
 
     def receive(self, target: str, name: str) -> str:
-        """Receive to `target`, or into it as `name` if it is a directory. Return the path that was written. Raise
-        OSError, CannotCopy, OtherEndFailed."""
+        """Receive to `target`, or into it as `name` if it is a directory. Return the path. Raise OSError,
+        CannotCopy."""
         source = self._channel.message("source")
         files, size, folder = number(source, "files"), number(source, "bytes"), source.get("folder") is True
         if self._most and (folder or size > self._most):
@@ -143,23 +139,20 @@ class Receiver:
 
 
 class _Place:
-    """The directory and the name below which everything is written. The person has named both, so links on the way to
-    the directory are followed. Use with `with`."""
+    """The directory and the name below which everything is written. Links on the way to it are followed."""
 
     def __init__(self, target: str, name: str) -> None:
-        target = os.path.expanduser(target)
-        if not os.path.isdir(target):
-            folder, own = os.path.split(target.rstrip("/") or "/")
-            if target.endswith("/"):
-                raise CannotCopy(target, "there is no such folder")
-            self.parent = os.open(folder or ".", _DIRECTORY)
-            self.name, self.path = own, target
+        self.path = os.path.expanduser(target)
+        folder, self.name = self.path, name
+        if os.path.isdir(folder):
+            self.path = os.path.join(folder, name)
+        elif folder.endswith("/"):
+            raise CannotCopy(folder, "there is no such folder")
         else:
-            self.parent = os.open(target, _DIRECTORY)
-            self.name, self.path = name, os.path.join(target, name)
+            folder, self.name = os.path.split(folder)
         if not _is_name(self.name):
-            os.close(self.parent)
             raise CannotCopy(target, "say under which name it is to be kept")
+        self.parent = os.open(folder or ".", _DIRECTORY)
 
     def __enter__(self) -> _Place:
         return self
@@ -169,11 +162,8 @@ class _Place:
 
 
 class _Incoming:
-    """A file that is written under a temporary name and gets its own when it is complete. Use with `with`.
-
-    What there is of it stays for the next attempt, if that is worth something. `is_there` says that what was hashed is
-    the file itself, from an earlier copy.
-    """
+    """A file that is written under a temporary name, which stays for the next attempt, and gets its own when it is
+    complete. `is_there`: what was hashed is the file itself."""
 
     def __init__(self, folder: int, name: str, mode: int) -> None:
         self._folder = folder
@@ -200,8 +190,7 @@ class _Incoming:
             os.close(self.fd)
 
     def hash_what_is_there(self, size: int, digest: hashlib._Hash) -> int:
-        """Add to `digest` what an earlier attempt has left, or else the file itself if it has this size. Return how
-        many bytes that are."""
+        """Add to `digest` what an earlier attempt has left, or else the file itself. Return how many bytes that are."""
         there = min(os.fstat(self.fd).st_size, size)
         existing = _info(self._folder, self._name)
         if there or existing is None or not stat.S_ISREG(existing.st_mode) or existing.st_size != size:
@@ -244,7 +233,6 @@ class _Incoming:
 
 
 def part_name(name: str) -> str:
-    """Return the temporary name of a file. It is the same for each attempt."""
     if len(os.fsencode(name)) + len(PART) < 255:
         return "." + name + PART
     return "." + hashlib.sha256(os.fsencode(name)).hexdigest()[:32] + PART
@@ -270,7 +258,6 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _walk(root: int, path: str) -> int:
-    """Open a folder below `root`, through no link. Return `root` itself for ""."""
     fd = root
     for name in path.split("/") if path else []:
         try:
@@ -283,7 +270,6 @@ def _walk(root: int, path: str) -> int:
 
 
 def _make_below(folder: int, name: str, mode: int) -> int:
-    """Make a directory unless it exists, and open it, not through a link."""
     try:
         os.mkdir(name, (mode & 0o777) | 0o700, dir_fd=folder)
     except FileExistsError:

@@ -22,8 +22,6 @@ from .copy_channel import (
 
 
 class Sender:
-    """Sends a file or a folder."""
-
     def __init__(self, channel: CopyChannel, progress: CopyWatch) -> None:
         self._channel = channel
         self._progress = progress
@@ -101,8 +99,7 @@ class Sender:
         self._progress.one_is_there()
 
     def _agree(self, fd: int, size: int) -> tuple[int, hashlib._Hash]:
-        """Return where to go on, with the digest of what is before: at the end of what the receiver has, if it is the
-        same as here."""
+        """Return where to go on, with the digest of what is before."""
         have = self._channel.message("have")
         start = number(have, "bytes")
         digest = hashlib.sha256()
@@ -124,12 +121,10 @@ class Sender:
 
 
 def _open_below(fd: int, name: str) -> int:
-    """Open `name` in the directory `fd`, not through a link."""
     return os.open(name, SOURCE_FLAGS | os.O_NOFOLLOW, dir_fd=fd)
 
 
 def _measure(fd: int, depth: int = 0) -> tuple[int, int]:
-    """Return how many files a folder has, and their bytes."""
     files = size = 0
     with os.scandir(fd) as entries:
         for entry in entries:

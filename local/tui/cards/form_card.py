@@ -18,7 +18,7 @@ from ccb.tunnel.wire.messages import ControlRequest
 
 from ...session.remote_session import is_own
 from ...terminal.keymap import Keymap
-from ...transcript.questions import Answers, Form, FormEntry, FormField, ServerForm, read_server_form, yes_only
+from ...transcript.questions import Answers, Form, FormEntry, FormField, read_server_form, yes_only
 from ..rendering.approval_text import doubts
 from ..rendering.card_rows import GOES_ON, CardLine, RowStyle
 from ..rendering.themes import Palette
@@ -324,12 +324,12 @@ class ElicitationCard(FormCard):
         message = request.text("message")[:_MAX_MESSAGE]
         if request.text("mode") == "url":
             shown = f"{message}\nOpen this address in a browser, if you trust it: {request.text('url')}"
-            form: ServerForm | None = ServerForm(Form((yes_only("", shown, _OPENED),)), {})
+            form: Form | None = Form((yes_only(shown, _OPENED),))
         else:
             form = read_server_form(message, request.request.get("requested_schema"))
         self._server_form = form
-        unreadable = Form((yes_only("", f"{message}\n{_UNREADABLE}", "decline"),))
-        super().__init__(request, place, palette, form.form if form is not None else unreadable, keymap)
+        unreadable = Form((yes_only(f"{message}\n{_UNREADABLE}", "decline"),))
+        super().__init__(request, place, palette, form or unreadable, keymap)
         self._place = "this laptop" if is_own(request.request_id) else place
 
     def asker(self) -> str:

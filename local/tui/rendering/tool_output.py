@@ -17,9 +17,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ...terminal.keymap import DEFAULT_KEYMAP
-from ...transcript.agent_runs import agent_label
 from ...transcript.blocks import ToolBlock, ToolState
 from ...transcript.notices import path_in
+from ...transcript.tool_calls import agent_label
 from .themes import Palette
 
 FIX = "→ "  # what the line begins with that says what to do

@@ -30,7 +30,6 @@ def assert_clear(done: Done, code: int, *says: str) -> None:
 
 @contextmanager
 def mounted(where: Path, size: str, owner: str) -> Iterator[None]:
-    """A file system of `size` at `where`."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700,uid={owner}", "tmpfs", str(where)], check=True)
     try:
         yield
@@ -39,7 +38,6 @@ def mounted(where: Path, size: str, owner: str) -> Iterator[None]:
 
 
 def gone(user: HostUser) -> bool:
-    """Whether no process of the user is left, now or in a moment."""
     _, left = psutil.wait_procs(
         [p for p in psutil.process_iter(["username"]) if p.info["username"] == user.name], timeout=10
     )
@@ -81,7 +79,6 @@ async def test_no_credential_is_said_before_anything_is_connected(
 
 @pytest.fixture
 async def bare_host(tmp_path: Path) -> AsyncIterator[Sshd]:
-    """A host that has a shell and nothing else."""
     root = Path("/srv") / f"ccb-bare-{tmp_path.name[-12:]}-{tmp_path.parent.name}"
     (root / "bin").mkdir(parents=True)
     for folder in ("root", "tmp", "dev"):

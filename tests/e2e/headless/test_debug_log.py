@@ -40,7 +40,6 @@ PRIVATE = (
 
 
 def project(directory: Path, owner: str = "") -> Path:
-    """A directory with a file and rules."""
     directory.mkdir()
     (directory / "note.txt").write_text(CONTENT + "\n", encoding="ascii")
     (directory / "CLAUDE.md").write_text(RULES + "\n", encoding="ascii")
@@ -52,7 +51,6 @@ def project(directory: Path, owner: str = "") -> Path:
 
 
 def script(model: FakeModel, directory: Path) -> None:
-    """Read, Edit, a command that prints, one that is denied, an answer."""
     note = str(directory / "note.txt")
     for name, given in (
         ("Read", {"file_path": note}),
@@ -65,7 +63,6 @@ def script(model: FakeModel, directory: Path) -> None:
 
 
 def the_log(laptop: Laptop) -> str:
-    """All logs of this laptop."""
     files = sorted((laptop.home / ".local" / "state" / "ccb").glob("ccb-*.log*"))
     assert files, "--debug wrote a log"
     return "\n".join(path.read_text(encoding="utf-8") for path in files)

@@ -65,13 +65,6 @@ async def test_a_session_without_settings_never_loads_what_checks_them(
     assert b"aiohttp" in loaded and b"pydantic" not in loaded
 
 
-async def test_json_verbose_is_an_array_of_all_messages(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({"text": "Four."})
-    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", "json", "--verbose"])
-    kinds = [message["type"] for message in json.loads(done.stdout)]
-    assert kinds[0] == "system" and kinds[-1] == "result" and "assistant" in kinds
-
-
 async def test_the_stream_is_init_first_result_last_and_one_session(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -87,17 +80,6 @@ async def test_the_stream_is_init_first_result_last_and_one_session(
     assert not [message for message in messages if message["type"] == "stream_event"]
     results = [m["message"]["content"][0] for m in messages if m["type"] == "user"]
     assert len(results) == 2 and not any(block.get("is_error") for block in results)
-
-
-async def test_no_character_but_the_newline_ends_a_line_of_the_stream(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    """Python's `splitlines` and Node's `readline` know more ends of lines."""
-    said = "one\u2028two\u2029three\u0085four"
-    fake_model.add({"text": said})
-    done = await laptop.run([str(project), "-p", "go\u2028on", *STREAM, "--include-partial-messages"])
-    assert done.messages == [json.loads(line) for line in done.stdout.rstrip("\n").split("\n")]
-    assert done.texts == [said, said]
 
 
 async def test_partial_messages_stream_the_events_of_the_model(
@@ -153,23 +135,6 @@ async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
     assert [each["permission_decision"] for each in result["tool_result_meta"]] == [decision]
 
 
-async def test_a_rule_that_denies_is_no_surprise(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(uses("Bash", command="touch made"), {"text": "Then not."})
-    done = await laptop.run([str(project), "-p", "go", "--disallowedTools", "Bash(touch *)"])
-    assert (done.code, done.stdout) == (0, "Then not.\n")
-    assert not (project / "made").exists()
-
-
-@pytest.mark.parametrize("output", ["text", "json"])
-async def test_the_first_try_that_fails_is_told_where_the_stream_is_not_seen(
-    output: str, laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add({"status": 529}, {"status": 529}, {"text": "Four."})
-    done = await laptop.run([str(project), "-p", "2+2?", "--output-format", output])
-    assert done.code == 0 and "Four." in done.stdout
-    assert done.stderr.count("trying again") == 1 and "HTTP 529" in done.stderr
-
-
 async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
     argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
     done = await laptop.run(argv)
@@ -217,14 +182,6 @@ async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeMod
     assert (await laptop.run(argv, IS_SANDBOX="1")).code == 0
 
 
-async def test_tools_do_not_see_the_key(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(uses("Bash", command="env; cat /proc/$PPID/environ | tr '\\0' '\\n'"), {"text": "ok"})
-    done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
-    seen = fake_model.requests[1].tool_result_text
-    assert done.code == 0 and "HOME=" in seen
-    assert laptop.env["ANTHROPIC_API_KEY"] not in seen
-
-
 async def test_prompts_on_stdin_are_turns_with_one_result_each(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -238,16 +195,6 @@ async def test_prompts_on_stdin_are_turns_with_one_result_each(
         done = await running.done()
     assert done.code == 0 and len(done.results) == 2
     assert sum(m["type"] == "system" and m["subtype"] == "init" for m in done.messages) == 2
-
-
-async def test_queued_work_is_finished_after_the_end_of_stdin(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add({"text": "slow", "first_delay": 0.3}, {"text": "queued"}, {"text": "queued"})
-    lines = b"".join(json.dumps(user(text)).encode() + b"\n" for text in ("first", "second"))
-    done = await laptop.run([str(project), *STREAMS], stdin=lines)
-    assert done.code == 0
-    assert 1 <= len(done.results) <= 2 and "second" in json.dumps(fake_model.requests[-1].messages)
 
 
 async def test_permissions_are_asked_on_stdout_when_wanted(

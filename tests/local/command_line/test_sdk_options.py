@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.command_line import options as rows
+from ccb.local.command_line import arguments as rows
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options

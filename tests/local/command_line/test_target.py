@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line.target import Target, parse_target
@@ -78,19 +78,6 @@ def test_nonsense_is_refused_with_a_reason_and_an_example(text: str, part: str) 
         parse_target(text)
     assert part in caught.value.what
     assert "\x1b" not in str(caught.value) and caught.value.do
-
-
-hosts = st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,20}", fullmatch=True) | st.ip_addresses(v=6).map(str)
-users = st.none() | st.from_regex(r"[a-z_][a-z0-9_.-]{0,12}", fullmatch=True)
-paths = st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30).map(
-    lambda text: "/" + text
-)
-
-
-@given(st.builds(Target, hosts, users, st.none() | st.integers(1, 65535), paths))
-@example(Target("devbox", None, 22, "/~/app"))
-def test_what_is_shown_reads_back_as_the_same_target(target: Target) -> None:
-    assert parse_target(str(target)) == target
 
 
 @given(st.text(max_size=60))

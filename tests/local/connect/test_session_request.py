@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from ccb.local.command_line.options import OPTIONS
+from ccb.local.command_line.arguments import OPTIONS
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import MANAGED, RuleSettings, Settings, SettingsLayer
 from ccb.local.connect.session_request import (

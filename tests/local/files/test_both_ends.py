@@ -39,8 +39,6 @@ BIG = RESUMABLE + 3 * PIECE + 17
 
 
 class Count:
-    """Bytes that passed."""
-
     def __init__(self) -> None:
         self.bytes = 0
 
@@ -212,7 +210,6 @@ def test_the_other_end_says_why_it_cannot(tmp_path: Path) -> None:
 
 
 def _said(*parts: dict[str, object] | bytes) -> CopyChannel:
-    """A channel on which the other end has said `parts`."""
     frames = [
         (b"d" + struct.pack(">I", len(part)) + part)
         if isinstance(part, bytes)

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from ccb.local.files import copying as module
-from ccb.local.files import thread_pipe
 from ccb.local.files.copying import (
     CopyOrder,
     CopyProgress,
@@ -112,7 +111,7 @@ async def test_a_host_that_misbehaves_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, error: type[CcbError], why: str
 ) -> None:
     monkeypatch.setattr(module, "host_program", (HELLO + SAY + program + "\n").encode)
-    monkeypatch.setattr(thread_pipe, "SILENCE_S", 0.5)
+    monkeypatch.setattr(module, "SILENCE_S", 0.5)
     with pytest.raises(error, match=why) as raised:
         await done(CopyOrder(False, str(tmp_path / "x"), "/y"))
     assert "\x1b" not in str(raised.value)

@@ -19,7 +19,6 @@ from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.files.fetched_files import (
     FetchedFile,
     FetchedFiles,
-    NoRoom,
     NoViewer,
     PrivateFolder,
     kind_of,
@@ -108,33 +107,19 @@ def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -
     living.close()
 
 
-def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_nobody_waits_for_goes_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     folder = PrivateFolder(tmp_path)
-    places = [folder.place_for(name) for name in "ab"]
-    for age, place in enumerate(places):
-        (place / "content").write_bytes(b"x" * 8)
-        os.utime(place, (age, age))
-    folder.place_for("c")
-    assert [each.exists() for each in places] == [False, True]
-    folder.close()
-
-
-def test_what_waits_for_the_person_or_is_under_way_makes_no_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
-    folder = PrivateFolder(tmp_path)
-    places = [folder.place_for(name) for name in "abc"]
-    for age, place in enumerate(places):
+    waits, done = folder.place_for("a"), folder.place_for("b")
+    for place in (waits, done):
         (place / "content").write_bytes(b"x" * 5)
-        os.utime(place, (age, age))
-    folder.place_for("d", [places[0]])
-    assert [each.exists() for each in places] == [True, False, True], "the oldest one that is not in use goes"
-    (places[0] / "content").write_bytes(b"x" * 11)
-    with pytest.raises(NoRoom):
-        folder.place_for("e", [places[0]])
-    assert folder.place_for("a") == places[0] and places[0].exists(), "a copy to it goes on"
+    folder.place_for("c", [waits])
+    assert waits.exists() and done.exists()
+    (waits / "content").write_bytes(b"x" * 6)
+    folder.place_for("c", [waits])
+    assert waits.exists() and not done.exists()
+    (waits / "content").write_bytes(b"x" * 11)
+    assert folder.place_for("a") == waits and waits.exists(), "a copy to it goes on"
     folder.close()
 
 

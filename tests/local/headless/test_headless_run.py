@@ -33,6 +33,8 @@ from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.frames import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, Snapshot, Stop
 from ccb.tunnel.wire.session_options import SessionOptions
 
+pytestmark = pytest.mark.usefixtures("interrupts")
+
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
 RESUME = "ccb ssh devbox:/srv/app --resume 1111"
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done.", "session_id": "1111"}
@@ -44,8 +46,6 @@ def user(text: str) -> Json:
 
 @dataclass
 class Piped:
-    """A run whose standard input and output are pipes."""
-
     stdin: int
     stdout: int
     ended: asyncio.Task[int]
@@ -53,8 +53,11 @@ class Piped:
     def send(self, *bodies: Json) -> None:
         os.write(self.stdin, b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
 
+    def end_input(self) -> None:
+        os.close(self.stdin)
+        self.stdin = os.open(os.devnull, os.O_WRONLY)
+
     async def results(self) -> tuple[int, list[Json]]:
-        """The exit code and the results, when it has ended."""
         async with asyncio.timeout(30):
             code = await self.ended
         lines = [json.loads(line) for line in os.read(self.stdout, 1 << 16).splitlines()]
@@ -91,7 +94,6 @@ def interrupts() -> Iterator[None]:
 
 @asynccontextmanager
 async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = False) -> AsyncIterator[Piped]:
-    """A run whose stdout is a pipe, or the end of a terminal."""
     (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), pty.openpty() if terminal else os.pipe()
     if terminal:
         tty.setraw(stdout)
@@ -108,12 +110,10 @@ async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = 
 
 
 async def answer(peer: Peer, seq: int = 1) -> None:
-    """The host takes the next prompt, and answers it in event `seq`."""
     taken = await peer.next(Input)
     await peer.send(Applied(1, taken.id), Event(seq, 1, "message", RESULT))
 
 
-@pytest.mark.usefixtures("interrupts")
 async def test_prompts_that_the_host_never_confirmed_are_counted(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,15 +141,13 @@ async def stops_up_to_now(peer: Peer) -> list[Stop]:
     return stops
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("hello", [{"seq": 0}, {"seq": 0, "storage": "memory"}, {"seq": 8}], ids=str)
 async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session_would_be_gone_with_it(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, hello: dict[str, object]
 ) -> None:
     host.greeting = replace(HELLO, **hello)  # type: ignore[arg-type]
     async with started(monkeypatch, "-p", "go") as run:
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         peer, _ = await host.granted()
         taken = await peer.next(Input)
         assert await stops_up_to_now(peer) == ([Stop(1, True)] if hello == {"seq": 0} else [])
@@ -160,13 +158,11 @@ async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session
         assert await run.ended == 0
 
 
-@pytest.mark.usefixtures("interrupts")
 async def test_the_stop_of_a_resumed_session_is_sent_before_the_result_once_damage_was_looked_for(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with started(monkeypatch, "-p", "go") as run:
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         peer, _ = await host.granted()
         await peer.send(Snapshot(1, 9, {"asks": []}))
         taken, fetch = await peer.next(Input), await peer.next(Fetch)
@@ -180,15 +176,13 @@ async def test_the_stop_of_a_resumed_session_is_sent_before_the_result_once_dama
 ATTACK = "\x1b]52;c;cm0gLXJm\x07A\x9b31m\x9d0;owned\x9cB\u202egpj.exe\u2028\r\x7fend\ttab\nline"
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("output", ["text", "json", "json --verbose", "stream-json --verbose"])
 async def test_what_a_model_says_cannot_drive_the_terminal_and_a_pipe_gets_it_as_it_is(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, output: str, terminal: bool
 ) -> None:
     async with started(monkeypatch, "-p", "go", "--output-format", *output.split(), terminal=terminal) as run:
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         peer, _ = await host.granted()
         taken = await peer.next(Input)
         await peer.send(Applied(1, taken.id), Event(1, 1, "message", {**RESULT, "result": ATTACK}), Bye("done"))
@@ -207,13 +201,11 @@ SNAPSHOT: Json = {"result": None, "todos": None, "asks": []}
 
 
 def turn(prompt: str, result: Json, *, first: int) -> list[Event]:
-    """The events of a turn that takes `prompt`."""
     items = {"context": [], "items": [{"input": prompt}]}
     bodies: list[tuple[str, Json]] = [("turn_start", {}), ("prompt", items), ("message", result), ("turn_end", {})]
     return [Event(seq, 1, kind, body) for seq, (kind, body) in enumerate(bodies, first)]
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize(
     "case", ["its prompt comes after the hello", "it has taken its prompt", "it waits for its end", "it is replayed"]
 )
@@ -225,8 +217,7 @@ async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
     hello of that run may still say that the session is idle."""
     host.greeting = replace(host.greeting, state="idle")
     async with started(monkeypatch, "-p", "go", "--output-format", "stream-json", "--verbose") as run:
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         seen_prompt = {"input": "old", "uuid": "old", "text": "do it", "taken": True}
         if case == "it is replayed":
             peer, _ = await host.granted(seq=4)
@@ -247,7 +238,6 @@ async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
     assert (code, [result["result"] for result in results]) == (0, ["Done."])
 
 
-@pytest.mark.usefixtures("interrupts")
 async def test_nothing_is_said_of_inputs_that_have_arrived(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,14 +252,12 @@ async def test_nothing_is_said_of_inputs_that_have_arrived(
     assert "confirmed" not in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("interrupts")
 async def test_damage_that_is_found_while_it_runs_is_told(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with started(monkeypatch, "-p", "go") as run:
         os.write(run.stdin, b"piped in")
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         peer, _ = await host.granted()
         found: tuple[Json, ...] = ({}, {"what": "line 7 is damaged \x1b[31mred"})
         await peer.send(*(Event(seq, 1, "damaged", body) for seq, body in enumerate(found, 1)))
@@ -281,7 +269,6 @@ async def test_damage_that_is_found_while_it_runs_is_told(
     assert "ccb: on the host: the session's journal is damaged: “line 7 is damaged red”" in err and "\x1b" not in err
 
 
-@pytest.mark.usefixtures("interrupts")
 async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when_it_started_for_this_run(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +299,6 @@ async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when
     assert err.index("journal is damaged: “line 3”") < err.index("journal is damaged: “line 5”")
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("storage", ["disk", "memory"])
 async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
     storage: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -335,7 +321,6 @@ async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
 IDENTITY = "55555555-5555-4555-8555-555555555555"
 
 
-@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize("fate", ["answered", "on an older page", "without a result", "taken back", "lost", "fresh"])
 async def test_a_prompt_that_the_session_had_before_gets_one_result(
     fate: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
@@ -355,8 +340,7 @@ async def test_a_prompt_that_the_session_had_before_gets_one_result(
         peer, _ = await host.granted(seq=len(journal))
         await peer.send(Snapshot(1, len(journal), {**SNAPSHOT, "prompts": []}))
         run.send({**user("go"), "uuid": IDENTITY})
-        os.close(run.stdin)
-        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        run.end_input()
         while not isinstance(frame := await peer.next(object), Stop):
             if isinstance(frame, Fetch):
                 page = records[max(0, frame.before - 5) : frame.before - 1]

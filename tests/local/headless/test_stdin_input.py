@@ -17,9 +17,8 @@ import pytest
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless.headless_run import with_boot_fields
-from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, TranscriptMirror, limited_line
-from ccb.local.headless.own_answers import AgentLines, OwnAnswers
-from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.output_formats import MAX_LINE, HeadlessOutput, RetryReports, TranscriptMirror, limited_line
+from ccb.local.headless.own_answers import OwnAnswers
 from ccb.local.headless.stdin_input import BadInput, EarlyInput, is_piped, read_messages, read_prompt
 from ccb.local.headless.turn_results import TurnReports, state_flags
 from ccb.local.session.session_client import Json
@@ -185,23 +184,19 @@ async def test_a_bad_line_ends_the_input_with_its_reason(line: bytes, part: str)
     assert part in caught.value.what and caught.value.exit_name == "AGENT_FAILED"
 
 
-class Shown(HeadlessOutput):
-    """Stands for the output."""
-
+class Printed(HeadlessOutput):
     def __init__(self) -> None:
         self.bodies: list[Json] = []
+        self.came = asyncio.Event()
 
     async def message(self, body: Json) -> None:
         self.bodies.append(body)
+        self.came.set()
 
     async def progress(self, body: Json) -> None:
         raise AssertionError(body)
 
-    async def result(self, body: Json) -> None:
-        raise AssertionError(body)
-
-    async def finish(self) -> None:
-        raise AssertionError("nothing ends here")
+    result = progress
 
 
 def asked(subtype: str, **fields: object) -> ControlRequest:
@@ -253,7 +248,7 @@ def test_the_usage_counts_the_lines_that_edits_have_added_and_removed() -> None:
 
 
 async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client_has(tmp_path: Path) -> None:
-    shown = Shown()
+    shown = Printed()
     mirror = TranscriptMirror(shown, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path("/srv/app.d"))
     file = tmp_path / "projects" / "-srv-app-d" / "s1.jsonl"
     file.parent.mkdir(parents=True)
@@ -279,10 +274,10 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
 
 
 def test_the_lines_of_a_sub_agent_name_it_and_its_task() -> None:
-    lines = AgentLines()
+    own = OwnAnswers()
 
     def named(body: Json) -> Json:
-        return lines.named(parse_message(body), body)
+        return own.heard(parse_message(body), body)
 
     task = {"type": "system", "subtype": "task_started", "task_id": "t1", "tool_use_id": "t1"}
     named({**task, "subagent_type": "Explore", "description": "Find the parser"})
@@ -308,7 +303,7 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
     }
     assert given.sdk.plugin_dirs == ("/p",)
     assert with_boot_fields(arguments, {}) == (arguments, {})
-    shown = Shown()
+    shown = Printed()
     reader, writer = os.pipe()
     with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
         async with EarlyInput(reader, shown.message) as stdin:
@@ -322,27 +317,6 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
 
 
-class Printed(HeadlessOutput):
-    """Keeps what is printed."""
-
-    def __init__(self) -> None:
-        self.bodies: list[Json] = []
-        self.came = asyncio.Event()
-
-    async def message(self, body: Json) -> None:
-        self.bodies.append(body)
-        self.came.set()
-
-    async def progress(self, body: Json) -> None:
-        raise AssertionError("not progress")
-
-    async def result(self, body: Json) -> None:
-        raise AssertionError("not a result")
-
-    async def finish(self) -> None:
-        raise AssertionError("not the end")
-
-
 def short(body: Json) -> str:
     return f"{body['state']} {body['command_uuid']}" if "command_uuid" in body else str(body["state"])
 
@@ -352,7 +326,7 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
     flags = state_flags({"CLAUDE_CODE_SDK_READS_SESSION_STATE": "1"})
     assert flags == {"sdk_host_only": True} and state_flags({}) is None
     assert state_flags({"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}) == {}
-    reports = TurnReports(output, flags, lifecycle=True)
+    reports = TurnReports(output, flags, True)
     reports.session_id = "s"
     await reports.queued("i1", "A")
     await reports.queued("i1", "A")
@@ -374,7 +348,7 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
 
 async def test_a_client_that_asks_for_no_reports_gets_none() -> None:
     output = Printed()
-    reports = TurnReports(output, None, lifecycle=False)
+    reports = TurnReports(output, None, False)
     await reports.queued("i1", "A")
     await reports.turn_began()
     await reports.taken(["i1"])

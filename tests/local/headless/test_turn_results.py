@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.headless.output_formats import HeadlessOutput
-from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.output_formats import HeadlessOutput, RetryReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
 from ccb.tunnel.wire.messages import TaskMessage, parse_message
@@ -13,8 +12,6 @@ RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "resu
 
 
 class KeptOutput(HeadlessOutput):
-    """Keeps what is printed."""
-
     def __init__(self) -> None:
         self.results: list[Json] = []
         self.finished = 0
@@ -33,14 +30,13 @@ class KeptOutput(HeadlessOutput):
 
 
 class ReportedOutput(KeptOutput):
-    """Takes messages as well."""
-
     async def message(self, body: Json) -> None:
         assert body["type"] == "command_lifecycle"
 
 
 def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures: bool = True) -> TurnResults:
-    return TurnResults(output, RetryReports(quiet=True), print_all=print_all, print_failures=print_failures)
+    reports = TurnReports(output, None, False)
+    return TurnResults(reports, output, RetryReports(quiet=True), print_all, print_failures)
 
 
 def test_prompts_that_a_turn_took_together_share_its_result() -> None:
@@ -143,7 +139,7 @@ async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code() -> N
 
 async def test_a_run_of_json_messages_succeeds_although_a_call_was_denied() -> None:
     for print_all, code in ((True, ExitCode.OK), (False, ExitCode.PERMISSION_DENIED)):
-        results = TurnResults(KeptOutput(), RetryReports(quiet=True), print_all=print_all, print_failures=True)
+        results = turn_results(KeptOutput(), print_all=print_all)
         results.pending.sent("a")
         results.denied_unasked = True
         results.pending.taken(["a"])
@@ -153,8 +149,8 @@ async def test_a_run_of_json_messages_succeeds_although_a_call_was_denied() -> N
 
 async def test_a_result_names_its_place_and_its_prompts() -> None:
     output, told = KeptOutput(), ReportedOutput()
-    reports = TurnReports(told, None, lifecycle=True)
-    results = TurnResults(output, RetryReports(quiet=True), print_all=True, print_failures=True, reports=reports)
+    reports = TurnReports(told, None, True)
+    results = TurnResults(reports, output, RetryReports(quiet=True), print_all=True, print_failures=True)
     for each in ("i1", "i2", "i3"):
         results.pending.sent(each)
         await reports.queued(each, f"uuid of {each}")
@@ -191,13 +187,8 @@ async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that
             printed.append(body)
 
     output = Output()
-    results = TurnResults(
-        output,
-        RetryReports(quiet=True),
-        print_all=True,
-        print_failures=True,
-        reports=TurnReports(output, None, lifecycle=True),
-    )
+    results = turn_results(output, print_all=True)
+    results.reports = TurnReports(output, None, True)
 
     async def news(subtype: str, **more: object) -> None:
         body = {"type": "system", "subtype": subtype, "task_id": "b1", "tool_use_id": "t1", **more}

@@ -20,9 +20,9 @@ from tests.support.person.terminal import terminal
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
 from ccb.local.files.copying import OpenTransport, Transfers
+from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.plain import line_repl
-from ccb.local.plain.line_repl import LineRepl
-from ccb.local.plain.plain_run import FirstLoginPrompts
+from ccb.local.plain.line_repl import FirstLoginPrompts, LineRepl
 from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.terminal_prompts import prompts_for
@@ -38,8 +38,6 @@ EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x
 
 @dataclass
 class Person:
-    """Somebody who reads lines and types some."""
-
     repl: LineRepl
     session: ScriptedSession
     printed: list[str] = field(default_factory=list)
@@ -273,26 +271,46 @@ async def test_a_login_after_the_first_one_reads_no_line_of_the_person() -> None
 
 
 @pytest.mark.programs
-async def test_a_real_terminal_gets_lines_only(tmp_path: Path, fake_model: FakeModel) -> None:
+async def test_a_real_terminal_gets_lines_only_and_one_session_after_another(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
     project = tmp_path / "project"
     project.mkdir()
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}]}, {"text": "Made-it."}
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}]},
+        {"text": "Made-it."},
+        {"text": "Second-answer."},
+        {"text": "Third-answer."},
     )
+    ready = "Type a prompt; /help says more."
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         argv = [sys.executable, "-m", "ccb", str(project), "--plain"]
         async with terminal(argv, laptop.env, str(laptop.home)) as running:
-            await running.shows("Type a prompt; /help says more.")
+            await running.shows(ready)
             running.type("make \x1b]11;rgb:0/0/0\x07it\x1b[?62;4c\n")  # what the terminal itself says comes between
             await running.shows("3: deny (a reason may follow)")
             while not (project / "made").exists():
                 running.type("1\n")
                 await asyncio.sleep(0.3)
             await running.shows("Made-it.")
+            assert fake_model.requests[0].last_user_text.endswith("\nmake it")
+            running.type("/new\n")
+            await running.shows("this session stays on the host: ccb")
+            await running.until(lambda: running.text.count(ready) == 2)
+            running.type("two\n")
+            await running.shows("Second-answer.")
+            assert "make it" not in str(fake_model.requests[-1].messages)
+            running.type("/resume\n")
+            await running.shows("/resume N goes on with one")
+            listed = [line for line in running.text.splitlines() if ": make it (" in line]
+            running.type(f"/resume {listed[-1].strip()[0]}\n")
+            await running.until(lambda: running.text.count(ready) == 3)
+            running.type("three\n")
+            await running.shows("Third-answer.")
+            assert "Made-it." in str(fake_model.requests[-1].messages)
             running.type("\x04")
             assert await running.ended() == 0
             await running.shows("Come back with:")
-            assert fake_model.requests[0].last_user_text.endswith("\nmake it")
             assert b"\x1b" not in running.written
 
 
@@ -301,6 +319,11 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "plot.png").write_bytes(b"pixels")
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.txt").write_text("two!")
+    viewer = tmp_path / "viewer"
+    viewer.write_text("#!/bin/sh\n")
+    viewer.chmod(0o755)
     gate = asyncio.Event()
 
     async def open_transport(again: bool) -> Transport:
@@ -313,7 +336,8 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
 
     async with (
         Transfers(lend) as transfers,
-        plain(monkeypatch, laptop=LaptopSide(transfers=transfers), cwd=str(tmp_path)) as at,
+        FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(viewer)) as fetched,
+        plain(monkeypatch, laptop=LaptopSide(transfers=transfers, fetched=fetched), cwd=str(tmp_path)) as at,
     ):
         at.types(f"/get plot.png {tmp_path}/one")
         await at.reads("ccb: copying ↓ plot.png; Ctrl+C breaks it off")
@@ -325,33 +349,14 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
         await at.reads(f"ccb: Copied plot.png (6 B) to {tmp_path}/two on the laptop", "this command is /get REMOTE")
         await at.reads(f"ccb: error: {tmp_path}/nothing on this machine: No such file or directory")
         assert (tmp_path / "two").read_bytes() == b"pixels" and not (tmp_path / "one").exists()
+        at.types("/open", "/open a.txt")
+        await at.reads("no file waits to be opened: /open PATH fetches one of the host")
+        await at.reads("ccb: a.txt · text · 3 B; /open alone opens it with viewer")
+        at.types("/open b.txt")
+        await at.reads(", after the 1 before it")
+        at.printed.clear()
+        at.types("/open")
+        await at.reads("ccb: Opened a.txt with", "ccb: b.txt · text · 4 B; /open alone opens it")
+        at.types("/open nothing", "/open a b")
+        await at.reads("Check the path.", "this command is /open PATH")
         assert at.session.prompts == []
-
-
-@pytest.mark.programs
-async def test_a_new_session_begins_in_the_place_of_this_one(tmp_path: Path, fake_model: FakeModel) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    fake_model.add({"text": "First-answer."}, {"text": "Second-answer."}, {"text": "Third-answer."})
-    with tidy_laptop(tmp_path, fake_model.url) as laptop:
-        argv = [sys.executable, "-m", "ccb", str(project), "--plain"]
-        async with terminal(argv, laptop.env, str(laptop.home)) as running:
-            await running.shows("Type a prompt; /help says more.")
-            running.type("one\n")
-            await running.shows("First-answer.")
-            running.type("/new\n")
-            await running.shows("this session stays on the host: ccb")
-            await running.until(lambda: running.text.count("Type a prompt; /help says more.") == 2)
-            running.type("two\n")
-            await running.shows("Second-answer.")
-            assert "one" not in str(fake_model.requests[-1].messages)
-            running.type("/resume\n")
-            await running.shows("/resume N goes on with one")
-            listed = [line for line in running.text.splitlines() if ": one (" in line]
-            running.type(f"/resume {listed[-1].strip()[0]}\n")
-            await running.until(lambda: running.text.count("Type a prompt; /help says more.") == 3)
-            running.type("three\n")
-            await running.shows("Third-answer.")
-            assert "First-answer." in str(fake_model.requests[-1].messages)
-            running.type("\x04")
-            assert await running.ended() == 0

@@ -3,6 +3,8 @@ run. A row a command line."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,8 +64,6 @@ RENAMED = ("rename_session", {"title": f"a{EVIL} name"})
 
 
 class Servers:
-    """The MCP servers of the laptop: one works, one cannot be reached."""
-
     def __init__(self) -> None:
         self.restarted: list[str] = []
 
@@ -80,8 +80,6 @@ class Servers:
 
 
 class Projects:
-    """What is kept of the project."""
-
     ask = tell = None
 
     def __init__(self) -> None:
@@ -121,7 +119,6 @@ class Session(ScriptedSession):
 
 
 def scripted(case: Case | None = None) -> Session:
-    """A session in which something has happened."""
     session = Session()
     session.request_bytes = (27_400_000, 430_000)
     session.prompted("count the secrets")
@@ -445,13 +442,21 @@ async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest
         assert report.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_is_written_for_its_owner_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_written_for_its_owner_as_a_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_new(tmp_path / "a.md", "text")
     assert (tmp_path / "a.md").read_text() == "text" and (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
         write_new(tmp_path / "a.md", "other")
     with pytest.raises(FileNotFoundError):
         write_new(tmp_path / "missing" / "a.md", "text")
-    with pytest.raises(TypeError):
-        write_new(tmp_path / "b.md", cast(Any, None))
+
+    def full(descriptor: int, *_: object, **__: object) -> None:
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fdopen", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_new(tmp_path / "b.md", "text")
     assert (tmp_path / "a.md").read_text() == "text" and not (tmp_path / "b.md").exists()

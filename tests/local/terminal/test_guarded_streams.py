@@ -19,7 +19,6 @@ class _Terminal(io.StringIO):
 
 
 def on_terminals(monkeypatch: pytest.MonkeyPatch) -> tuple[_Terminal, _Terminal]:
-    """Make stdout and stderr terminals."""
     out, err = _Terminal(), _Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)

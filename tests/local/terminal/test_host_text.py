@@ -18,7 +18,7 @@ from ccb.local.command_line.transport_choice import resume_command
 from ccb.local.commands.host_commands import ChangeRow, change_line
 from ccb.local.commands.session_table import session_table
 from ccb.local.connect.session_rows import SessionRow
-from ccb.local.headless.stderr_reports import RetryReports, report_damage
+from ccb.local.headless.output_formats import RetryReports, report_damage
 from ccb.local.session.session_client import shown_name
 from ccb.local.slash_commands.session_api import LeftSession, ReplInfo, farewell
 from ccb.local.terminal.console import guarded_streams

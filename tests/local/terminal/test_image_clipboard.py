@@ -17,7 +17,6 @@ SCRIPTS = {
 
 
 def programs(folder: Path, **scripts: str) -> dict[str, str]:
-    """The environment of a laptop that has these programs only."""
     for name, script in scripts.items():
         path = folder / name.replace("_", "-")
         path.write_text(f"#!/bin/sh\n{script}\n")

@@ -34,7 +34,6 @@ def drawn(block: MarkdownBlock, width: int = 100) -> list[str]:
 
 
 def blocks_of(text: str) -> list[MarkdownBlock]:
-    """The blocks as they are stacked in the transcript."""
     blocks: list[MarkdownBlock] = []
     for piece in pieces_of(text):
         tight = bool(blocks) and not blocks[-1].text.endswith("\n\n")

@@ -34,8 +34,6 @@ CALL: Json = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command
 
 
 class Told:
-    """A reducer, and what a session tells it."""
-
     def __init__(self) -> None:
         self._container = BlockList()
         self.reducer = TranscriptReducer(self._container, own_name="me")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.support.repl.pilot import desk
 
-from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.output_formats import RetryReports
 from ccb.local.plain.line_output import LinePrinter
 from ccb.local.transcript.notices import Notices
 from ccb.tunnel.wire.messages import SystemMessage, parse_message

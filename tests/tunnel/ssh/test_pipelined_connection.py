@@ -72,7 +72,7 @@ CLIENT = """
 import asyncio, json, os, re, socket, sys, time
 from pathlib import Path
 from ccb.tunnel.errors import CcbError
-from ccb.local.files.thread_pipe import ThreadPipe
+from ccb.local.files.copying import ThreadPipe
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 from ccb.tunnel.openssh import openssh_transport as ssh_itself
 from ccb.tunnel.ssh.asyncssh_transport import connect

@@ -86,6 +86,6 @@ def test_schemas_that_are_not_of_the_restricted_kind_are_refused() -> None:
     many = {"type": "array", "items": {"enum": ["a", "b"]}, "default": ["b"]}
     found = read_server_form("m", {"properties": {"x": many, "mail": {"type": "string", "format": "email"}}})
     assert found is not None
-    assert found.form.fields[0].several and found.form.entries[0].chosen == [1]
+    assert found.fields[0].several and found.entries[0].chosen == [1]
     assert found.content({"x": ["a", "b"], "mail": []}) == {"x": ["a", "b"]}
-    assert found.form.fields[1].problem("nobody") and not found.form.fields[1].problem("a@b.c")
+    assert found.fields[1].problem("nobody") and not found.fields[1].problem("a@b.c")

@@ -1,20 +1,24 @@
-"""/model, /mode, /effort, /thinking: how the agent works from now on."""
+"""/model, /mode, /effort, /thinking, /tasks, /queue: how the agent works, what runs beside it and waits for it."""
 
 from __future__ import annotations
 
 import difflib
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.client_requests import (
+    CANCEL_ASYNC_MESSAGE,
     DEFAULT_THINKING_TOKENS,
     EFFORTS,
     LEARN_MODELS,
+    READ_TASK,
     SET_EFFORT,
     SET_MAX_THINKING_TOKENS,
+    STOP_TASK,
 )
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
@@ -140,3 +144,64 @@ async def thinking(api: SessionApi, argument: str) -> Reply:
         return Text(f"Thinking: on, for models that can; {used} is not known to think", Level.WARNING)
     how = f"on, with at most {tokens:,} tokens" if tokens else "off"
     return Text(f"Thinking: {how}, from the next turn on")
+
+
+# What runs beside the agent, and what waits for it.
+
+_MAX_SHOWN = 20
+_MAX_PROMPT = 200
+
+
+def _task_ids(api: SessionApi) -> Choices:
+    tasks = {one_line(task.id): one_line(task.description) for task in api.transcript.tasks.running}
+    return {**tasks, **{f"stop {task_id}": f"ends {task_id}" for task_id in tasks}}
+
+
+@command(
+    "tasks",
+    "[ID, stop ID]",
+    "list what runs in the background, show its output, end it",
+    places=EVERYWHERE,
+    choices=_task_ids,
+)
+async def tasks(api: SessionApi, argument: str) -> Reply:
+    word, _, rest = argument.partition(" ")
+    task_id = rest.strip()
+    if not word:
+        now, running = time.monotonic(), api.transcript.tasks.running
+        rows = [
+            ReplyRow(each.id, f"{now - each.since:.0f} s  {one_line(each.description)}", f"/tasks {each.id}")
+            for each in running[:_MAX_SHOWN]
+        ]
+        more = f"and {len(running) - _MAX_SHOWN} more; " if len(running) > _MAX_SHOWN else ""
+        after = f"{more}/tasks ID shows the output of one, /tasks stop ID ends it."
+        return Rows(rows, none="Nothing runs in the background.", after=after)
+    if word == "stop" and task_id:
+        await api.request(Request(STOP_TASK, task_id))
+        return Text(f"{task_id} is being stopped", brief=True)
+    answer = await api.request(Request(READ_TASK, word))
+    output = str(answer.get("output") or "").rstrip() or "(no output yet)"
+    return Text([f"{word}, {HostText(str(answer.get('status'))).cell}:", *output.split("\n")])
+
+
+@dataclass(frozen=True)
+class Waiting(Rows):
+    """The prompts that wait for the agent."""
+
+
+@command("queue", "[drop N]", "list the prompts that wait for the agent: edit, reorder, drop")
+async def queue(api: SessionApi, argument: str) -> Reply:
+    waiting = api.transcript.prompts.waiting
+    word, _, rest = argument.partition(" ")
+    number = rest.strip()
+    if word != "drop" or not number.isdigit():
+        rows = [ReplyRow(one_line(each.text)[:_MAX_PROMPT] or "(no text)") for each in waiting]
+        return Waiting(rows, none="no prompt waits for the agent", after="/queue drop N takes one out.")
+    if not 0 < int(number) <= len(waiting):
+        return Text(f"No prompt {number} waits: /queue lists them.", Level.WARNING)
+    prompt = waiting[int(number) - 1]
+    answer = await api.request(Request(CANCEL_ASYNC_MESSAGE, prompt.id))
+    if answer.get("cancelled") is not True:
+        return Text("The agent has taken this prompt already.", Level.WARNING)
+    api.transcript.prompts.taken_back(prompt.id)
+    return Text("The prompt was dropped.", brief=True)
