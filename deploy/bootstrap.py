@@ -29,11 +29,9 @@ from .bootstrap_command import (
 )
 from .bundle import Bundle
 
-MAX_NOISE = 2 * 1024 * 1024
-"""Bytes a login shell may print before the stub's marker."""
+MAX_NOISE = 2 * 1024 * 1024  # bytes a login shell may print before the stub's marker
 
-DEADLINE_S = 30.0
-"""Seconds from the exec request to the first message of the stub."""
+DEADLINE_S = 30.0  # seconds from the exec request to the first message of the stub
 
 _GO_ON = b"\n"
 _MAX_FACTS = 64 * 1024

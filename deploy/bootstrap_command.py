@@ -25,8 +25,7 @@ from .strip_source import without_prose
 NO_PYTHON_STATUS = 97
 TERMINAL_STATUS = 94
 
-RUNNING = "running"
-"""The first word of a command line that waits for the laptop before it does anything."""
+RUNNING = "running"  # the first word of a command line that waits for the laptop before it does anything
 
 _PLAIN = f"if test -t 0; then stty raw -echo || exit {TERMINAL_STATUS}; exec 2>/dev/null; fi; "
 """A terminal instead of a pipe would echo its input, change line ends, and mix errors into the frames."""
@@ -49,9 +48,7 @@ CANDIDATES: tuple[str, ...] = (
     "/usr/local/bin/python3.*",
     "/usr/bin/python3.*",
     "python",
-)
-"""Names on PATH and absolute paths, in the order they are tried. A pattern without a match fails like a missing file.
-"""
+)  # names on PATH and absolute paths, in the order they are tried. A pattern without a match fails like a missing file
 
 _CHECK = "import sys,zlib;sys.exit(sys.version_info<(3,9))"
 _NEW_ENOUGH = "*/python3.9|*/python3.1[0-9]"

@@ -38,11 +38,9 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-PING_AFTER_S = 5.0
-"""Seconds of silence after which a client is sent a ping."""
+PING_AFTER_S = 5.0  # seconds of silence after which a client is sent a ping
 
-SILENT_S = 15.0
-"""Seconds of silence after which a client is detached."""
+SILENT_S = 15.0  # seconds of silence after which a client is detached
 
 STUCK_S = 5.0
 """Seconds within which a former driver that still reads an answer of the model must answer a ping or read on."""

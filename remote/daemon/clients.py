@@ -335,11 +335,9 @@ class AttachedClients:
             await self._names.close()
 
 
-GRACE_S = 24 * 3600.0
-"""Seconds that a session may work, or wait for an answer, without any client."""
+GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client
 
-IDLE_S = 30 * 60.0
-"""Seconds that the daemon of an idle session stays without any client. The journal stays after it."""
+IDLE_S = 30 * 60.0  # seconds that the daemon of an idle session stays without any client. The journal stays after it
 
 _UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
 _LOOK_S = 5.0

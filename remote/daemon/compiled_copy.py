@@ -17,8 +17,7 @@ import stat
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 
-MISSING = "missing"
-"""The reason why there is no copy yet."""
+MISSING = "missing"  # the reason why there is no copy yet
 
 _MAX_BYTES = 16 * 1024 * 1024
 _SHA = 32

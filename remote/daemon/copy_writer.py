@@ -17,8 +17,7 @@ from .compiled_copy import MISSING, Odd, copy_path, header_of, private_directory
 
 log = logging.getLogger(__name__)
 
-DELAY_S = 1.0
-"""Seconds between the end of the first turn and the writing, so that what a client waits for comes first."""
+DELAY_S = 1.0  # seconds between the end of the first turn and the writing, so that what a client waits for comes first
 
 _COPY = re.compile(r"([0-9a-f]{64})\.[\w.+-]+\.code")
 

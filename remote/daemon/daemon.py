@@ -45,8 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ANSWERS_S = 3.0
-"""Seconds for the answers to requests of clients, once the last turn is over. Later they are errors."""
+_ANSWERS_S = 3.0  # seconds for the answers to requests of clients, once the last turn is over. Later they are errors
 
 
 def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
@@ -107,8 +106,7 @@ class Daemon:
 
     def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self.tree: WorktreeRecord | None = None
-        """The worktree that was made for the session."""
+        self.tree: WorktreeRecord | None = None  # the worktree that was made for the session
         self._where = where
         self._facts = facts
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))

@@ -32,8 +32,7 @@ _LEAVE_S = 5.0  # for the end of an idle worker
 _AHEAD = (
     *("typing", "inspect", "dataclasses", "logging", "subprocess", "concurrent.futures.thread", "asyncio"),
     "ccb.tunnel.wire.journal_records",
-)
-"""What a daemon imports first, in small parts."""
+)  # what a daemon imports first, in small parts
 
 
 def start_daemon(

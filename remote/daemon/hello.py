@@ -118,8 +118,7 @@ def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return shown[::-1]
 
 
-WORKTREES = "/.claude/worktrees/"
-"""What the path of every worktree of a session holds."""
+WORKTREES = "/.claude/worktrees/"  # what the path of every worktree of a session holds
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT)

@@ -244,11 +244,9 @@ _BY_NAME = {name.casefold(): row for row in _ACTING for name in row.names}
 _BY_END = {end: row for row in _ACTING for end in row.ends}
 _ENDS = tuple(_BY_END)
 
-SET_ASIDE = ".stopped-by-ccb"
-"""What the name of a file that was set aside ends with, or goes on with."""
+SET_ASIDE = ".stopped-by-ccb"  # what the name of a file that was set aside ends with, or goes on with
 
-REPOSITORY_HEAD = "HEAD"
-"""The file without which git takes no directory for a repository."""
+REPOSITORY_HEAD = "HEAD"  # the file without which git takes no directory for a repository
 
 NAMES_IN_REPOSITORY = (REPOSITORY_HEAD, "commondir", "objects", "refs")
 
@@ -343,8 +341,7 @@ _READ_IN_ETC = (
     *("subversion", "system-release", "terminfo", "texmf", "timezone", "vim", "vimrc", "wgetrc", "xdg", "xml", "zsh"),
     *("zshenv", "zshrc"),
 )
-_FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")
-"""The beginnings of names with a version in them."""
+_FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")  # the beginnings of names with a version in them
 
 _SYSTEM_PLACES = ("/etc", "/boot", "/lib", "/usr/lib", "/var/spool")
 

@@ -348,8 +348,7 @@ Ask = Callable[[str], bytes]
 LIST_SETTINGS = """
 unset GIT_DIR GIT_WORK_TREE
 "$0" config --list -z --show-origin --includes 2>/dev/null && printf '\\0.'
-"""
-"""The script that prints this, and a mark at its end, with the path of git as its name."""
+"""  # the script that prints this, and a mark at its end, with the path of git as its name
 
 _GitNamesState = Optional[tuple[int, int, int]]
 _MAX_BYTES = 1 << 20

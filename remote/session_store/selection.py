@@ -1,7 +1,4 @@
-"""Select the session that a connection is for: the one it names, the latest one of a directory, or a copy.
-
-This module is imported before hello, so it imports at the top only what every start needs.
-"""
+"""Select the session that a connection is for: the one it names, the latest one of a directory, or a copy."""
 
 from __future__ import annotations
 
@@ -22,17 +19,16 @@ Params = dict[str, object]
 
 
 def chosen_session(params: Params) -> tuple[str, str, Params]:
-    """Return the id of the session that the start parameters mean, its state directory when it was looked up (""
-    otherwise), and the parameters to start it with. With `fork` or `fork_of` it is a copy, which is made here.
-
-    Raise HostRefusal when there is no such session, or it cannot be copied.
-    """
+    """Return the id of the session that the start parameters mean, its state directory if it was looked up (""
+    otherwise), and the parameters to start it with. A copy is made here. Raise HostRefusal."""
     session = str(params.get("session") or "")
     latest, forking = bool(params.get("continue")), is_fork(params)
     if not latest:
         _check_id(session)
-    if not latest and not forking and _is_full_id(session, params):
-        return session, "", params
+    if not (latest or forking):
+        is_whole = len(session) == 36 and session_paths.state_exists(session)
+        if params.get("create", True) or is_whole:
+            return session, "", params
     if latest:
         entry, moved = _latest(params)
         params = {**params, "named": params.get("named") or moved}
@@ -53,7 +49,6 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
 
 
 def is_fork(params: Params) -> bool:
-    """Return whether the start parameters ask for a copy of a session."""
     return bool(params.get("fork") or params.get("fork_of"))
 
 
@@ -62,15 +57,8 @@ def _check_id(session: str) -> None:
         raise HostRefusal("internal", "%r is no session id" % session[:80], {})
 
 
-def _is_full_id(session: str, params: Params) -> bool:
-    """Return whether the id needs no look-up: a new session may take it, or a session on the disk has exactly this
-    id."""
-    return bool(params.get("create", True)) or (len(session) == 36 and session_paths.state_exists(session))
-
-
 def _latest(params: Params) -> tuple[SessionEntry, bool]:
-    """Return the most recently used session of the directory, and whether it worked under another name then. Raise
-    HostRefusal when there is none."""
+    """Return the most recently used session of the directory, and whether it worked under another name then."""
     from . import session_registry
 
     path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
@@ -88,20 +76,14 @@ def _found(wanted: str, params: Params) -> SessionEntry:
     if len(found) == 1:
         return found[0]
     if params.get("in_memory") and not found:
-        _end_processes_of(wanted)
+        import asyncio
+
+        from ..system.process import stop_marked
+
+        asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
         text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
         raise HostRefusal("no_session", text, {"near": []})
     raise no_session(wanted, [each.session for each in found])
-
-
-def _end_processes_of(session: str) -> None:
-    """End the processes that the killed worker of a session in memory has left running. A session on the disk ends them
-    when it is resumed."""
-    import asyncio
-
-    from ..system.process import stop_marked
-
-    asyncio.run(stop_marked(session))
 
 
 def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:

@@ -30,18 +30,14 @@ Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-CACHE = "login.json"
-"""The name of the file in the directory of the worker's program."""
+CACHE = "login.json"  # the name of the file in the directory of the worker's program
 
 _SECONDS, _SILENT_S = 10.0, 1.0
 _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
 
-_PRINT = (
-    "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"
-)
-"""Prints the environment between two markers, which are backwards in the command: a shell may print what it runs."""
+_PRINT = "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"  # prints the environment between two markers, which are backwards in the command: a shell may print what it runs
 
 _KEPT = (
     r"[A-Z0-9_]*PATH|\w+_(?:HOME|ROOT|DIR|DIRS|PREFIX|VERSION|PROXY|proxy|OPTS|BIN|STORE|MIRROR)|[A-Z]*FLAGS"
@@ -55,10 +51,8 @@ _KEPT = (
 _NOT_KEPT = (
     r"CDPATH|XDG_(?!(?:DATA|CONFIG)_DIRS)\w*|GIT_(?!SSH|AUTHOR|COMMITTER)\w*"
     r"|(?i:\w*(?:TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE)\w*|(?:\w+_)?(?:PASS|PWD|KEY|KEYS|APIKEY|AUTH)(?:_\w+)?)"
-)
-"""Variables that say where ccb and git keep their files, by which commands are judged, and names of secrets."""
-_OF_LOADERS = ("LD_", "DYLD_", "PYTHON")
-"""Variables for the children that would change the worker's own programs."""
+)  # variables that say where ccb and git keep their files, by which commands are judged, and names of secrets
+_OF_LOADERS = ("LD_", "DYLD_", "PYTHON")  # variables for the children that would change the worker's own programs
 _USER_IN_URL = r"://[^/@\s]*@"
 _UTF8 = r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)"
 
@@ -75,8 +69,7 @@ _FILES = (
     *("~/.nvm/alias", "~/.nvm/alias/default", "~/.nvm/nvm.sh", "~/.pyenv/version", "~/.rbenv/version", "~/.condarc"),
     *("~/.tool-versions", "~/.config/mise/config.toml", "~/.local/share/mise/installs", "~/.nodenv/version"),
     *("~/.sdkman/candidates", "~/.volta/tools", "~/.asdf/shims", "~/.local/bin/env"),
-)
-"""What the start-up files of shells are, and what they commonly read. Of a directory, each entry counts."""
+)  # what the start-up files of shells are, and what they commonly read. Of a directory, each entry counts
 _MAX_ENTRIES = 200
 
 

@@ -57,8 +57,7 @@ class NotAFile(Exception):
     is too large for what reads it."""
 
 
-ABSENT = ""
-"""The expected digest of a file that must not exist yet."""
+ABSENT = ""  # the expected digest of a file that must not exist yet
 
 
 def digest_of(data: bytes) -> str:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import codecs
 
-SNIFF = 8192
-"""Bytes at the start of a file in which a NUL makes it a binary one."""
+SNIFF = 8192  # bytes at the start of a file in which a NUL makes it a binary one
 
 _MARKS = (
     (b"\xff\xfe\0\0", ""),  # UTF-32, which hardly a file is in: it counts as binary

@@ -12,8 +12,7 @@ import struct
 
 from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel
 
-NEWEST_ABI = 7
-"""The newest ABI that this module makes use of."""
+NEWEST_ABI = 7  # the newest ABI that this module makes use of
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -22,8 +21,7 @@ _REMOVE_AND_MAKE = (
 )
 
 READ = READ_FILE | READ_DIR
-CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE
-"""Everything that changes a directory, except making devices."""
+CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE  # everything that changes a directory, except making devices
 
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _TCP = 1 << 0 | 1 << 1

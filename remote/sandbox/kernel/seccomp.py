@@ -53,15 +53,13 @@ _NEVER = (
 _OF_OTHERS = (
     *("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "migrate_pages"),
     "move_pages",
-)
-"""Calls that name a process in their first argument; 0 is the caller."""
+)  # calls that name a process in their first argument; 0 is the caller
 
 _ATTRIBUTES = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "setxattr", "lsetxattr"),
     *("fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "utime", "utimes"),
     *("futimesat", "utimensat", "file_setattr"),
-)
-"""Calls that change attributes of files: Landlock does not cover them."""
+)  # calls that change attributes of files: Landlock does not cover them
 
 _SIGNALS = ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 _MODES = (("open", 2), ("openat", 3), ("creat", 1), ("mknod", 1), ("mknodat", 2))
