@@ -36,7 +36,7 @@ def on_this_machine(owner: dict[str, object]) -> bool:
 
 
 def elsewhere(owner: dict[str, object]) -> str:
-    """Return the name of the other machine on which the process with these fields runs; "" for this one or no process."""
+    """Return the name of the other machine on which the process with these fields runs; "" for this one or none."""
     host = owner.get("hostname")
     if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
         return ""

@@ -37,7 +37,10 @@ _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
 
-_PRINT = "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"  # prints the environment between two markers, which are backwards in the command: a shell may print what it runs
+# Prints the environment between two markers, which are backwards in the command: a shell may print what it runs.
+_PRINT = (
+    "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"
+)
 
 _KEPT = (
     r"[A-Z0-9_]*PATH|\w+_(?:HOME|ROOT|DIR|DIRS|PREFIX|VERSION|PROXY|proxy|OPTS|BIN|STORE|MIRROR)|[A-Z]*FLAGS"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
@@ -15,7 +14,6 @@ import pytest
 from tests.remote.agent_kit import calls, content, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.daemon.attached_client import SILENT_S, STUCK_S
 from ccb.remote.session_store.session_log import UnfinishedWork
 from ccb.tunnel.wire.frames import (
     Applied,
@@ -217,21 +215,6 @@ async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
     await back.answer(again, answer[200:], offset=200)
     await (bob if role == "viewer" else back).message("result")
     assert not [frame for frame in bob.frames if isinstance(frame, CallOpen)]
-
-
-async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
-    host: WorkerHost, session: str
-) -> None:
-    alice = await host.drive(session, ALICE)
-    await alice.say("go")
-    opened, _ = await alice.call()
-    os.kill(alice.process.pid, signal.SIGSTOP)
-    bob = await come(host, session, {"client": BOB.client})
-    again, _ = await asyncio.wait_for(bob.call(), (STUCK_S + SILENT_S) / 2)
-    assert again.id == opened.id
-    os.kill(alice.process.pid, signal.SIGCONT)
-    await bob.answer(again, content(says("done")))
-    await bob.message("result")
 
 
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
