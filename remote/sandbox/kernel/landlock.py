@@ -1,7 +1,5 @@
 """Landlock: what a process may do with files, TCP ports, signals and abstract sockets, for every version of its ABI.
-
-This module runs in the zygote.
-"""
+This module runs in the zygote."""
 
 from __future__ import annotations
 
@@ -41,12 +39,9 @@ def handled(abi: int) -> int:
 
 
 def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: bool, truncation: bool) -> None:
-    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as a kernel with this ABI
-    can. A path that does not exist gives no right. Without `network`, no TCP port can be used. Raise OSError.
-
-    Without `truncation`, the filter of system calls must keep readers from emptying files. That makes reading faster:
-    when a file is opened, the kernel also looks for the right to truncate it, up to the root if no rule gives that.
-    """
+    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as this ABI can. A path
+    that does not exist gives no right. Without `network`, no TCP port can be used. Without `truncation`, the filter of
+    system calls must keep readers from emptying files; that makes opening a file for reading faster. Raise OSError."""
     files = handled(abi) & ~(0 if truncation else TRUNCATE)
     attributes = struct.pack("=Q", files)
     if abi >= 4:
@@ -57,9 +52,8 @@ def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: b
 
 
 def bound_signals(kernel: Kernel) -> bool:
-    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether a signal to its
-    parent shows that the kernel does so: then `kill(-1)` reaches all that this process has started, and nothing else.
-    Raise OSError."""
+    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether that holds: then
+    `kill(-1)` reaches all that this process has started, and nothing else. Raise OSError."""
     parent = os.getppid()
     os.kill(parent, 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)

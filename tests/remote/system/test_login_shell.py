@@ -96,16 +96,6 @@ async def test_start_up_files_may_do_what_they_want(tmp_path: Path, odd: str) ->
 EXEC = ["exec zsh", "[ -x /usr/bin/zsh ] && exec /usr/bin/zsh -l", 'exec "$(command -v zsh)" -l', "exec -l zsh  # mine"]
 
 
-@pytest.mark.parametrize("line", EXEC)
-async def test_the_shell_that_replaces_the_login_shell_is_asked(tmp_path: Path, line: str) -> None:
-    shell_called("zsh", tmp_path)
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", f"# exec fish\n{line}")
-    write(tmp_path, ".zshrc", POSIX_LINE)
-    assert await settled(environ, tmp_path) == ""
-    assert (environ["PATH"].split(":")[0], environ["NVM_DIR"]) == (FIRST, "/opt/nvm")
-
-
 ENDS = {"exec": "exec zsh", "tmux": "exec tmux", "exit": "exit 0", "killed": "kill -9 $$"}
 
 
