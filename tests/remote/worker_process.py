@@ -124,15 +124,16 @@ class Laptop:
         return (await self.next(Event, fits)).body
 
     async def attach(
-        self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", decided: bool = True,
-        after: Hello | None = None,
+        self, options: SessionOptions | Json = _DEFAULTS, *, have: int = 0, tail: int = 0, role: str = "driver",
+        decided: bool = True, after: Hello | None = None,
     ) -> Hello:  # fmt: skip
         """Wait for hello, unless it has come (`after`), and drive the session. Unless `decided` is False, return when
         the worker has decided on the attach: what another connection does after that comes after it for the worker,
         too."""
         hello = self.hello = after if after is not None else await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
-        await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
+        given = options.to_json() if isinstance(options, SessionOptions) else options
+        await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, given, tail))
         before = len(self.frames)
         while decided and not any(isinstance(frame, (Attached, Fenced, Refused)) for frame in self.frames[before:]):
             if not await self.read():
@@ -277,11 +278,12 @@ class WorkerHost:
         return laptop
 
     async def drive(
-        self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", **params: Any
-    ) -> Laptop:
+        self, session: str, options: SessionOptions | Json = _DEFAULTS, *, have: int = 0, tail: int = 0,
+        role: str = "driver", **params: Any,
+    ) -> Laptop:  # fmt: skip
         """Log in to a session and attach to it. `params` are more start parameters."""
         laptop = await self.connect(session, **params)
-        await laptop.attach(options, have=have, role=role)
+        await laptop.attach(options, have=have, tail=tail, role=role)
         return laptop
 
     async def kill_worker(self, pid: int) -> None:

@@ -108,12 +108,6 @@ async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, se
     assert host.runtime_files() == []
 
 
-async def test_connections_at_the_same_moment_find_one_daemon(host: WorkerHost, session: str) -> None:
-    laptops = await asyncio.gather(*(host.connect(session) for _ in range(6)))
-    hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
-    assert len({hello.pid for hello in hellos}) == 1
-
-
 async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
     """The lock of an ending daemon is held, and nobody listens: the test plays it."""
     lock = host.runtime / "ccb"

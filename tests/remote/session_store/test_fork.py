@@ -103,14 +103,6 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     await first.stop()
 
 
-async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.drive(session)
-    await ask(first, "one", says("1"))
-    second = await host.connect(copy, fork=True, **LATEST)
-    assert (await second.attach()).session == copy
-    assert journal(host, copy)[0]["body"]["session"] == copy
-
-
 @pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
 async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_made(
     how: Json, host: WorkerHost, session: str, copy: str

@@ -83,18 +83,6 @@ async def test_socket_and_lock_are_touched_so_that_cleaners_leave_them(host: Wor
     await until(lambda: all(path.stat().st_mtime > 1 for path in files), "both are touched")
 
 
-async def test_another_runtime_directory_finds_the_same_daemon(host: WorkerHost, session: str) -> None:
-    """A login by cron or sudo has no XDG_RUNTIME_DIR, or another one."""
-    _, hello = await begin(host, session)
-    first, host.runtime = host.runtime, host.home / "r"
-    host.runtime.mkdir(mode=0o700)
-    try:
-        again = await host.connect(session)
-        assert (await again.next(Hello)).pid == hello.pid
-    finally:
-        host.runtime = first
-
-
 async def test_many_logins_without_a_common_lock_find_one_daemon(host: WorkerHost, session: str) -> None:
     await end(host, session)
     laptops, first = [], host.runtime
@@ -129,14 +117,6 @@ async def test_a_session_of_another_host_with_the_same_home_is_refused_there(hos
     assert host.runtime_files() == []
     copy = await host.connect(str(uuid.uuid4()), fork_of=session)
     assert (await copy.next(Hello)).seq > 1
-
-
-async def test_a_session_whose_owner_names_no_host_is_taken_over(host: WorkerHost, session: str) -> None:
-    await end(host, session)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**summary(host, session), "pid": 1, "started": "1"}))
-    laptop = await host.connect(session, create=False)
-    assert (await laptop.attach()).seq > 1
 
 
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
@@ -215,14 +195,3 @@ async def test_a_session_that_nothing_says_the_directory_of_goes_only_where_it_i
     assert host.runtime_files() == []
     sent = await host.connect(session, cwd="~/project", create=False)
     assert (await sent.next(Hello)).cwd == str(host.project)
-
-
-async def test_a_first_record_may_be_long(host: WorkerHost, session: str) -> None:
-    """It holds the system prompt."""
-    laptop = await host.drive(session, SessionOptions(append_system_prompt="x" * 100_000))
-    await laptop.next(Event)
-    await laptop.stop()
-    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
-    (host.state(session) / "summary.json").unlink()
-    again = await host.connect(session, cwd="", create=False)
-    assert (await again.next(Hello)).cwd == str(host.project)
