@@ -212,18 +212,31 @@ class Laptop:
         await self.message("result")
         return request
 
+    async def rest(self) -> None:
+        """Take what comes until the connection ends."""
+        while await self.read():
+            pass
+
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""
         await self.send(Stop(self.epoch))
-        while await self.read():
-            pass
+        await self.rest()
         await asyncio.wait_for(self.process.wait(), DEADLINE_S)
+
+    async def end(self) -> None:
+        """End the session and wait for the end of its worker."""
+        await self.stop()
+        await until(lambda: not alive(self.pid), "the daemon has ended")
+
+    @property
+    def pid(self) -> int:
+        """Of the worker."""
+        return next(frame.pid for frame in self.frames if isinstance(frame, Hello))
 
     async def kill(self) -> None:
         """Kill the worker, and wait until the bridge has left."""
-        os.kill(next(frame.pid for frame in self.frames if isinstance(frame, Hello)), signal.SIGKILL)
-        while await self.read():
-            pass
+        os.kill(self.pid, signal.SIGKILL)
+        await self.rest()
         await self.process.wait()
 
     async def drop(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import socket
 import uuid
 from typing import Any
@@ -53,8 +52,7 @@ async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, sessio
     last = await host.drive(session, {"client": ALICE.client})
     await last.next(Attached)
     await last.send(Detach(last.epoch))
-    while await last.read():
-        pass
+    await last.rest()
     after = await host.connect(session)
     assert (await after.next(Hello)).driver == ""
 
@@ -94,8 +92,7 @@ async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerH
     other = await host.drive(session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
     await other.next(Attached)
     await other.turn("two", says("2"))
-    os.kill(first.hello.pid, 9)
-    await until(lambda: not alive(first.hello.pid), "the daemon is dead")
+    await host.kill_worker(first.hello.pid)
     again = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
     await again.say("go")
     await again.answers(calls(("toolu_9", "Bash", {"command": "echo run >> count"})))
@@ -125,13 +122,13 @@ async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
     before = (host.state(session) / "journal.jsonl").read_bytes()
     if not there:
         await first.drop()
-    run = await host.drive(session, BOB.to_json() | {"max_turns": 5}, have=first.last_seq)
+    run = await host.connect(session)
+    await run.attach(BOB.to_json() | {"max_turns": 5}, have=first.last_seq, decided=False)
     await run.say("hello")
     refused = await run.next(Refused)
     assert (refused.code, refused.data) == ("waits_for_answer", {"session": session})
     assert refused.message == "this session waits for an answer about Bash"
-    while await run.read():
-        pass
+    await run.rest()
     assert (host.state(session) / "journal.jsonl").read_bytes() == before
     assert summary(host, session)["driver"] == ALICE.client
     if not there:
@@ -296,8 +293,7 @@ async def test_leaving_while_something_runs_in_the_background_keeps_the_process(
     await first.message("result")
     await until((host.project / "up").exists, "the command runs")
     await first.send(Detach(first.epoch, done=True))
-    while await first.read():
-        pass
+    await first.rest()
     assert alive(first.hello.pid)
     (host.project / "go").touch()
     await until((host.project / "over").exists, "the command has ended by itself")
@@ -370,8 +366,7 @@ async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: W
     await run.turn("two", says("2"))
     await run.send(Stop(run.epoch, finish=True))
     assert (await run.next(Bye)).reason
-    while await run.read():
-        pass
+    await run.rest()
     assert alive(first.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
     await back.turn("three", says("3"))

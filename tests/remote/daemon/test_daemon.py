@@ -93,8 +93,7 @@ async def test_the_session_outlives_its_connection_and_replays_what_was_missed(h
     second = await host.drive(session, have=have)
     assert second.hello.epoch == 1
     assert (await second.next(Event)).seq == have + 1
-    opened, _body = await second.call()
-    await second.answer(opened, content(says("finished")))
+    await second.answers(says("finished"))
     assert (await second.message("result"))["result"] == "finished"
     assert (host.project / "count").read_text() == "done\n"
 

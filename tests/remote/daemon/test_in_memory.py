@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import resource
-import signal
 import socket
 import subprocess
 import sys
@@ -85,8 +84,7 @@ async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str
     assert (await again.message("result"))["result"] == "done"
     await until(lambda: again.last_seq >= again.events[0].seq, "events have come")
     assert [event.seq for event in again.events] == list(range(1, again.last_seq + 1))
-    await again.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await again.end()
     late = await host.connect(session, create=False, in_memory=True)
     refused = await late.next(Refused)
     assert refused.code == "no_session" and "was in memory only" in refused.message
@@ -101,8 +99,7 @@ async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, se
     hello = await first.attach(SessionOptions())
     await first.turn("go", says("done"))
     await first.send(Detach(first.epoch, done=True))
-    while await first.read():
-        pass
+    await first.rest()
     again = await host.connect(session, create=False)
     assert (await again.attach()).pid == hello.pid
     assert (await again.message("result"))["result"] == "done"
@@ -167,8 +164,7 @@ async def test_a_session_whose_disk_is_full_is_found_again(host: WorkerHost, ses
         found = await again.next(Hello)
         assert (found.pid, hello.storage, found.storage) == (hello.pid, storage, storage)
         await again.drop()
-        os.kill(hello.pid, signal.SIGKILL)
-        await until(lambda: not alive(hello.pid), "the daemon is dead")
+        await host.kill_worker(hello.pid)
         if storage == "volatile":
             (full / "full").unlink()
         third = await host.connect(session, create=False)  # the last page of the journal has room for a few words

@@ -75,8 +75,7 @@ async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: W
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
     os.kill(laptop.hello.pid, signal.SIGTERM)
-    while await laptop.read():
-        pass
+    await laptop.rest()
     assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
     await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
@@ -93,8 +92,7 @@ async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_ses
     late = await host.connect(session)
     await late.next(Hello)
     await driver.stop()
-    while await late.read():
-        pass
+    await late.rest()
     assert not [frame for frame in late.frames if isinstance(frame, Bye)]
 
 

@@ -64,11 +64,6 @@ def allow(asked: Json, **more: Any) -> Json:
     return {"behavior": "allow", "updatedInput": asked["request"]["input"], **more}
 
 
-async def kill(hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
-
-
 async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
     host: WorkerHost, session: str
 ) -> None:
@@ -113,7 +108,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     await answer(alice, asked, {"behavior": "deny", "message": "no", "updatedPermissions": [refused]})
     await alice.answers(says("all right", "msg_x"))
     await alice.message("result")
-    await kill(alice.hello)
+    await host.kill_worker(alice.hello.pid)
     again = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     await again.say("go")
     opened, _ = await again.call()
@@ -151,7 +146,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     other = await host.drive(session, given, have=alice.last_seq)
     chosen = json.loads(await turn(other, "two", "2"))["model"]
     if killed:
-        await kill(alice.hello)
+        await host.kill_worker(alice.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=other.last_seq)
     asked = await ask(back, "touch made")
     await answer(back, asked, allow(asked))
@@ -173,8 +168,7 @@ async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(ho
     await turn(alice, "one", "1")
     viewer = await host.drive(session, {}, role="viewer")
     await alice.send(Detach(alice.epoch, done=True))
-    while await alice.read():
-        pass
+    await alice.rest()
     await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
     assert (await viewer.next(Past)).body["records"]
     assert alive(alice.hello.pid)
@@ -216,8 +210,7 @@ async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, ses
     for number in range(200):
         await viewer.send(Fetch(viewer.epoch, number, alice.last_seq, 512 * 1024))
     os.kill(viewer.process.pid, signal.SIGCONT)
-    while await viewer.read():
-        pass
+    await viewer.rest()
     assert await turn(alice, "two", "2")
 
 

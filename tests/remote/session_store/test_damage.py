@@ -76,8 +76,7 @@ def ends_turn(after: int, event: Event) -> bool:
 
 async def kill(laptop: Laptop, hello: Hello) -> None:
     os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
+    await laptop.rest()
     await until(lambda: not alive(hello.pid), "the daemon is dead")
 
 

@@ -30,10 +30,9 @@ async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, 
 
 async def end(host: WorkerHost, session: str) -> None:
     """A session that has a journal and no daemon."""
-    laptop, hello = await begin(host, session)
+    laptop, _ = await begin(host, session)
     await laptop.turn("go", says("done"))
-    await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await laptop.end()
 
 
 def summary(host: WorkerHost, session: str) -> Json:
@@ -68,8 +67,7 @@ async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_not
     assert (host.project / "count").read_text() == "run\nfinished\n"
     third = await host.connect(session)
     assert (await third.next(Hello)).pid == hello.pid
-    await again.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await again.end()
     assert host.runtime_files() == []
 
 
@@ -101,8 +99,7 @@ async def test_the_owner_is_on_record_until_it_ends_well(host: WorkerHost, sessi
     laptop, hello = await begin(host, session)
     kept = summary(host, session)
     assert (kept["pid"], kept["hostname"], kept["bundle"]) == (hello.pid, os.uname().nodename, "b" * 64)
-    await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await laptop.end()
     assert {"pid", "hostname", "boot", "socket"} & set(summary(host, session)) == set()
 
 
@@ -121,8 +118,7 @@ async def test_a_session_of_another_host_with_the_same_home_is_refused_there(hos
 
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
     _, hello = await begin(host, session)
-    os.kill(hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
+    await host.kill_worker(hello.pid)
     path = host.state(session) / "summary.json"
     path.write_text(json.dumps({**summary(host, session), "boot": "an earlier one"}))
     again = await host.connect(session, create=False)
@@ -183,9 +179,8 @@ async def test_a_session_whose_first_record_is_damaged_stays_in_its_directory(
 async def test_a_session_that_nothing_says_the_directory_of_goes_only_where_it_is_sent(
     host: WorkerHost, session: str
 ) -> None:
-    laptop, hello = await begin(host, session)
-    await laptop.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    laptop, _ = await begin(host, session)
+    await laptop.end()
     zero_first_record(host, session)
     (host.state(session) / "summary.json").unlink()
     with open(host.state(session) / "journal.jsonl", "a") as journal:
