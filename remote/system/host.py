@@ -17,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
 from .deadline import to_its_end
-from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, started
+from .process import MARK, Process, child_environment, new_mark, started
 from .regular_files import (
     ABSENT,
     FileInfo,
@@ -147,9 +147,7 @@ class Host:
         added to the environment of children. With a `cage`, run it there with a TMPDIR of its own, or raise
         CageUnavailable. `redirect` is for a process without a cage."""
         whole = {**child_environment(self._environ), **(env or {})}
-        cwd, overrules = await _in_thread(_surroundings, argv, cwd, whole)
-        if overrules:
-            whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
+        cwd = await _in_thread(nearest_directory, cwd)
         mark = new_mark(self.session)
         whole[MARK] = mark
         given = () if redirect is None else (redirect.stdin, redirect.stderr)
@@ -176,31 +174,6 @@ def nearest_directory(path: str) -> str:
     while path != "/" and not (os.path.isdir(path) and os.access(path, os.X_OK)):
         path = os.path.dirname(path)
     return path
-
-
-def _surroundings(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the directory in which a process with this environment starts, and whether QUIET_SSH is in it and would
-    overrule an ssh that the person has named for git."""
-    cwd = nearest_directory(cwd)
-    named = any("core.sshcommand" in each.lower() for each in argv)
-    return cwd, QUIET_SSH.items() <= env.items() and (named or _names_ssh(cwd, env.get("HOME", "")))
-
-
-def _names_ssh(cwd: str, home: str) -> bool:
-    """Return whether the configuration of git for `cwd` may name an ssh of its own: one of its files does, or it is not
-    all in the usual files."""
-    places = ["/etc/gitconfig", os.path.join(home, ".gitconfig"), os.path.join(home, ".config/git/config")]
-    top = os.path.realpath(cwd)
-    while top != "/" and not os.path.lexists(os.path.join(top, ".git")):
-        top = os.path.dirname(top)
-    if os.path.isfile(os.path.join(top, ".git")):  # a worktree or a submodule
-        return True
-    for place in (*places, os.path.join(top, ".git", "config")):
-        with contextlib.suppress(OSError, NotAFile), open_regular(place) as file:
-            text = _read_at(file, 0, _BLOCK).lower()
-            if b"sshcommand" in text or b"[include" in text:
-                return True
-    return False
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:

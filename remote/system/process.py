@@ -50,8 +50,6 @@ _NOBODY = {
     "TERM": "dumb",
     "SHLVL": "1",
 }
-# Keeps the ssh of git from asking. It overrules the configuration of git, so it is for those who name no ssh there.
-QUIET_SSH = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
 
 
 def is_of_ccb(name: str) -> bool:
@@ -70,8 +68,6 @@ def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, s
     kept = without_ccb(environ).items()
     env = {name: value for name, value in kept if name not in (*_OF_SHELLS, *_SCREENS) and not name.endswith(_ASKING)}
     env.update(_NOBODY)
-    if "GIT_SSH" not in env:
-        env = {**QUIET_SSH, **env}
     if mark:
         env[MARK] = mark
     return env

@@ -165,23 +165,6 @@ async def test_a_failure_of_another_kind_says_nothing_about_terminals(box: Toolb
     )
 
 
-@pytest.mark.parametrize(
-    ("where", "text", "kept"),
-    [
-        (".git/config", '[core]\n\tsshCommand = "ssh -i key"\n', False),
-        ("../.gitconfig", '[includeIf "gitdir:~/work/"]\n\tpath = x\n', False),
-        ("../.gitconfig", "[user]\n\tname = n\n", True),
-    ],
-)
-async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
-    box: Toolbox, waiting: Path, where: str, text: str, kept: bool
-) -> None:
-    (box.root / ".git").mkdir()
-    (box.root / where).write_text(text, encoding="utf-8")
-    said = await box.text("Bash", command='echo "[$GIT_SSH_COMMAND]"')
-    assert said == ("[ssh -o BatchMode=yes]" if kept else "[]")
-
-
 @pytest.mark.parametrize("own", [{"GIT_SSH_COMMAND": "ssh -i key"}, {"GIT_SSH": "/opt/ssh"}])
 async def test_an_ssh_that_the_environment_names_for_git_reaches_commands(box: Toolbox, own: dict[str, str]) -> None:
     box.context = replace(box.context, host=Host(environ={**os.environ, **own}))
