@@ -77,9 +77,9 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
 async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
-    copy = CopyWriter(launch.bundle_path, str(launch.facts["bundle"]), launch.no_copy)
-    grace_s = GRACE_S if launch.grace_s is None else launch.grace_s
-    daemon = Daemon(launch.where, launch.facts, copy, grace_s, IDLE_S if launch.idle_s is None else launch.idle_s)
+    copy = CopyWriter(launch.text("bundle_path"), str(launch.facts["bundle"]), launch.text("no_copy"))
+    grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
+    daemon = Daemon(launch.where, launch.facts, copy, grace_s, idle_s)
     daemon.tree = launch.tree if isinstance(launch.tree, WorktreeRecord) else None
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
@@ -87,8 +87,8 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
-    if launch.shell:
-        daemon.ask_shell(os.path.dirname(launch.bundle_path))
+    if launch.params.get("shell"):
+        daemon.ask_shell(os.path.dirname(launch.text("bundle_path")))
     try:
         await daemon.run(launch.listener, first)
     finally:

@@ -75,18 +75,10 @@ def _start(
         if where.lock:
             reserve_owner(lock)
         with sockets.listen(where.socket, lock) as listener:
-            launch = DaemonLaunch(where, facts, listener)
-            launch.tree = tree
-            launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
-            grace_s, idle_s = params.get("grace_s"), params.get("idle_s")
-            launch.grace_s = float(grace_s) if isinstance(grace_s, (int, float)) else None
-            launch.idle_s = float(idle_s) if isinstance(idle_s, (int, float)) else None
-            launch.shell = bool(params.get("shell"))
-            launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
             try:
                 if _fork():
                     os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
-                    _run(launch)
+                    _run(DaemonLaunch(where, facts, params, tree, listener, (lock, journal_lock)), log)
             except OSError:
                 _remove(where.socket)
                 raise
@@ -198,7 +190,7 @@ def _fork() -> bool:
     return True
 
 
-def _run(launch: DaemonLaunch) -> None:
+def _run(launch: DaemonLaunch, log: int) -> None:
     """Run the daemon in this process. Never return."""
     status = 1
     first: socket.socket | None = None
@@ -206,10 +198,10 @@ def _run(launch: DaemonLaunch) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         for number in ENDING:  # the daemon sets its own handlers once it is imported
             signal.signal(number, lambda number, _: sys.exit(128 + number))
-        _detach(launch)
+        _detach(launch, log)
         owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
         if launch.where.lock:
-            write_owner(launch.lock, owner)
+            write_owner(launch.locks[0], owner)
         if not launch.where.state:
             launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
         _survive_logout(launch)
@@ -278,15 +270,15 @@ def _import_asyncio() -> None:
             del sys.modules["ssl"]
 
 
-def _detach(launch: DaemonLaunch) -> None:
+def _detach(launch: DaemonLaunch, log: int) -> None:
     """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
     if not launch.where.lock:
         sockets.listen_as_this_process(launch.listener)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.dup2(launch.log, 2)
-    keep = {0, 1, 2, launch.lock, launch.journal_lock, launch.listener.fileno()}
+    os.dup2(log, 2)
+    keep = {0, 1, 2, *launch.locks, launch.listener.fileno()}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
         if int(name) not in keep:
             try:
@@ -310,7 +302,7 @@ def _survive_logout(launch: DaemonLaunch) -> None:
     if kills() and not move_out(str(launch.facts["session"])):
         note = bound_note(in_memory=not launch.where.state)
         launch.facts["notes"] = [*_texts(launch.facts["notes"]), note]
-        launch.grace_s = 0.0
+        launch.params["grace_s"] = 0.0
 
 
 def _greet_first(launch: DaemonLaunch) -> socket.socket | None:

@@ -124,21 +124,30 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 class DaemonLaunch:
     """What a daemon process receives from the one that forks it. (Not a dataclass: importing `dataclasses` would delay
-    hello.) `lock` and `journal_lock` are the descriptors that hold the session's locks, `log` that of the log file, -1
-    for none. `grace_s` and `idle_s` are limits in seconds, None for the default. `shell`: a terminal here starts a
-    shell whose environment counts for commands. `tree` is the record of the session's worktree. `bundle_path` and
-    `no_copy` are start parameters, see `main.start`."""
+    hello.) `params` are those of `main.start`, `locks` the descriptors of the session's lock and the journal's, -1 for
+    none. `tree` is the record of the session's worktree."""
 
-    def __init__(self, where: session_paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
+    def __init__(
+        self,
+        where: session_paths.SessionPaths,
+        facts: dict[str, object],
+        params: dict[str, object],
+        tree: object,
+        listener: socket.socket,
+        locks: tuple[int, int],
+    ) -> None:
         self.where = where
         self.facts = facts
+        self.params = params
+        self.tree = tree
         self.listener = listener
-        self.tree: object = None
-        self.lock = -1
-        self.journal_lock = -1
-        self.log = -1
-        self.grace_s: float | None = None
-        self.idle_s: float | None = None
-        self.shell = False
-        self.bundle_path = ""
-        self.no_copy = ""
+        self.locks = locks
+
+    def text(self, name: str) -> str:
+        """Return a start parameter that is a text, "" for none."""
+        return str(self.params.get(name) or "")
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return a start parameter that is a number."""
+        value = self.params.get(name)
+        return float(value) if isinstance(value, (int, float)) else default

@@ -18,7 +18,6 @@ from contextlib import asynccontextmanager
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Packed
 
 from ..model.model_request import ModelLinkError
@@ -63,17 +62,6 @@ class StreamLink:
             self.urgent(frame)
         else:
             await self.bulk(frame)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The request to the provider. When it is sent again under the same `id`, the laptop resumes the response."""
-
-    id: str
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Sequence[bytes]
 
 
 class _Arriving:
@@ -132,10 +120,13 @@ class _Arriving:
 
 
 class _Call:
-    """One model call: its request, its response, and the stream of a link that carries them now."""
+    """One model call: its request, its response, and the stream of a link that carries them now. When it is sent again
+    under the same `id`, the laptop resumes the response."""
 
-    def __init__(self, request: _Request) -> None:
-        self.request = request
+    def __init__(self, call_id: str, method: str, path: str, headers: dict[str, str], body: Sequence[bytes]) -> None:
+        self.id = call_id
+        self.request = method, path, headers
+        self.body = body
         self.response = _Arriving()
         self.link: StreamLink | None = None
         self.stream = 0
@@ -195,7 +186,7 @@ class ModelStreams:
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
     ) -> AsyncIterator[Response]:
         """See ModelTransport. Entering the context waits for the head of the response."""
-        call = _Call(_Request(call_id, method, path, dict(headers), body))
+        call = _Call(call_id, method, path, dict(headers), body)
         self._open[call_id] = call
         if self._driver_link is not None:  # else it waits for a driver
             self._start(call, self._driver_link)
@@ -256,7 +247,7 @@ class ModelStreams:
 
     async def _end(self, call: _Call) -> None:
         """Forget a call. If its response is not complete, the laptop cancels it too."""
-        self._open.pop(call.request.id, None)
+        self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
         if call.timer is not None:
             call.timer.cancel()
@@ -278,7 +269,7 @@ class ModelStreams:
             return
         if isinstance(frame, CallHead):
             if call.outgoing is not None:
-                self._sent.arrived(link.name, call.outgoing, call.request.body)
+                self._sent.arrived(link.name, call.outgoing, call.body)
             call.response.take_head(frame)
         elif isinstance(frame, CallData):
             call.response.take_data(frame)
@@ -296,7 +287,7 @@ class ModelStreams:
     def _resume(self, call: _Call) -> None:
         """Open a call that has no link on the driver's link, after it has waited long enough for its own client."""
         link = self._driver_link
-        if link is None or call.response.complete or call.link or self._open.get(call.request.id) is not call:
+        if link is None or call.response.complete or call.link or self._open.get(call.id) is not call:
             return
         left = call.lost_at + CLIENT_WAIT_S - time.monotonic()
         if call.client in ("", link.client) or left <= 0:
@@ -329,14 +320,14 @@ class ModelStreams:
 
     async def _send(self, call: _Call, link: StreamLink, stream: int) -> None:
         """Open a call, and send its body: only what is new in it, if the laptop has an earlier one."""
-        request, whole = call.request, sum(map(len, call.request.body))
-        body = OutgoingBody("", "", [], 0, False, request.body)
+        whole = sum(map(len, call.body))
+        body = OutgoingBody("", "", [], 0, False, call.body)
         if link.deltas:
-            body = await self._sent.outgoing(link.name, request.body, whole=call.whole, primed=link.primed)
+            body = await self._sent.outgoing(link.name, call.body, whole=call.whole, primed=link.primed)
         call.outgoing = body
         opened = CallOpen(
-            link.epoch, stream, request.id, link.nonce, request.method, request.path, dict(request.headers),
-            whole, call.response.received, body.digest, body.base, body.parts, body.sent, body.deflated, body.primed,
+            link.epoch, stream, call.id, link.nonce, *call.request, whole, call.response.received,
+            body.digest, body.base, body.parts, body.sent, body.deflated, body.primed,
         )  # fmt: skip
         link.urgent(opened)
         # the model answers sooner if the events of the last call do not come before a short body
