@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from typing import Any
 
@@ -76,14 +77,12 @@ async def launch(
     missing = [each for each in bundles if isinstance(need, list) and each.sha256 in need]
     if not missing:
         return launched
-    pipe = launched.pipe
-    try:
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(launched.pipe.close)
         form = str(launched.facts.get("packed", ""))
         for each in missing:
-            await pipe.write(await asyncio.to_thread(_upload, each, form, transport))
-    except BaseException:
-        await pipe.close()
-        raise
+            await launched.pipe.write(await asyncio.to_thread(_upload, each, form, transport))
+        on_failure.pop_all()
     return replace(launched, uploaded=True)
 
 
@@ -100,7 +99,8 @@ async def _launched(
 ) -> Launched:
     """Run `command` and wait for the first message behind `marker`."""
     pipe = await transport.execute(command)
-    try:
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(pipe.close)
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
             async with asyncio.timeout(deadline_s):
@@ -108,16 +108,12 @@ async def _launched(
         except TimeoutError:
             what = f"the host did not start the worker within {deadline_s:.0f} s"
             raise _no_marker(transport, reader, what, pipe) from None
+        except _Ended:
+            raise await _explain(transport, reader, pipe) from None
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
+        on_failure.pop_all()
         return Launched(pipe, reader.buffer, False, reader.noise, facts)
-    except _Ended as ended:
-        error = await _explain(transport, ended, pipe)
-        await pipe.close()
-        raise error from None
-    except BaseException:
-        await pipe.close()
-        raise
 
 
 def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
@@ -133,10 +129,6 @@ def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
 
 class _Ended(Exception):
     """The command ended before the first message of the stub."""
-
-    def __init__(self, reader: _MarkerReader) -> None:
-        super().__init__("ended")
-        self.reader = reader
 
 
 class _MarkerReader:
@@ -213,17 +205,19 @@ class _MarkerReader:
     async def _more(self) -> None:
         data = await self._pipe.read()
         if not data:
-            raise _Ended(self)
+            raise _Ended
         self.buffer += data
 
 
-async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:
+async def _explain(
+    transport: Transport, reader: _MarkerReader, pipe: Pipe
+) -> DeployError | AuthFailed | ConnectionLost:
     try:
         async with asyncio.timeout(5):
             status = await pipe.exit_status()
     except TimeoutError:
         status = None
-    reader = ended.reader
+
     if status == NO_PYTHON_STATUS:
         found = "Found: " + ", ".join(dict.fromkeys(reader.pythons)) if reader.pythons else "Found no Python at all."
         return NoPython(

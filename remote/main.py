@@ -240,6 +240,11 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         entry = _found(str(params.get("fork_of") or session), params)
     if not forking:
         return entry.session, entry.directory, {**params, "create": False}
+    return session, "", _copied(entry, session, params)
+
+
+def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
+    """Make `session` a copy of `entry`, and return the parameters to start it with."""
     if not entry.directory:
         text = "the session %s is in memory only on the host and cannot be copied" % entry.session
         raise HostRefusal("no_storage", text, {})
@@ -249,7 +254,7 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
     last = str(entry.summary.get("directory") or "")
     if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
         cwd, named = last, True
-    return session, "", {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
+    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def is_fork(params: Params) -> bool:

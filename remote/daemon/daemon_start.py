@@ -37,14 +37,16 @@ def start_daemon(
     Return None when it runs, or the owner of the journal when another daemon holds that lock: its lock file was
     removed, or it has another runtime directory. Raise HostRefusal or OSError, after removing the files of a session
     that never began."""
+    fails = True
     try:
         session_paths.restore_state_directory(where)
-        return _start(params, bundle, where, lock, users_umask)
-    except BaseException:
-        remove_unused(where)
-        _remove(where.lock)
-        raise
+        owner = _start(params, bundle, where, lock, users_umask)
+        fails = False
+        return owner
     finally:
+        if fails:
+            remove_unused(where)
+            _remove(where.lock)
         os.close(lock)
 
 
@@ -100,7 +102,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if exists:
         check_host(where.state)
     mark = where.file(session_paths.STOPPED)
-    if params.get("again") and mark and os.path.exists(mark):
+    if params.get("again") and os.path.exists(mark):
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)
     named = str(params.get("cwd") or "")

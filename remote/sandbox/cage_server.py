@@ -310,23 +310,26 @@ class CageServer:
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
     def _start(self, launch: _Launch) -> RunningCommand:
-        rules, temporary, abi = launch.rules, "", 0
-        if rules is not None:
+        rules = launch.rules
+        if rules is None:
+            return self._fork(_request(launch, "", 0), launch.redirect, lambda _: self.accept())
+        with contextlib.ExitStack() as on_failure:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
+            on_failure.callback(self._remove, temporary)
             if rules.kind is CageKind.WORKSPACE:
                 if not mark:
                     raise CageUnavailable("no temporary directory could be made, by which its processes are known")
                 launch = replace(launch, rules=replace(rules, protected=(*rules.protected, mark)))
-        try:
-            if rules is not None:
-                abi = self.availability().abi
-            fields = _request(launch, temporary, abi)
-            return self._fork(fields, launch.redirect, lambda command: self._ended(command, rules, temporary))
-        except BaseException:
-            with self._lock:
-                self._directories.remove(temporary)
-            raise
+            fields = _request(launch, temporary, self.availability().abi)
+            ended = functools.partial(self._ended, rules, temporary)
+            command = self._fork(fields, launch.redirect, ended)
+            on_failure.pop_all()
+            return command
+
+    def _remove(self, temporary: str) -> None:
+        with self._lock:
+            self._directories.remove(temporary)
 
     def _fork(
         self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
@@ -358,12 +361,8 @@ class CageServer:
             ends.pop_all()
             return RunningCommand(pid, cast("int", answer["pid"]), output, control, on_end)
 
-    def _ended(self, command: RunningCommand, rules: CageRules | None, temporary: str) -> list[str]:
-        if temporary:
-            with self._lock:
-                self._directories.remove(temporary)
-        if rules is None:
-            return self.accept()
+    def _ended(self, rules: CageRules, temporary: str, command: RunningCommand) -> list[str]:
+        self._remove(temporary)
         if rules.kind is CageKind.READ_ONLY:
             return []
         set_aside = self.check()

@@ -186,10 +186,9 @@ class FileHistory:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
             sync_directory(self.directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
+        finally:
+            with contextlib.suppress(OSError):  # it has its name
                 os.unlink(temporary)
-            raise
 
     def _make_room(self, size: int, wanted: str) -> bool:
         """Remove the contents used longest ago until `size` more bytes fit. Return False if they never will."""

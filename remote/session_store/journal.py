@@ -72,7 +72,6 @@ class Journal:
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()
-        self.path = path
         self.rewound: list[tuple[int, int]] = []
         self._file: JournalFile = DiskFile(path) if path else MemoryFile()
         self._size = 0
@@ -134,6 +133,10 @@ class Journal:
         self._ring_bytes += size
         while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
             self._ring_bytes -= self._ring.popleft()[1]
+
+    @property
+    def path(self) -> str:
+        return self._file.path
 
     @property
     def size(self) -> int:
@@ -355,7 +358,7 @@ class DiskFile:
     """A file that is only appended to. Every method raises OSError."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
     def write(self, data: bytes) -> int:
@@ -374,7 +377,7 @@ class DiskFile:
 
     def lines(self, start: int) -> Iterator[bytes]:
         """Yield the lines from byte `start` on, each with its newline. May be used in a thread."""
-        with open(self._path, "rb") as file:
+        with open(self.path, "rb") as file:
             file.seek(start)
             yield from file
 
@@ -384,6 +387,8 @@ class DiskFile:
 
 class MemoryFile:
     """The same interface in memory."""
+
+    path = ""
 
     def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:
         self._limit = limit

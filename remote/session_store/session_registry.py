@@ -264,7 +264,8 @@ def described(entry: SessionEntry) -> Json:
     """Return the body of a `session` report. Ages are in seconds of this host's clock."""
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
-    pid = summary.get("pid") if alive else None
+    live = summary if alive else {"state": "ended"}
+    pid = _count(live.get("pid"))
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
@@ -273,17 +274,17 @@ def described(entry: SessionEntry) -> Json:
     return {
         "session": entry.session,
         "cwd": entry.cwd,
-        "state": str(summary.get("state") or "idle") if alive else "ended",
+        "state": str(live.get("state") or "idle"),
         "alive": alive,
         "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
         "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
         "prompt": (_given_title(entry) or str(summary.get("prompt") or ""))[:200],
-        "driver": str(summary.get("driver") or "") if alive else "",
-        "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
-        "viewers": _count(summary.get("viewers")) if alive else 0,
-        "pid": pid if isinstance(pid, int) else 0,
-        "rss": resident(pid) if isinstance(pid, int) else 0,
+        "driver": str(live.get("driver") or ""),
+        "driver_away": bool(live.get("driver")) and live.get("away") is True,
+        "viewers": _count(live.get("viewers")),
+        "pid": pid,
+        "rss": resident(pid),
         "bytes": size,
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",

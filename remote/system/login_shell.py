@@ -147,14 +147,10 @@ class LoginEnvironment:
 
     async def _renewed(self, cache: str, shell: str, key: Json) -> Mapping[str, str]:
         """Ask the shell again, beside the session: it may read files that no key names. The next turn gets it."""
-        try:
-            kept = await self._asked(shell)
-            if not kept.why:
-                await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
-            return kept.variables
-        except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
-            _log.exception("the environment of the login shell cannot be found again")
-            return {}
+        kept = await self._asked(shell)
+        if not kept.why:
+            await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
+        return kept.variables
 
     def _take(self, variables: Mapping[str, str]) -> None:
         self._environ.update(variables)
