@@ -127,7 +127,7 @@ fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the 
 		tests/local/tui/test_terminal_input.py tests/local/tui/test_key_decoding.py tests/local/terminal/test_input_machine.py
 	@$(BIN)/python -m tests.parsers.attacks --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
-soak: $(STAMP) ## 2,000 turns (memory of both ends, time to reattach), then one turn of 3,000 calls
+soak: $(STAMP) ## 2,000 turns: memory of both ends, time to reattach
 	@.ci/system-packages test $(PYTHON)
 	@$(ROOT) $(BIN)/python -m tests.faults.soak
 

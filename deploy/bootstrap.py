@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from typing import Any
 
@@ -29,11 +29,9 @@ from .bootstrap_command import (
 )
 from .bundle import Bundle
 
-MAX_NOISE = 2 * 1024 * 1024
-"""Bytes a login shell may print before the stub's marker."""
+MAX_NOISE = 2 * 1024 * 1024  # bytes a login shell may print before the stub's marker
 
-DEADLINE_S = 30.0
-"""Seconds from the exec request to the first message of the stub."""
+DEADLINE_S = 30.0  # seconds from the exec request to the first message of the stub
 
 _GO_ON = b"\n"
 _MAX_FACTS = 64 * 1024
@@ -42,12 +40,9 @@ _SHOWN_NOISE = 600
 
 @dataclass(frozen=True)
 class Launched:
-    """A pipe on which the bridge speaks frames.
-
-    `rest` holds the bytes that were already read from it. `facts` is the first message of the stub (`py`, `exe`,
-    `notes`). `uploaded` says whether a bundle had to be sent. `noise` is the number of bytes the login shell printed
-    before.
-    """
+    """A pipe on which the bridge speaks frames. `rest` holds the bytes that were already read from it, `facts` the
+    first message of the stub (`py`, `exe`, `notes`). `uploaded`: a bundle had to be sent. `noise` counts the bytes that
+    the login shell printed before."""
 
     pipe: Pipe
     rest: bytes
@@ -65,14 +60,11 @@ async def launch(
     deadline_s: float = DEADLINE_S,
     heard: ProbeAnswers | None = None,
 ) -> Launched:
-    """Start the worker on the host of `transport`.
-
-    That takes one round trip if the host has the bundle, else another one and the upload. A host command (`command` in
-    `params`) needs the bundle of the host commands as well. Over a transport on trial the stub waits for a word from
-    here before it does anything; the word is sent when the host's shell runs. With `heard`, the shell also reports
-    facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed
-    (an expired account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
-    """
+    """Start the worker on the host of `transport`, in one round trip if the host has the bundle, else in another one
+    and the upload. A host command (`command` in `params`) needs the bundle of the host commands as well. Over a
+    transport on trial the stub waits for a word from here, which is sent when the host's shell runs. With `heard`, the
+    shell also reports facts about the host. Raise NoPython, NoStorage, AuthFailed (an expired account), DeployError
+    (the host ran something else, or gives no input) or ConnectionLost."""
     marker = secrets.token_hex(16)
     if transport.on_trial:
         params = {**params, "wait": True}
@@ -85,23 +77,18 @@ async def launch(
     missing = [each for each in bundles if isinstance(need, list) and each.sha256 in need]
     if not missing:
         return launched
-    pipe = launched.pipe
-    try:
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(launched.pipe.close)
         form = str(launched.facts.get("packed", ""))
         for each in missing:
-            await pipe.write(await asyncio.to_thread(_upload, each, form, transport))
-    except BaseException:
-        await pipe.close()
-        raise
+            await launched.pipe.write(await asyncio.to_thread(_upload, each, form, transport))
+        on_failure.pop_all()
     return replace(launched, uploaded=True)
 
 
 async def launch_program(transport: Transport, program: bytes) -> Launched:
-    """Run the Python source `program` on the host of `transport`, instead of the worker (see `program_command`).
-
-    Its first line, behind the marker, is a JSON object; `input` in it is false if its stdin is closed. Raise as
-    `launch` does.
-    """
+    """Run the Python source `program` on the host instead of the worker (see `program_command`). Its first line, behind
+    the marker, is a JSON object; `input` in it is false if its stdin is closed. Raise as `launch` does."""
     marker = secrets.token_hex(16)
     command = program_command(marker, program, wait=transport.on_trial, python=transport.python)
     return await _launched(transport, command, marker)
@@ -112,63 +99,47 @@ async def _launched(
 ) -> Launched:
     """Run `command` and wait for the first message behind `marker`."""
     pipe = await transport.execute(command)
-    try:
+    async with AsyncExitStack() as on_failure:
+        on_failure.push_async_callback(pipe.close)
         reader = _MarkerReader(pipe, marker.encode(), heard)
         try:
             async with asyncio.timeout(deadline_s):
                 facts = await reader.next()
         except TimeoutError:
-            raise _no_marker(
-                transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
-            ) from None
+            what = f"the host did not start the worker within {deadline_s:.0f} s"
+            raise _no_marker(transport, reader, what, pipe) from None
+        except _Ended:
+            raise await _explain(transport, reader, pipe) from None
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
-        return Launched(pipe, reader.rest(), False, reader.noise, facts)
-    except _Ended as ended:
-        error = await _explain(transport, ended, pipe)
-        await pipe.close()
-        raise error from None
-    except BaseException:
-        await pipe.close()
-        raise
+        on_failure.pop_all()
+        return Launched(pipe, reader.buffer, False, reader.noise, facts)
 
 
 def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
-    """Return what the stub reads (see `upload` there), in the `form` that it has asked for.
-
-    To a worker on this machine the bundle goes as it is.
-    """
-    if transport.python:
-        return _framed(b"r", bundle.data)
-    if form == "xz":
-        with suppress(ImportError):
-            return _framed(b"x", bundle.packed("xz"))
-    return _framed(b"z", bundle.packed("zlib"))
-
-
-def _framed(form: bytes, data: bytes) -> bytes:
-    return b"%s%09d%s" % (form, len(data), data)
+    """Return what the stub reads, in the `form` that it has asked for. On this machine the bundle goes as it is."""
+    letter, data = b"r", bundle.data
+    if not transport.python:
+        try:
+            letter, data = (b"x", bundle.packed("xz")) if form == "xz" else (b"z", bundle.packed("zlib"))
+        except ImportError:  # this Python has no lzma
+            letter, data = b"z", bundle.packed("zlib")
+    return b"%s%09d%s" % (letter, len(data), data)
 
 
 class _Ended(Exception):
     """The command ended before the first message of the stub."""
 
-    def __init__(self, reader: _MarkerReader) -> None:
-        super().__init__("ended")
-        self.reader = reader
-
 
 class _MarkerReader:
-    """Skips everything before `\\n<marker> `, then reads the JSON line behind it.
-
-    Only our own command line has the marker.
-    """
+    """Skips everything before `\n<marker> `, which only our own command line has, then reads the JSON line behind
+    it."""
 
     def __init__(self, pipe: Pipe, marker: bytes, heard: ProbeAnswers | None = None) -> None:
         self._pipe = pipe
         self._heard = heard if heard is not None else ProbeAnswers()
         self._marker = b"\n" + marker + b" "
-        self._buffer = b""
+        self.buffer = b""  # read, but behind the last message
         self._head = b""
         self.noise = 0
         self.pythons: list[str] = []
@@ -180,13 +151,11 @@ class _MarkerReader:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
                 self._heard.word(line.decode("utf-8", "replace"))
-            if line.startswith(b"probe "):
+                if line.startswith(b"python "):
+                    self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))
                 continue
             if line == RUNNING.encode():
                 await self._pipe.write(_GO_ON)
-                continue
-            if line.startswith(b"python "):
-                self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))
                 continue
             try:
                 facts = json.loads(line)
@@ -200,29 +169,25 @@ class _MarkerReader:
                 )
             return facts
 
-    def rest(self) -> bytes:
-        """Return the bytes that were read after the last message."""
-        return self._buffer
-
     def shown_noise(self) -> str:
         """Return the start of the host's output outside of messages, safe to show."""
-        text = (self._head + self._buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
+        text = (self._head + self.buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
         return neutralise(text)
 
     async def _line(self) -> bytes:
-        while (found := self._buffer.find(self._marker)) < 0:
+        while (found := self.buffer.find(self._marker)) < 0:
             keep = len(self._marker) - 1
-            drop = max(0, len(self._buffer) - keep)
-            self._note_noise(self._buffer[:drop])
-            self._buffer = self._buffer[drop:]
+            drop = max(0, len(self.buffer) - keep)
+            self._note_noise(self.buffer[:drop])
+            self.buffer = self.buffer[drop:]
             await self._more()
-        self._note_noise(self._buffer[:found])
-        self._buffer = self._buffer[found + len(self._marker) :]
-        while (end := self._buffer.find(b"\n")) < 0:
-            if len(self._buffer) > _MAX_FACTS:
+        self._note_noise(self.buffer[:found])
+        self.buffer = self.buffer[found + len(self._marker) :]
+        while (end := self.buffer.find(b"\n")) < 0:
+            if len(self.buffer) > _MAX_FACTS:
                 raise DeployError("the first message of the worker has no end", do="Run again with --debug.")
             await self._more()
-        line, self._buffer = self._buffer[:end], self._buffer[end + 1 :]
+        line, self.buffer = self.buffer[:end], self.buffer[end + 1 :]
         return line
 
     def _note_noise(self, data: bytes) -> None:
@@ -240,17 +205,19 @@ class _MarkerReader:
     async def _more(self) -> None:
         data = await self._pipe.read()
         if not data:
-            raise _Ended(self)
-        self._buffer += data
+            raise _Ended
+        self.buffer += data
 
 
-async def _explain(transport: Transport, ended: _Ended, pipe: Pipe) -> DeployError | AuthFailed | ConnectionLost:
+async def _explain(
+    transport: Transport, reader: _MarkerReader, pipe: Pipe
+) -> DeployError | AuthFailed | ConnectionLost:
     try:
         async with asyncio.timeout(5):
             status = await pipe.exit_status()
     except TimeoutError:
         status = None
-    reader = ended.reader
+
     if status == NO_PYTHON_STATUS:
         found = "Found: " + ", ".join(dict.fromkeys(reader.pythons)) if reader.pythons else "Found no Python at all."
         return NoPython(

@@ -1,10 +1,7 @@
-"""The bootstrap command line, which every login shell understands in the same way.
-
-bash, dash, zsh, fish, tcsh and busybox agree on `exec /bin/sh -c '…'` if there is no newline and no single quote
-inside. The path is whole because PATH may lead to nothing but a site's own programs. Inside, POSIX sh looks for a
-Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting. For `ccb doctor` the shell also
-reports facts about the host, which needs no Python.
-"""
+"""The bootstrap command line, which every login shell understands in the same way: bash, dash, zsh, fish, tcsh and
+busybox agree on `exec /bin/sh -c '…'` without a newline and a single quote inside. The path is whole because PATH may
+lead to nothing but a site's own programs. Inside, POSIX sh looks for a Python and runs the stub, whose arguments are
+all base64 or hex. For `ccb doctor` the shell also reports facts about the host."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ from .strip_source import without_prose
 NO_PYTHON_STATUS = 97
 TERMINAL_STATUS = 94
 
-RUNNING = "running"
-"""The first word of a command line that waits for the laptop before it does anything."""
+RUNNING = "running"  # the first word of a command line that waits for the laptop before it does anything
 
+# A terminal instead of a pipe would echo its input, change line ends, and mix errors into the frames.
 _PLAIN = f"if test -t 0; then stty raw -echo || exit {TERMINAL_STATUS}; exec 2>/dev/null; fi; "
-"""A terminal instead of a pipe would echo its input, change line ends, and mix errors into the frames."""
 
 _NAMES = [f"python3.{minor}" for minor in range(14, 8, -1)]
 CANDIDATES: tuple[str, ...] = (
@@ -49,13 +45,10 @@ CANDIDATES: tuple[str, ...] = (
     "/usr/local/bin/python3.*",
     "/usr/bin/python3.*",
     "python",
-)
-"""Names on PATH and absolute paths, in the order they are tried. A pattern without a match fails like a missing file.
-"""
+)  # names on PATH and absolute paths, in the order they are tried. A pattern without a match fails like a missing file
 
 _CHECK = "import sys,zlib;sys.exit(sys.version_info<(3,9))"
-_NEW_ENOUGH = "*/python3.9|*/python3.1[0-9]"
-"""Interpreters whose name tells their version: they are started at once. A shim or a wrapper is checked first."""
+_NEW_ENOUGH = "*/python3.9|*/python3.1[0-9]"  # their name tells their version; a shim or a wrapper is checked first
 
 _RUN = (
     "import sys,zlib,base64;s=zlib.decompress(base64.b64decode(sys.argv.pop(1)));"
@@ -80,11 +73,9 @@ _FACTS = (
 
 @dataclass
 class ProbeAnswers:
-    """The output of a host while the worker was started, even if the start failed. It is not neutralised.
-
-    `facts` and `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell
-    printed beside them; `noise_text` is their start.
-    """
+    """The output of a host while the worker was started, even if the start failed. It is not neutralised. `facts` and
+    `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell printed beside
+    them; `noise_text` is their start."""
 
     facts: dict[str, str] = field(default_factory=dict)
     pythons: list[str] = field(default_factory=list)
@@ -124,13 +115,10 @@ def bootstrap_command(
     python: str = "",
 ) -> str:
     """Return the command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
-    `python` is an interpreter of 3.9 or newer that is used without a search.
-
-    If `params` have `wait`, it says RUNNING behind the marker before anything else. If no candidate is a Python >= 3.9,
-    it prints `\\n<marker> python <path> <version>` for each other Python and exits with NO_PYTHON_STATUS. It exits with
-    TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the shell first reports facts about the
-    host (see `ProbeAnswers`).
-    """
+    `python` is an interpreter of 3.9 or newer that is used without a search. With `wait` in `params` it first says
+    RUNNING behind the marker. Without a Python >= 3.9 it prints `\n<marker> python <path> <version>` for each other one
+    and exits with NO_PYTHON_STATUS; on a terminal that it cannot make transparent, with TERMINAL_STATUS. With `probe`
+    the shell first reports facts about the host (see `ProbeAnswers`)."""
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
     return _command(marker, stub, candidates, wait=bool(params.get("wait")), probe=probe, python=python)
@@ -150,7 +138,9 @@ def _command(
     """Return the command line that looks for a Python and runs it with the words `stub`."""
     sign = f"echo; echo {marker} {RUNNING}; " if wait else ""
     words = " ".join(candidates)
-    probing = _probe_script(marker, words) if probe else ""
+    facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)
+    telling = f'M={marker}; t() {{ printf "\\n%s probe %s\\n" $M "$*"; }}; {facts}; {_python_lines(marker, words)}'
+    probing = telling if probe else ""
     if python:
         search = f'exec "$0" {stub}'
     else:
@@ -167,17 +157,8 @@ def _command(
     return f"exec /bin/sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")
 
 
-def _probe_script(marker: str, candidates: str) -> str:
-    """Return POSIX sh that prints `\\n<marker> probe <name> <value>` for each fact, and a line for each Python.
-
-    It contains no `'` and no line feed.
-    """
-    facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)
-    return f'M={marker}; t() {{ printf "\\n%s probe %s\\n" $M "$*"; }}; {facts}; {_python_lines(marker, candidates)}'
-
-
 def _python_lines(marker: str, candidates: str) -> str:
-    """Return POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
+    """Return POSIX sh that prints `\n<marker> python <path> <version>` for each candidate that is a Python."""
     return (
         f"for P in {candidates} python2; do "
         f'V=$("$P" -E -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '

@@ -62,11 +62,8 @@ def _load(name: str) -> Bundle:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for what is kept of this source tree.
-
-    It is that of the byte code of this room: version control ignores that already, and whoever may write there could
-    change the code of ccb as well.
-    """
+    """Return the folder of the byte code of this room, None if there is none: version control ignores it, and whoever
+    may write there could change the code of ccb as well."""
     try:
         return Path(cache_from_source(__file__)).parent
     except NotImplementedError:  # this Python keeps no byte code
@@ -133,8 +130,8 @@ def _kept(file: Path | None, key: bytes) -> bytes | None:
 
 
 def _keep(file: Path | None, key: bytes, data: bytes) -> None:
-    """Keep `data` in a source tree that can be written. Another ccb, which may write at the same time, reads one of
-    both whole."""
+    """Keep `data` in a source tree that can be written. Another ccb, which may write at the same time, reads one
+    whole."""
     if file is None:
         return
     with suppress(OSError):

@@ -285,12 +285,11 @@ class HostBundle:
                 file.flush()
                 os.fsync(fd)
             os.rename(temp, path)
-        except BaseException:
+        finally:
             try:
                 os.unlink(temp)
             except OSError:
-                pass
-            raise
+                pass  # it has its name
 
 
 def note(error: OSError, directory: str) -> None:

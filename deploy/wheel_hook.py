@@ -1,7 +1,5 @@
-"""A build hook of hatchling that puts the worker's bundles into the wheel, so every installed ccb has the same bytes.
-
-It runs at build time only, outside the package, so it loads `build_bundle` by its path.
-"""
+"""A build hook of hatchling that puts the worker's bundles into the wheel. It runs at build time only, outside the
+package."""
 
 from __future__ import annotations
 

@@ -1,11 +1,6 @@
-"""Find or start the daemon of a session, then bridge the channel to it.
-
-The bridge ends when either end closes. Bytes that an end wrote before it closed still reach the other end: the daemon's
-goodbye, and the inputs of a laptop that left right after them.
-
-Everything before the daemon's hello runs on a bare interpreter and is compiled from the bundle, so this module imports
-only what every connection needs. The code that starts a daemon is imported when it is needed.
-"""
+"""Find or start the daemon of a session, then bridge the channel to it. The bridge ends when either end closes; bytes
+that an end wrote before still reach the other one. Everything before the daemon's hello runs on a bare interpreter and
+is compiled from the bundle, so this module imports only what every connection needs."""
 
 from __future__ import annotations
 
@@ -18,9 +13,13 @@ import time
 
 from .session_store import session_paths, sockets
 from .session_store.locks import in_use, lock_file, wake_owner
-from .session_store.refusal import HostRefusal, bug_refusal, unusable
-from .session_store.selection import chosen_session, is_fork
+from .session_store.refusal import HostRefusal, bug_refusal, no_session, unusable
 from .session_store.session_paths import resolve_directory
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from .session_store.session_registry import SessionEntry
 
 _CHUNK = 65536
 _MAX_HELD = 1024 * 1024  # bytes held for a reader that is slower than its writer
@@ -28,8 +27,7 @@ _LAST_BYTES_S = 5.0  # seconds that one end gets to read the last bytes of the o
 
 
 class _Flow:
-    """One direction: read from the descriptor `source` while there is room, write to `sink` while there is something
-    to write."""
+    """One direction: read from `source` while there is room, write to `sink` while there is something to write."""
 
     def __init__(self, source: int, sink: int) -> None:
         self.source = source
@@ -185,9 +183,6 @@ class _Start:
         self.users_umask = users_umask
         self.deadline = deadline  # monotonic, for the daemon's hello
 
-    def with_params(self, params: Params) -> _Start:
-        return _Start(params, self.bundle, self.storage, self.users_umask, self.deadline)
-
 
 def _start_failed(error: OSError) -> HostRefusal:
     """Return the refusal for a start that failed with a system error."""
@@ -218,7 +213,8 @@ def _find_or_start(start: _Start) -> socket.socket:
         if daemon is not None:
             return daemon
         notes = [*_notes_of_the_bundle(params, start.storage), *directory_notes]
-        return _on_usable_disk(start.with_params({**params, "notes": notes}), session, state)
+        start.params = {**params, "notes": notes}
+        return _on_usable_disk(start, session, state)
     except session_paths.NoPlace as error:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
@@ -226,9 +222,98 @@ def _find_or_start(start: _Start) -> socket.socket:
         raise HostRefusal("in_use", text, {}) from None
 
 
+def chosen_session(params: Params) -> tuple[str, str, Params]:
+    """Return the id of the session that the start parameters mean, its state directory if it was looked up (""
+    otherwise), and the parameters to start it with. A copy is made here. Raise HostRefusal."""
+    session = str(params.get("session") or "")
+    latest, forking = bool(params.get("continue")), is_fork(params)
+    if not latest:
+        _check_id(session)
+    if not (latest or forking):
+        is_whole = len(session) == 36 and session_paths.state_exists(session)
+        if params.get("create", True) or is_whole:
+            return session, "", params
+    if latest:
+        entry, moved = _latest(params)
+        params = {**params, "named": params.get("named") or moved}
+    else:
+        entry = _found(str(params.get("fork_of") or session), params)
+    if not forking:
+        return entry.session, entry.directory, {**params, "create": False}
+    return session, "", _copied(entry, session, params)
+
+
+def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
+    """Make `session` a copy of `entry`, and return the parameters to start it with."""
+    if not entry.directory:
+        text = "the session %s is in memory only on the host and cannot be copied" % entry.session
+        raise HostRefusal("no_storage", text, {})
+    _check_id(session)
+    _copy(entry, session, fresh=bool(params.get("fresh")))
+    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
+    last = str(entry.summary.get("directory") or "")
+    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
+        cwd, named = last, True
+    return {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
+
+
+def is_fork(params: Params) -> bool:
+    return bool(params.get("fork") or params.get("fork_of"))
+
+
+def _check_id(session: str) -> None:
+    if not session_paths.is_session_id(session):
+        raise HostRefusal("internal", "%r is no session id" % session[:80], {})
+
+
+def _latest(params: Params) -> tuple[SessionEntry, bool]:
+    """Return the most recently used session of the directory, and whether it worked under another name then."""
+    from .session_store import session_registry
+
+    path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
+    entry = session_registry.latest_of(path)
+    if entry is None:
+        raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
+    return entry, not entry.works_in(path)
+
+
+def _found(wanted: str, params: Params) -> SessionEntry:
+    """Return the only session whose id starts with `wanted`. Raise HostRefusal when there are none or several."""
+    from .session_store import session_registry
+
+    found = session_registry.by_prefix(wanted)
+    if len(found) == 1:
+        return found[0]
+    if params.get("in_memory") and not found:
+        import asyncio
+
+        from .system.process import stop_marked
+
+        asyncio.run(stop_marked(wanted))  # a session on the disk does that when it is resumed
+        text = "the session %s was in memory only on this host, and its worker has ended" % wanted[:64]
+        raise HostRefusal("no_session", text, {"near": []})
+    raise no_session(wanted, [each.session for each in found])
+
+
+def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
+    """Make `session` a copy of `entry`. Raise HostRefusal when the id is taken."""
+    from .session_store.fork import fork, unused_copy_of
+
+    try:
+        made = not session_paths.state_exists(session) and fork(entry, session)
+    except session_paths.NoPlace as error:
+        raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
+    if made:
+        return
+    # An earlier connection, now lost, may have made the copy. The copy may be the latest session of its directory now.
+    source = "" if fresh else unused_copy_of(session)
+    if not source or entry.session not in (source, session):
+        raise in_use(session)
+
+
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
-    """Return the directory to work in, and notes for the person. Without a named directory and without a home
-    directory, use the directory in which the login started."""
+    """Return the directory to work in, and notes for the person. Without a named and a home directory, it is the one in
+    which the login started."""
     named, home = str(params.get("cwd") or ""), session_paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
@@ -256,8 +341,8 @@ def _notes_of_the_bundle(params: Params, storage: str) -> list[str]:
 
 
 def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:
-    """Return a connection to the daemon of a session that is in memory only, or None if no such daemon lives.
-    Another user's process at that address does not count: the session may have a directory instead."""
+    """Return a connection to the daemon of a session that is in memory only, or None. Another user's process at that
+    address does not count: the session may have a directory instead."""
     address = sockets.memory_address(session)
     try:
         daemon = sockets.connect(address, deadline) if address else None
@@ -270,8 +355,8 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
 
 
 def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
-    """Return a connection to the daemon in the best directories. When one of these directories fills up meanwhile, try
-    the next best one."""
+    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next
+    best."""
     full: dict[str, str] = {}
     while True:
         where = session_paths.find_paths(session, state, full)
@@ -285,8 +370,7 @@ def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
 
 
 def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:
-    """Return a connection to the daemon at these paths. The process that gets the session's lock starts the daemon; the
-    others connect to it."""
+    """Return a connection to the daemon at these paths. The process that gets the session's lock starts it."""
     if where.state and start.params.get("cwd") and not (start.params.get("create", True) or start.params.get("again")):
         from .daemon.daemon_start import end_where_it_was
 

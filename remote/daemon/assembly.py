@@ -68,7 +68,8 @@ COPIED_UNSTARTED = (
 
 @dataclass(frozen=True)
 class SessionHost:
-    """The resources of the daemon that its session uses."""
+    """The resources of the daemon that its session uses. Requests of the kinds `surviving` stay open when the worker
+    restarts, until they are asked again under the same ids."""
 
     session_id: str
     journal: Journal
@@ -78,10 +79,8 @@ class SessionHost:
     context: ToolContext
     version: str
     surviving: Collection[str] = ()
-    """The kinds of requests that stay open when the worker restarts, until they are asked again under the same ids."""
 
     def log(self) -> SessionLog:
-        """Return a new SessionLog, which writes to the journal."""
         return SessionLog(self.session_id, self.journal, self.outboxes, self.changed)
 
 
@@ -104,8 +103,8 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Continue the session of a journal that has records. Return the session, and the mark of the processes that the
-    last worker may have left running. Raise JournalError."""
+    """Continue the session of a journal that has records. Return it, and the mark of the processes that the last worker
+    may have left running. Raise JournalError."""
     restored = restore(host.log(), host.surviving)
     histories, log = restored.histories, restored.parts.log
     close_open_tools(log, histories)
@@ -147,12 +146,8 @@ def _main_agent(
     options, reminders, tools = launches.options, Reminders(), default_tools()
     context.add_dirs[:] = added_directories(context.cwd, options)
     context.web.use(options.web, options.web_allow_private)
-    engine = PermissionEngine(
-        LaunchRules.of(options, context.cages, context.add_dirs),
-        cwd=context.cwd,
-        home=home_directory(),
-        plan_file=context.plan.path,
-    )
+    rules = LaunchRules.of(options, context.cages, context.add_dirs)
+    engine = PermissionEngine(rules, cwd=context.cwd, home=home_directory(), plan_file=context.plan.path)
     lent = HookContext(
         context.cwd,
         context.host,
@@ -170,6 +165,7 @@ def _main_agent(
         tools.defer_above = options.defer_above
     factory = AgentFactory(parts, host.calls, host.version, HookRunner(lent, setup, source, ran))
     calls = factory.commands.calls
+    offer = OfferedTools(options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts))
     config = AgentConfig(
         prompts=session_prompt(options, context.cwd, context.host, context.cages),
         tools=tools,
@@ -177,28 +173,19 @@ def _main_agent(
         context=context,
         disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
         take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
-        offer=OfferedTools(
-            options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
-        ),
+        offer=offer,
     ).with_options(options)
     agent = factory.agent(config, history, reminders=reminders)
-    reminders.follow(
-        PlanReminders(
-            context.plan,
-            lambda: engine.mode,
-            lambda: launches.can_ask(AnsweredBy.PERSON),
-            lambda: launches.options.plan_instructions,
-        )
+    plan = PlanReminders(
+        context.plan,
+        lambda: engine.mode,
+        lambda: launches.can_ask(AnsweredBy.PERSON),
+        lambda: launches.options.plan_instructions,
     )
+    reminders.follow(plan)
     clients = ClientSetup(agent, parts.broker, lambda text: log.say(informational(text, "warning")))
-    sub_agents = SubAgents(
-        agent,
-        factory.agent,
-        log,
-        parts.broker,
-        lambda: clients.running,
-        lambda: not launches.options.project_mcp,
-    )
+    untrusted = lambda: not launches.options.project_mcp  # noqa: E731
+    sub_agents = SubAgents(agent, factory.agent, log, parts.broker, lambda: clients.running, untrusted)
     factory.commands.register(agents_command(sub_agents))
     agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
     return agent, clients
@@ -206,8 +193,7 @@ def _main_agent(
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Creates agents that record in the log of a session and call the model over `calls`. Any number of agents can run
-    at the same time, each with its own history."""
+    """Creates agents that record in the log of a session and call the model over `calls`, each with its own history."""
 
     parts: SessionParts
     calls: ModelStreams

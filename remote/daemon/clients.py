@@ -1,4 +1,5 @@
-"""Who drives, who watches; how long without any."""
+"""The attached clients of a session: one connection each, who drives and who watches, and how long the daemon stays
+without any."""
 
 from __future__ import annotations
 
@@ -8,29 +9,37 @@ import enum
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import (
     Applied,
     Attach,
     Attached,
     Bye,
+    CallData,
+    CallEnd,
+    CallHead,
+    Credit,
     Detach,
     Fenced,
+    Fetch,
     FindNames,
     Frame,
     FrameError,
     Input,
     Json,
     NamesFound,
+    Past,
+    Ping,
+    Pong,
     Refused,
     Snapshot,
     Stop,
 )
-from ccb.tunnel.wire.journal_records import DriverRecord
+from ccb.tunnel.wire.journal_records import DriverRecord, to_page
 from ccb.tunnel.wire.messages import UserMessage, parse_message
+from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
@@ -40,9 +49,8 @@ from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
-from ..system.deadline import within
+from ..system.deadline import first_of, within
 from ..tools.tool_contract import ToolContext
-from .attached_client import AttachedClient
 from .model_streams import ModelStreams, StreamLink
 
 if TYPE_CHECKING:
@@ -53,13 +61,156 @@ log = logging.getLogger(__name__)
 
 _TRY_AGAIN_S = 1.0  # until inputs that found no room are tried again
 _GOODBYE_S = 10.0  # for clients to read the last events
+PING_AFTER_S = 5.0  # seconds of silence after which a client is sent a ping
+SILENT_S = 15.0  # seconds of silence after which a client is detached
+_BATCH = 128 * 1024  # bytes written before the socket is waited for
+_MAX_PAGE = 512 * 1024  # bytes
+_MAX_PAGES = 32  # pages that one client may ask for before they are sent
+
+
+class AttachedClient:
+    """One connection. `run` serves it until it ends. Frames that may change the session go to `take`, those of model
+    calls to `calls`. A viewer has a `model_link` to finish the calls it made as driver. `late` are inputs for which
+    there was no room, and the stop behind them."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        calls: ModelStreams,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        greeting: Json | None,
+    ) -> None:
+        self.name = ""
+        self.outbox = ClientOutbox(journal)
+        self.model_link: StreamLink | None = None
+        self.late: list[Input | Stop] = []  # at most as many as a laptop has unconfirmed
+        self._journal = journal
+        self._calls = calls
+        self._reader = reader
+        self._writer = writer
+        self._greeting = greeting
+        writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
+        self._pages: asyncio.Queue[Fetch] = asyncio.Queue(_MAX_PAGES)
+        self._heard = time.monotonic()
+
+    async def run(self, take: Callable[[AttachedClient, Frame], Awaitable[None]]) -> None:
+        """Serve until the client leaves, falls silent or is closed."""
+        loop = asyncio.get_running_loop()
+        work = (self._read(take), self._write(), self._watch(), self._send_pages())
+        tasks = [loop.create_task(each) for each in work]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(result, Exception) and not isinstance(result, (ConnectionError, BrokenPipeError)):
+                    log.error("client %s: %r", self.name, result)
+            self.outbox.close()
+            self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
+
+    async def _read(self, take: Callable[[AttachedClient, Frame], Awaitable[None]]) -> None:
+        decoder = FrameDecoder()
+        while True:
+            data = await self._reader.read(65536)
+            if not data:
+                return
+            self._heard = time.monotonic()
+            try:
+                for frame in decoder.feed(data):
+                    if self._counts(frame):
+                        await take(self, frame)
+                    if isinstance(frame, Detach):
+                        return
+            except FrameError as error:
+                log.error("the client sent something that is not a frame: %s", error.reason)
+                text = "the laptop sent something that is not a frame: %s" % error.reason
+                self.outbox.close(Refused("bad_attach", text))
+                await asyncio.sleep(1)  # time to write the refusal; the connection ends when either task ends
+                return
+
+    def _counts(self, frame: Frame) -> bool:
+        """Return whether a frame may change the session: the client has the role for it, and sent it in the epoch of
+        its attach. Act on the other frames."""
+        role = self.outbox.role
+        if isinstance(frame, Attach):
+            return not role
+        if isinstance(frame, (Detach, FindNames)):
+            return bool(role)
+        if isinstance(frame, (Input, Stop)):
+            return role == "driver" and frame.epoch == self.outbox.epoch
+        if isinstance(frame, Ping):
+            self.outbox.control(Pong(self.outbox.epoch, frame.n))
+        elif isinstance(frame, Fetch) and role:
+            if self._pages.full():
+                log.warning("client %s asked for too many pages of earlier events, and is detached", self.name)
+                self.outbox.close()
+            else:
+                self._pages.put_nowait(frame)
+        elif isinstance(frame, (CallHead, CallData, CallEnd, Credit)) and self.model_link is not None:
+            self._calls.handle(self.model_link, frame)
+        return False
+
+    async def _send_pages(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            frame = await self._pages.get()
+            size = min(frame.most, _MAX_PAGE)
+            try:
+                records = await loop.run_in_executor(None, self._journal.page, frame.before, size)
+            except OSError as error:
+                log.error("earlier events cannot be read: %s", error)
+                records = []
+            await self.outbox.bulk(Past(self.outbox.epoch, frame.request, to_page(records)))
+
+    async def _watch(self) -> None:
+        """Ping a silent client. Return when it stays silent. A worker that was itself suspended first reads what
+        arrived meanwhile."""
+        step = PING_AFTER_S / 5
+        asked, pings = 0.0, 0
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(step)
+            now = time.monotonic()
+            if now - before > step + PING_AFTER_S:
+                self._heard = max(self._heard, now - SILENT_S + PING_AFTER_S)
+                asked = 0.0
+            quiet = now - self._heard
+            if quiet >= SILENT_S:
+                log.info("client %s was silent for %.0f s and is detached", self.name, quiet)
+                return
+            if quiet >= PING_AFTER_S and now - asked >= PING_AFTER_S:
+                asked, pings = now, pings + 1
+                self.outbox.control(Ping(self.outbox.epoch, pings))
+
+    async def _write(self) -> None:
+        if self._greeting is not None:
+            self._writer.write(to_bytes(dump(self._greeting)) + b"\n")
+        outbox = self.outbox
+        while True:
+            changed = self._journal.changed
+            outbox.wake.clear()
+            size = 0
+            while size < _BATCH:
+                line = outbox.next_line()
+                if line is None:
+                    break
+                self._writer.write(line)
+                size += len(line)
+            if size:
+                await self._writer.drain()
+                continue
+            if outbox.closing:
+                await self._writer.drain()
+                return
+            await first_of(outbox.wake.wait(), changed.wait())
 
 
 class AttachedClients:
     """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `session` is
-    None until a driver begins it: `begin` makes it, and raises ValueError or JournalError. `outboxes` are those of all
-    clients. `changed` is called when the driver or the viewers have changed, `stop` when the driver ends the session.
-    """
+    None until a driver begins it: `begin` makes it, and raises ValueError or JournalError. `changed` is called when the
+    driver or the viewers have changed, `stop` when the driver ends the session."""
 
     def __init__(
         self,
@@ -93,18 +244,13 @@ class AttachedClients:
         return sum(1 for outbox in self.outboxes if outbox.role == "viewer")
 
     def add(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: Json | None) -> None:
-        """Serve a new connection. Send `greeting` as its hello, unless it is None: then the client has its hello
-        already."""
+        """Serve a new connection. Send `greeting` as its hello; with None the client has it already."""
         client = AttachedClient(self._journal, self._calls, reader, writer, greeting)
         self.outboxes.add(client.outbox)
-        self._clients[client] = asyncio.get_running_loop().create_task(self._serve(client))
+        serving = asyncio.get_running_loop().create_task(client.run(self._take))
+        serving.add_done_callback(lambda _: self._left(client))
+        self._clients[client] = serving
         self._lifetime.count(len(self._clients))
-
-    async def _serve(self, client: AttachedClient) -> None:
-        try:
-            await client.run(self._take)
-        finally:
-            self._left(client)
 
     async def _take(self, client: AttachedClient, frame: Frame) -> None:
         """Act on a frame of a client."""
@@ -124,8 +270,8 @@ class AttachedClients:
             self._take_stop(client, frame)
 
     async def _know_cages(self) -> None:
-        """Find out which cages this machine offers, before a frame is handled whose answer depends on them: that would
-        hold all clients up while it is done."""
+        """Find out which cages this machine offers before a frame whose answer depends on them: that would hold all
+        clients up."""
         if self._context.host.known_cages() is None:
             await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
 
@@ -151,8 +297,7 @@ class AttachedClients:
         self._changed()
 
     def _link_calls(self, client: AttachedClient, frame: Attach) -> None:
-        """Let model calls use the client's link: all calls if the client drives, else only those that it made as
-        driver."""
+        """Let model calls use the client's link: all if it drives, else only those that it made as driver."""
         outbox, name = client.outbox, str(frame.options.get("client", ""))
         drives = outbox.role == "driver"
         if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
@@ -273,7 +418,7 @@ class AttachedClients:
         return True
 
     def _detach(self, client: AttachedClient, *, done: bool) -> None:
-        """A client announces that it leaves. With `done`, the daemon may end when the session is idle."""
+        """A client leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
         if self.driver is not client:
@@ -284,7 +429,6 @@ class AttachedClients:
         self._fence("")
 
     def _left(self, client: AttachedClient) -> None:
-        """A connection has ended."""
         self._clients.pop(client, None)
         self.outboxes.discard(client.outbox)
         if self.driver is client:
@@ -298,8 +442,8 @@ class AttachedClients:
         self._lifetime.count(len(self._clients), last_left=last_left)
 
     def release_finisher(self) -> bool:
-        """Called when all turns are done. If other clients are attached, say goodbye to the client that asked for the
-        end, and return True: the session goes on."""
+        """All turns are done: if other clients are attached, say goodbye to the one that asked for the end, and return
+        True: the session goes on."""
         finisher, self._finisher = self._finisher, None
         if not any(client.outbox.role for client in self._clients if client is not finisher):
             return False
@@ -316,7 +460,7 @@ class AttachedClients:
         self._ending = True
 
     async def close(self, *, session_over: bool) -> None:
-        """End all connections. Say goodbye if the session is over; otherwise do not, so that the clients come back."""
+        """End all connections. Say goodbye only if the session is over, so that otherwise the clients come back."""
         for outbox in self.outboxes:
             if session_over and outbox.role:
                 outbox.finish(Bye("the session has ended"))
@@ -330,17 +474,12 @@ class AttachedClients:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop_finding(self) -> None:
-        """Stop sending names. Call this before the host is closed."""
         if self._names is not None:
             await self._names.close()
 
 
-GRACE_S = 24 * 3600.0
-"""Seconds that a session may work, or wait for an answer, without any client."""
-
-IDLE_S = 30 * 60.0
-"""Seconds that the daemon of an idle session stays without any client. The journal stays after it."""
-
+GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client
+IDLE_S = 30 * 60.0  # seconds that the daemon of an idle session stays without any client
 _UNPROMPTED_S = 20.0  # the same, for a session that never had a prompt
 _LOOK_S = 5.0
 
@@ -354,32 +493,22 @@ class Activity(enum.Enum):
     BUSY = "busy"  # a turn runs, a request is open, or a command runs in the background
 
 
-@dataclass(frozen=True)
-class LifeLimits:
-    """Seconds without any client after which the daemon ends: `idle_s` when the session is idle, `grace_s` in any
-    case."""
-
-    grace_s: float = GRACE_S
-    idle_s: float = IDLE_S
-
-
 class Lifetime:
-    """Decides when a daemon without clients ends.
+    """Decides when a daemon without clients ends: after `idle_s` when the session is idle, and after `grace_s` in any
+    case. `released`: the last driver no longer needs the session, or none has driven yet."""
 
-    `released` is true when the last driver said that it no longer needs the session, or no client has driven yet.
-    """
-
-    def __init__(self, limits: LifeLimits, activity: Callable[[], Activity]) -> None:
+    def __init__(self, grace_s: float, idle_s: float, activity: Callable[[], Activity]) -> None:
         self.released = True
-        self._limits = limits
+        self._grace_s = grace_s
+        self._idle_s = min(idle_s, grace_s)
         self._activity = activity
         self._clients = 0
         self._changed = asyncio.Event()
         self._alone_since = self._busy_until = time.monotonic()
 
     def count(self, clients: int, *, last_left: bool = False) -> None:
-        """Note the present number of connections. `last_left`: the last attached client has just left. Connections that
-        only ask for a hello do not prolong the daemon's life."""
+        """Note the number of connections, and whether the last attached client has just left. Connections that only ask
+        for a hello do not prolong the daemon's life."""
         self._clients = clients
         if last_left:
             self._alone_since = time.monotonic()
@@ -403,14 +532,10 @@ class Lifetime:
     def _due(self) -> float:
         """Return the monotonic time at which the daemon ends if nothing changes before."""
         alone, activity = self._alone_since, self._activity()
-        if activity is Activity.NOT_BEGUN:
-            return alone
         if activity is Activity.BUSY:
             self._busy_until = time.monotonic()
-            return alone + self._limits.grace_s
-        if self.released:
+            return alone + self._grace_s
+        if self.released or activity is Activity.NOT_BEGUN:
             return alone
-        idle_s = self._limits.idle_s
-        if activity is Activity.UNPROMPTED:
-            idle_s = min(_UNPROMPTED_S, idle_s)
-        return min(max(alone, self._busy_until) + idle_s, alone + self._limits.grace_s)
+        idle_s = min(_UNPROMPTED_S, self._idle_s) if activity is Activity.UNPROMPTED else self._idle_s
+        return min(max(alone, self._busy_until) + idle_s, alone + self._grace_s)

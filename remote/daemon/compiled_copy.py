@@ -1,12 +1,7 @@
-"""Where the compiled copy of the bundle is, and how it is read.
-
-The copy lies beside the bundle, one for each kind of Python. Whatever is odd about it, the worker is compiled from the
-bundle, whose hash the laptop names. No hash of the laptop vouches for the copy: it is code of this user's own account,
-as a `.pyc` file is. Therefore it counts only as a private file of this user in a private directory of this user, which
-is checked on the open directory and the open file.
-
-The stub calls `load` at every start, and compiles this module for it, so it is small and imports next to nothing.
-"""
+"""Where the compiled copy of the bundle is, and how it is read. It lies beside the bundle, one for each kind of Python.
+No hash of the laptop vouches for it, so like a `.pyc` it counts only as a private file of this user in a private
+directory of this user, checked on the open directory and file. Otherwise the worker is compiled from the bundle. The
+stub compiles this module at every start, so it is small and imports next to nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +12,7 @@ import stat
 import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 
-MISSING = "missing"
-"""The reason why there is no copy yet."""
+MISSING = "missing"  # the reason why there is no copy yet
 
 _MAX_BYTES = 16 * 1024 * 1024
 _SHA = 32
@@ -35,8 +29,8 @@ def copy_path(bundle_path: str) -> str:
 
 
 def load(bundle_path: str, digest: str) -> tuple[dict[str, bytes], str]:
-    """Return the marshalled code of every module, by its file in the bundle with the hash `digest`, and "". If there is
-    no copy that can be used, return {} and the reason."""
+    """Return the marshalled code of every module by its file, and "". If no copy can be used, return {} and the
+    reason."""
     try:
         return parse(_read(copy_path(bundle_path)), digest), ""
     except FileNotFoundError:
@@ -94,6 +88,5 @@ def _is_private(info: os.stat_result) -> bool:
 
 
 def header_of(digest: str) -> bytes:
-    """Return what a copy of the bundle with this hash begins with, behind the hash of the copy itself. The marshalled
-    dictionary follows."""
+    """Return what a copy of the bundle with this hash begins with, behind the hash of the copy itself."""
     return ("ccb 1 %s %s %s\n" % (sys.implementation.cache_tag, MAGIC_NUMBER.hex(), digest)).encode()

@@ -1,4 +1,4 @@
-"""One session's process: parts, life, clean-up."""
+"""The process of one session: its parts, life and clean-up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..system.deadline import Threads, within
 from ..system.process import stop_marked
 from ..tools.toolset import close_context, make_context
 from .assembly import SessionHost, begin_session, resume_session
-from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, LifeLimits, Lifetime
+from .clients import GRACE_S, IDLE_S, Activity, AttachedClients, Lifetime
 from .copy_writer import CopyWriter
 from .hello import ENDING, WORKTREES, hello_frame, read_lease
 from .model_streams import ModelStreams
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ANSWERS_S = 3.0
-"""Seconds for the answers to requests of clients, once the last turn is over. Later they are errors."""
+_ANSWERS_S = 3.0  # seconds for the answers to requests of clients, once the last turn is over
+REFRESH_S = 3600.0  # seconds between two touches of the files: cleaners of /tmp remove those of some days
 
 
 def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
@@ -77,11 +77,9 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
 async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
-    limits = LifeLimits(
-        GRACE_S if launch.grace_s is None else launch.grace_s, IDLE_S if launch.idle_s is None else launch.idle_s
-    )
-    copy = CopyWriter(launch.bundle_path, str(launch.facts["bundle"]), launch.no_copy)
-    daemon = Daemon(launch.where, launch.facts, limits, copy)
+    copy = CopyWriter(launch.text("bundle_path"), str(launch.facts["bundle"]), launch.text("no_copy"))
+    grace_s, idle_s = launch.seconds("grace_s", GRACE_S), launch.seconds("idle_s", IDLE_S)
+    daemon = Daemon(launch.where, launch.facts, copy, grace_s, idle_s)
     daemon.tree = launch.tree if isinstance(launch.tree, WorktreeRecord) else None
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
@@ -89,8 +87,8 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
-    if launch.shell:
-        daemon.ask_shell(os.path.dirname(launch.bundle_path))
+    if launch.params.get("shell"):
+        daemon.ask_shell(os.path.dirname(launch.text("bundle_path")))
     try:
         await daemon.run(launch.listener, first)
     finally:
@@ -99,20 +97,24 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
 
 
 class Daemon:
-    """Owns the session, its journal, its clients and everything its tools started.
+    """Owns the session, its journal, its clients and everything its tools started. `facts` go into every hello: bundle,
+    session, cwd, storage and notes. `copy` writes the compiled copy of the bundle after the first turn. A session in
+    memory is lost with its daemon, which therefore stays for `grace_s` also when it is idle."""
 
-    `facts` go into every hello: bundle, session, cwd, storage and notes. `copy` writes the compiled copy of the bundle
-    after the first turn.
-    """
-
-    def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
+    def __init__(
+        self,
+        where: SessionPaths,
+        facts: dict[str, object],
+        copy: CopyWriter,
+        grace_s: float = GRACE_S,
+        idle_s: float = IDLE_S,
+    ) -> None:
         self.journal = Journal(where.file("journal.jsonl"), fresh=True)
-        self.tree: WorktreeRecord | None = None
-        """The worktree that was made for the session."""
+        self.tree: WorktreeRecord | None = None  # the worktree that was made for the session
         self._where = where
         self._facts = facts
         self._lease = DriverLease(where.file("epoch"), *read_lease(where.state))
-        self._lifetime = Lifetime(_for_storage(limits, where), self._activity)
+        self._lifetime = Lifetime(grace_s, idle_s if where.state else grace_s, self._activity)
         self._copy = copy
         self._calls = ModelStreams()
         self._begun = asyncio.Event()
@@ -122,14 +124,7 @@ class Daemon:
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self.clients = AttachedClients(
-            self.journal,
-            self._context,
-            self._lease,
-            self._lifetime,
-            self._calls,
-            self._begin,
-            self.changed,
-            self.stop,
+            self.journal, self._context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
         )
         self._summary = self._new_summary()
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
@@ -164,10 +159,8 @@ class Daemon:
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self._context.host.session}
 
     def _session_host(self) -> SessionHost:
-        session = str(self._facts["session"])
-        return SessionHost(
-            session, self.journal, self.clients.outboxes, self.changed, self._calls, self._context, __version__
-        )
+        session, outboxes = str(self._facts["session"]), self.clients.outboxes
+        return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self._context, __version__)
 
     def _resume(self) -> None:
         """Resume the session from the journal. Raise JournalError."""
@@ -220,14 +213,14 @@ class Daemon:
         self._stopping.set()
 
     def leave(self) -> None:
-        """End this worker but not the session, as when the host goes down. The clients come back, and the next worker
-        continues from the journal."""
+        """End this worker but not the session, as when the host goes down. The next worker continues from the
+        journal."""
         self._stopping.set()
 
     def ask_for_cages(self) -> None:
-        """Find out which cages this machine offers. The first turn would wait for that; now it is done while the first
-        client attaches. Become the parent of what loses its supervisor. Remove what a killed worker has left in the
-        session's directories, and in those where the session has changed files. Call it from any thread."""
+        """Find out which cages this machine offers, while the first client attaches. Become the parent of what loses
+        its supervisor. Remove what a killed worker has left in the session's directories, and where the session has
+        changed files. Call it from any thread."""
         from ..sandbox.running import adopt_orphans
         from ..system.regular_files import remove_left_files  # which nothing else needs at the start
 
@@ -323,22 +316,11 @@ class Daemon:
             notes = facts["notes"]
             assert isinstance(notes, list)
             facts = {**facts, "notes": [*notes, f"commands run without a cage: {cages.why}"]}
-        hello = hello_frame(
-            facts,
-            epoch=self._lease.epoch,
-            seq=self.journal.durable,
-            state=self._state,
-            driver=self._lease.driver,
-        )
+        epoch, driver = self._lease.epoch, self._lease.driver
+        hello = hello_frame(facts, epoch=epoch, seq=self.journal.durable, state=self._state, driver=driver)
         if cages is not None and self.session is not None:
             hello["sandbox"] = self.session.agent.config.permissions.cage_in_force
         self.clients.add(reader, writer, hello)
-
-
-def _for_storage(limits: LifeLimits, where: SessionPaths) -> LifeLimits:
-    """Return the limits for a session with these paths. A session in memory is lost with its daemon, so its daemon
-    stays even when it is idle."""
-    return LifeLimits(limits.grace_s, min(limits.idle_s, limits.grace_s) if where.state else limits.grace_s)
 
 
 async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
@@ -350,16 +332,12 @@ async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
             log.error("the session ended in a bug", exc_info=ended)
 
 
-REFRESH_S = 3600.0
-"""Seconds between two touches of the files. Cleaners of /tmp remove files that were not touched for days."""
-
-Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
-    """Touch socket and lock every hour until cancelled, and create the socket again when it is gone: a logout
-    may remove the whole runtime directory. SIGHUP triggers this at once. A new connection sends SIGHUP when it knows of
-    the daemon but finds no socket."""
+async def keep_reachable(
+    where: SessionPaths, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+) -> None:
+    """Touch socket and lock every hour until cancelled, and create the socket again when it is gone, at once on SIGHUP:
+    a logout may remove the runtime directory, and a new connection that knows of the daemon but finds no socket sends
+    SIGHUP."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)
@@ -377,7 +355,8 @@ async def keep_reachable(where: SessionPaths, accept: Accept) -> None:
             if server is not None:
                 server.close()
             try:
-                server = await asyncio.start_unix_server(accept, sock=listen_again(where))
+                private_directory(where.runtime, os.path.dirname(where.runtime))
+                server = await asyncio.start_unix_server(accept, sock=sockets.listen(where.socket))
             except OSError as error:
                 log.error("the session's socket cannot be made again: %s", error)
     finally:
@@ -396,11 +375,3 @@ def touch(path: str) -> bool:
     except OSError as error:
         log.warning("%s cannot be touched: %s", path, error)
     return True
-
-
-def listen_again(where: SessionPaths) -> socket.socket:
-    """Return a new listening socket at the path of the removed one. Raise OSError."""
-    private_directory(where.runtime, os.path.dirname(where.runtime))
-    listener = sockets.listen(where.socket)
-    listener.setblocking(False)
-    return listener

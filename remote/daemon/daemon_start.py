@@ -1,8 +1,5 @@
-"""Start the daemon of a session: fork it, greet its first client, and clean up when it ends.
-
-This module is imported before hello, on a bare interpreter, so it imports next to nothing. Modules that take long to
-import are imported after the hello.
-"""
+"""Start the daemon of a session: fork it, greet its first client, and clean up when it ends. Imported before hello, so
+what takes long to import is imported after it."""
 
 from __future__ import annotations
 
@@ -27,33 +24,29 @@ Params = dict[str, object]
 
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 _LEAVE_S = 5.0  # for the end of an idle worker
-
-
 _AHEAD = (
     *("typing", "inspect", "dataclasses", "logging", "subprocess", "concurrent.futures.thread", "asyncio"),
     "ccb.tunnel.wire.journal_records",
-)
-"""What a daemon imports first, in small parts."""
+)  # what a daemon imports first, in small parts
 
 
 def start_daemon(
     params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
-    """Start the daemon of a session whose lock file was free, if these parameters allow it. The daemon takes over
-    `lock`.
-
-    Return None when the daemon runs. Return the owner of the journal when another daemon holds the journal's lock: its
-    lock file was removed, or it was started with another runtime directory. Raise HostRefusal or OSError, after
-    removing the files of a session that never began.
-    """
+    """Start the daemon of a session whose lock file was free, if these parameters allow it; it takes over `lock`.
+    Return None when it runs, or the owner of the journal when another daemon holds that lock: its lock file was
+    removed, or it has another runtime directory. Raise HostRefusal or OSError, after removing the files of a session
+    that never began."""
+    fails = True
     try:
         session_paths.restore_state_directory(where)
-        return _start(params, bundle, where, lock, users_umask)
-    except BaseException:
-        remove_unused(where)
-        _remove(where.lock)
-        raise
+        owner = _start(params, bundle, where, lock, users_umask)
+        fails = False
+        return owner
     finally:
+        if fails:
+            remove_unused(where)
+            _remove(where.lock)
         os.close(lock)
 
 
@@ -84,16 +77,10 @@ def _start(
         if where.lock:
             reserve_owner(lock)
         with sockets.listen(where.socket, lock) as listener:
-            launch = DaemonLaunch(where, facts, listener)
-            launch.tree = tree
-            launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
-            launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
-            launch.shell = bool(params.get("shell"))
-            launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
             try:
                 if _fork():
                     os.umask(users_umask)  # files made by tools follow the user's umask; our own files set their modes
-                    _run(launch)
+                    _run(DaemonLaunch(where, facts, params, tree, listener, (lock, journal_lock)), log)
             except OSError:
                 _remove(where.socket)
                 raise
@@ -106,10 +93,7 @@ def _start(
 
 def _check(params: Params, session: str, where: session_paths.SessionPaths, journal: str) -> tuple[str, str]:
     """Return the working directory of the session if these parameters may start it, and the one that it had before, ""
-    if that is the same. Raise HostRefusal if they may not.
-
-    A start by a person removes the file that `ccb stop` left.
-    """
+    if that is the same. Raise HostRefusal if they may not."""
     exists = _begun(journal)
     if exists and params.get("fresh"):
         raise in_use(session)
@@ -118,7 +102,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
     if exists:
         check_host(where.state)
     mark = where.file(session_paths.STOPPED)
-    if params.get("again") and mark and os.path.exists(mark):
+    if params.get("again") and os.path.exists(mark):
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)
     named = str(params.get("cwd") or "")
@@ -140,7 +124,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
 
 def _wanted_directory(recorded: str, named: str, *, chosen: bool) -> str:
     """Return the directory in which a session goes on that has worked in `recorded`: `named` if the person has chosen
-    it, or if nothing else is there. A session in a worktree stays in the worktree of the directory that is named."""
+    it, or if nothing else is there. A session in a worktree stays in the worktree of that directory."""
     top, worktrees, name = recorded.partition(WORKTREES)
     if not named or not (chosen or not os.path.isdir(recorded)):
         return recorded
@@ -175,28 +159,15 @@ def _begun(journal: str) -> bool:
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:
-    """Return the directory that a session has worked in last.
-
-    The summary names it, or that of an older worker does not: then the first record of the journal does. If that is
-    damaged, use any other record, and finally `named`. The parser of records is not used, because importing it would
-    delay hello. Raise OSError, HostRefusal.
-    """
+    """Return the directory that a session has worked in last: by its summary, or for an older worker by its journal,
+    finally `named`. The parser of records would delay hello. Raise OSError, HostRefusal."""
     owner = owner_of(state)
     last = owner.get("directory")
     if last and isinstance(last, str):
         return last
-    try:
-        with open(journal, "rb") as file:
-            cwd = json.loads(file.readline())["body"]["cwd"]
-            if cwd and isinstance(cwd, str):
-                return cwd
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    cwd = owner.get("cwd")
-    if not cwd:
-        from ..session_store.session_registry import summary_of
+    from ..session_store.session_registry import summary_of
 
-        cwd = summary_of(journal).get("cwd") or named
+    cwd = owner.get("cwd") or summary_of(journal).get("cwd") or named
     if not cwd or not isinstance(cwd, str):
         text = "the journal of the session is damaged, and nothing says any more in which directory it works"
         raise HostRefusal("not_a_directory", text, {})
@@ -204,11 +175,8 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
 
 
 def _fork() -> bool:
-    """Fork twice, so that the daemon is not a child of this process, and reap the process in between. Return True in
-    the daemon.
-
-    Raise OSError when the host allows no more processes.
-    """
+    """Fork twice, so that the daemon is no child of this process. Return True in the daemon. Raise OSError when the
+    host allows no more processes."""
     pid = os.fork()
     if pid:
         _, status = os.waitpid(pid, 0)
@@ -224,17 +192,20 @@ def _fork() -> bool:
     return True
 
 
-def _run(launch: DaemonLaunch) -> None:
+def _run(launch: DaemonLaunch, log: int) -> None:
     """Run the daemon in this process. Never return."""
     status = 1
     first: socket.socket | None = None
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         for number in ENDING:  # the daemon sets its own handlers once it is imported
-            signal.signal(number, _leave)
-        _detach(launch)
-        _name_process()
-        _publish_owner(launch)
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+        _detach(launch, log)
+        owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
+        if launch.where.lock:
+            write_owner(launch.locks[0], owner)
+        if not launch.where.state:
+            launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
         _survive_logout(launch)
         first = _greet_first(launch)
         if first is None:
@@ -265,10 +236,8 @@ def _run(launch: DaemonLaunch) -> None:
 
 
 def import_ahead(enough: Callable[[], object]) -> None:
-    """Import what every daemon needs, a part at a time, until `enough`.
-
-    For a connection that waits for the laptop's word: what its daemon imports after hello, the client waits for.
-    """
+    """Import what every daemon needs, a part at a time, until `enough`: for a connection that waits for the laptop's
+    word."""
     gc.disable()
     try:
         for name in _AHEAD:
@@ -303,39 +272,26 @@ def _import_asyncio() -> None:
             del sys.modules["ssl"]
 
 
-def _detach(launch: DaemonLaunch) -> None:
+def _detach(launch: DaemonLaunch, log: int) -> None:
     """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
     if not launch.where.lock:
         sockets.listen_as_this_process(launch.listener)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.dup2(launch.log, 2)
-    keep = {0, 1, 2, launch.lock, launch.journal_lock, launch.listener.fileno()}
+    os.dup2(log, 2)
+    keep = {0, 1, 2, *launch.locks, launch.listener.fileno()}
     for name in os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else map(str, range(3, 256)):
         if int(name) not in keep:
             try:
                 os.close(int(name))
             except OSError:
                 pass
-
-
-def _name_process() -> None:
-    """Name this process `ccb` in ps and top, where the system allows it."""
     try:
         with open("/proc/self/comm", "w", encoding="ascii") as file:
-            file.write("ccb")
+            file.write("ccb")  # the name in ps and top
     except OSError:
         pass
-
-
-def _publish_owner(launch: DaemonLaunch) -> None:
-    """Publish the identity of the session's owner: in the lock file, and in the hello of a session without files."""
-    owner = {**process_identity.own_identity(), "bundle": launch.facts["bundle"]}
-    if launch.where.lock:
-        write_owner(launch.lock, owner)
-    if not launch.where.state:
-        launch.facts["summary"] = {**owner, "cwd": launch.facts["cwd"]}
 
 
 def _survive_logout(launch: DaemonLaunch) -> None:
@@ -348,7 +304,7 @@ def _survive_logout(launch: DaemonLaunch) -> None:
     if kills() and not move_out(str(launch.facts["session"])):
         note = bound_note(in_memory=not launch.where.state)
         launch.facts["notes"] = [*_texts(launch.facts["notes"]), note]
-        launch.grace_s = 0.0
+        launch.params["grace_s"] = 0.0
 
 
 def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
@@ -369,10 +325,6 @@ def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
         except OSError:
             pass
         client.close()
-
-
-def _leave(number: int, frame: object) -> None:
-    sys.exit(128 + number)
 
 
 def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
@@ -412,7 +364,3 @@ def remove_unused(where: session_paths.SessionPaths) -> None:
 
 def _texts(value: object) -> list[str]:
     return [str(each) for each in value] if isinstance(value, list) else []
-
-
-def _seconds(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None

@@ -1,5 +1,5 @@
-"""The hello of a daemon. It is built by hand and sent before the agent is imported, so that the laptop does not wait
-for the import."""
+"""The hello of a daemon, built by hand and sent before the agent is imported, so that the laptop does not wait for
+that."""
 
 from __future__ import annotations
 
@@ -23,18 +23,15 @@ CAPABILITIES = [
     *("move_async_message", "steer", "packed"),
 ]
 
-LONG_JOURNAL = 1 << 20
-"""Size of a journal in bytes from which on the hello of a worker that has just started brings its last records: reading
-such a journal takes the worker longer than the person should wait for their last screen."""
-
+LONG_JOURNAL = 1 << 20  # bytes from which on hello brings the last records: reading all takes too long for a screen
 _SPAN = 64 * 1024  # bytes of the end of a journal
 _MAX_LAST = 32 * 1024  # of the records in hello
 _SEEN = ("input", "prompt", "taken", "message", "tool_start", "withdrawn", "rewind", "rewound")
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
-    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes. For a session in memory they
-    include `summary`, because `ccb ps` has no file to read it from."""
+    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes; for a session in memory also
+    `summary`, because `ccb ps` has no file to read."""
     return {
         "t": "hello",
         "protocol": PROTOCOL,
@@ -63,8 +60,7 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
 
 
 def read_lease(state_directory: str) -> tuple[int, str]:
-    """Return the highest epoch ever granted in this session, and the name of its driver, "" when the driver has
-    left."""
+    """Return the highest epoch ever granted in this session, and the name of its driver, "" when it has left."""
     if not state_directory:
         return 0, ""
     try:
@@ -118,36 +114,40 @@ def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return shown[::-1]
 
 
-WORKTREES = "/.claude/worktrees/"
-"""What the path of every worktree of a session holds."""
+WORKTREES = "/.claude/worktrees/"  # what the path of every worktree of a session holds
 
 
+# The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
+# handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held.
 ENDING = (signal.SIGTERM, signal.SIGINT)
-"""The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
-handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held."""
 
 
 class DaemonLaunch:
-    """What a daemon process receives from the process that forks it. (Not a dataclass: importing `dataclasses` would
-    delay hello.)
+    """What a daemon process receives from the one that forks it. (Not a dataclass: importing `dataclasses` would delay
+    hello.) `params` are those of `main.start`, `locks` the descriptors of the session's lock and the journal's, -1 for
+    none. `tree` is the record of the session's worktree."""
 
-    `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
-    that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
-    seconds, None for the default. `shell`: a terminal on this host starts a shell of its own, whose environment counts
-    for commands. `tree` is the record of the worktree that was made for the session. `bundle_path` and
-    `no_copy` are start parameters, see `main.start`.
-    """
-
-    def __init__(self, where: session_paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
+    def __init__(
+        self,
+        where: session_paths.SessionPaths,
+        facts: dict[str, object],
+        params: dict[str, object],
+        tree: object,
+        listener: socket.socket,
+        locks: tuple[int, int],
+    ) -> None:
         self.where = where
         self.facts = facts
+        self.params = params
+        self.tree = tree
         self.listener = listener
-        self.tree: object = None
-        self.lock = -1
-        self.journal_lock = -1
-        self.log = -1
-        self.grace_s: float | None = None
-        self.idle_s: float | None = None
-        self.shell = False
-        self.bundle_path = ""
-        self.no_copy = ""
+        self.locks = locks
+
+    def text(self, name: str) -> str:
+        """Return a start parameter that is a text, "" for none."""
+        return str(self.params.get(name) or "")
+
+    def seconds(self, name: str, default: float) -> float:
+        """Return a start parameter that is a number."""
+        value = self.params.get(name)
+        return float(value) if isinstance(value, (int, float)) else default

@@ -1,12 +1,8 @@
-"""Model calls over the driver's link: the worker's end of the HTTP-shaped streams.
-
-A call outlives the connection it was made on. When the link is lost, the call waits. On the next driver's link it is
-opened again under the same id, with the number of response bytes received so far, and continues from there.
-
-Only the client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile. As long as that
-client is attached it reads the call to its end, even if another client drives by then. When its link is lost, the call
-waits for it a while: any other client would have to ask the provider, and pay, a second time.
-"""
+"""Model calls over the driver's link: the worker's end of the HTTP-shaped streams. A call outlives its connection: it
+waits, and is opened again under the same id on a new link, with the number of response bytes received so far. Only the
+client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile, so that client reads on
+as long as it is attached, even if another one drives, and is waited for a while when its link is lost: any other one
+would have to ask, and pay, again."""
 
 from __future__ import annotations
 
@@ -22,16 +18,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Packed
 
 from ..model.model_request import ModelLinkError
 
 log = logging.getLogger(__name__)
 
-CLIENT_WAIT_S = 5.0
-"""Seconds that a call waits for the client that reads it, after that client's link was lost and another client
-drives."""
+CLIENT_WAIT_S = 5.0  # seconds that a call waits for the client that reads it, if it is lost and another one drives
 
 _GRANT_AT = 64 * 1024
 _AT_ONCE = 8 * 1024  # bytes of a body that go before the events that wait to be sent
@@ -39,10 +32,10 @@ Outgoing = Union[CallOpen, CallData, CallEnd, Credit, Cancel]
 
 
 class StreamLink:
-    """The link of one client, for model calls. `urgent` sends a frame before all others; `bulk` sends one when there is
-    room. `client` is the name of the ccb on the laptop, which keeps the responses it has read, and request bodies,
-    across its connections. `deltas` says that it makes a request body of an earlier one and what is new, `primed` that
-    the earlier one may be the dictionary for what is new."""
+    """The link of one client, for model calls. `urgent` sends a frame before all others, `bulk` when there is room.
+    `client` is the name of the ccb on the laptop, which keeps responses and request bodies across its connections.
+    `deltas`: it makes a body of an earlier one and what is new; `primed`: the earlier one may be the dictionary for
+    that."""
 
     def __init__(
         self,
@@ -65,32 +58,15 @@ class StreamLink:
         self.primed = primed
 
     async def send(self, frame: Outgoing, *, first: bool) -> None:
-        """Send a frame before all others, or when there is room."""
         if first:
             self.urgent(frame)
         else:
             await self.bulk(frame)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The request to the provider. `id` is the permanent name of the call: when it is sent again under the same id, the
-    laptop resumes the response."""
-
-    id: str
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Sequence[bytes]
-
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.body))
-
-
 class _Arriving:
-    """The part of a call's response that has arrived. `window` is the number of bytes the laptop may still send,
-    `ungranted` the number of bytes read since the last credit."""
+    """What has arrived of a response. `window` is what the laptop may still send, `ungranted` what was read since the
+    last credit, in bytes."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -104,19 +80,15 @@ class _Arriving:
         self.complete = False
         self.error = ""
 
-    def fail(self, reason: str) -> None:
-        """End the response with an error. Only the first error counts."""
-        self.error = self.error or reason
-        self.end()
-
-    def end(self) -> None:
+    def end(self, error: str = "") -> None:
+        """End the response. Only the first error counts."""
+        self.error = self.error or error
         self.complete = True
         self.has_head.set()
         self.news.set()
 
     def open_window(self) -> None:
-        """Reset the window for a new stream: the laptop may send the initial credit again. Unread chunks do not count
-        against it."""
+        """Reset the window for a new stream. Unread chunks do not count against it."""
         self.window = INITIAL_CREDIT
         self.ungranted = -sum(map(len, self.chunks))
 
@@ -126,20 +98,20 @@ class _Arriving:
             self.headers = {name.lower(): value for name, value in frame.headers.items()}
             self.has_head.set()
         elif not self.received and frame.status != self.status:  # another laptop has made the upstream request again
-            self.fail("the answer to the repeated call is another one: %d, not %d" % (frame.status, self.status))
+            self.end("the answer to the repeated call is another one: %d, not %d" % (frame.status, self.status))
 
     def take_data(self, frame: CallData) -> None:
         try:
             chunk = base64.b64decode(frame.b64, validate=True)
             chunk = unpack(chunk) if isinstance(frame, Packed) else chunk
         except (binascii.Error, ValueError, zlib.error):
-            self.fail("the laptop sent data that cannot be decoded")
+            self.end("the laptop sent data that cannot be decoded")
             return
         if frame.off != self.received:
-            self.fail("the laptop sent byte %d of the response, expected %d" % (frame.off, self.received))
+            self.end("the laptop sent byte %d of the response, expected %d" % (frame.off, self.received))
             return
         if len(chunk) > self.window:
-            self.fail("the laptop sent more than it was granted")
+            self.end("the laptop sent more than it was granted")
             return
         self.window -= len(chunk)
         self.received += len(chunk)
@@ -148,10 +120,13 @@ class _Arriving:
 
 
 class _Call:
-    """One model call: its request, its response, and the stream of a link that carries them now."""
+    """One model call: its request, its response, and the stream of a link that carries them now. When it is sent again
+    under the same `id`, the laptop resumes the response."""
 
-    def __init__(self, request: _Request) -> None:
-        self.request = request
+    def __init__(self, call_id: str, method: str, path: str, headers: dict[str, str], body: Sequence[bytes]) -> None:
+        self.id = call_id
+        self.request = method, path, headers
+        self.body = body
         self.response = _Arriving()
         self.link: StreamLink | None = None
         self.stream = 0
@@ -211,7 +186,7 @@ class ModelStreams:
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
     ) -> AsyncIterator[Response]:
         """See ModelTransport. Entering the context waits for the head of the response."""
-        call = _Call(_Request(call_id, method, path, dict(headers), body))
+        call = _Call(call_id, method, path, dict(headers), body)
         self._open[call_id] = call
         if self._driver_link is not None:  # else it waits for a driver
             self._start(call, self._driver_link)
@@ -234,12 +209,11 @@ class ModelStreams:
             return 0.0
         link = call.link
         if link is not None and not call.response.complete and call.pump is not None and call.pump.done():
-            self._leave_link(call)
             self._start(call, link)
         return call.sent_at
 
     def attach(self, link: StreamLink) -> None:
-        """A driver is attached. Open on its link the waiting calls, and the calls of earlier connections of the same
+        """A driver is attached. Open on its link the waiting calls, and those of earlier connections of the same
         client."""
         self._driver_link = link
         self._up_since = time.monotonic()
@@ -252,7 +226,6 @@ class ModelStreams:
         """A client has a new link, as driver or viewer. The calls that it reads continue there."""
         for call in self._open.values():
             if call.client == link.client and call.link is not link and not call.response.complete:
-                self._leave_link(call)
                 self._start(call, link)
 
     def detach(self, link: StreamLink) -> None:
@@ -267,26 +240,14 @@ class ModelStreams:
                 self._resume(call)
 
     def forget(self, link: StreamLink) -> None:
-        """The client of a link will not come back: when the link is lost, its calls do not wait for it."""
+        """The client of a link will not come back: its calls do not wait for it."""
         for call in self._open.values():
             if call.link is link:
                 call.client = ""
 
-    def withdraw(self, link: StreamLink) -> None:
-        """Move all calls away from the link of a former driver that does not react."""
-        for call in self._open.values():
-            if call.link is link and not call.response.complete:
-                link.urgent(Cancel(link.epoch, call.stream, "another client reads this now"))
-        self.forget(link)
-        self.detach(link)
-
-    def uses(self, link: StreamLink) -> bool:
-        """Return whether any call is read over this link."""
-        return any(call.link is link and not call.response.complete for call in self._open.values())
-
     async def _end(self, call: _Call) -> None:
         """Forget a call. If its response is not complete, the laptop cancels it too."""
-        self._open.pop(call.request.id, None)
+        self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
         if call.timer is not None:
             call.timer.cancel()
@@ -308,27 +269,25 @@ class ModelStreams:
             return
         if isinstance(frame, CallHead):
             if call.outgoing is not None:
-                self._sent.arrived(link.name, call.outgoing, call.request.body)
+                self._sent.arrived(link.name, call.outgoing, call.body)
             call.response.take_head(frame)
         elif isinstance(frame, CallData):
             call.response.take_data(frame)
         elif isinstance(frame, Credit):
             call.credit += frame.bytes
             call.credit_news.set()
-        elif frame.whole and not call.whole:
-            self._send_whole(call, link)
-        elif frame.error:
-            call.response.fail(frame.error)
+        elif frame.whole and not call.whole:  # the laptop cannot make the body of parts
+            if call.outgoing is not None:
+                self._sent.lost(link.name, call.outgoing)
+            call.whole = True
+            self._start(call, link)
         else:
-            call.response.end()
+            call.response.end(frame.error)
 
     def _resume(self, call: _Call) -> None:
-        """Open a call that has no link on the driver's link: at once, or after it has waited long enough for its own
-        client."""
+        """Open a call that has no link on the driver's link, after it has waited long enough for its own client."""
         link = self._driver_link
-        if link is None or call.response.complete or call.link is not None:
-            return
-        if self._open.get(call.request.id) is not call:
+        if link is None or call.response.complete or call.link or self._open.get(call.id) is not call:
             return
         left = call.lost_at + CLIENT_WAIT_S - time.monotonic()
         if call.client in ("", link.client) or left <= 0:
@@ -346,6 +305,8 @@ class ModelStreams:
             call.pump.cancel()
 
     def _start(self, call: _Call, link: StreamLink) -> None:
+        """Open a call on a link, and leave the one that it was on."""
+        self._leave_link(call)
         self._next_stream += 1
         call.stream = self._next_stream
         call.link = link
@@ -359,19 +320,18 @@ class ModelStreams:
 
     async def _send(self, call: _Call, link: StreamLink, stream: int) -> None:
         """Open a call, and send its body: only what is new in it, if the laptop has an earlier one."""
-        request = call.request
-        body = OutgoingBody("", "", [], 0, False, request.body)
+        whole = sum(map(len, call.body))
+        body = OutgoingBody("", "", [], 0, False, call.body)
         if link.deltas:
-            body = await self._sent.outgoing(link.name, request.body, whole=call.whole, primed=link.primed)
+            body = await self._sent.outgoing(link.name, call.body, whole=call.whole, primed=link.primed)
         call.outgoing = body
         opened = CallOpen(
-            link.epoch, stream, request.id, link.nonce, request.method, request.path, dict(request.headers),
-            request.size, call.response.received, body.digest, body.base, body.parts, body.sent, body.deflated,
-            body.primed,
+            link.epoch, stream, call.id, link.nonce, *call.request, whole, call.response.received,
+            body.digest, body.base, body.parts, body.sent, body.deflated, body.primed,
         )  # fmt: skip
         link.urgent(opened)
-        size = body.sent if body.parts else request.size
-        first = size <= _AT_ONCE  # the model answers sooner if the events of the last call do not come before it
+        # the model answers sooner if the events of the last call do not come before a short body
+        first = (body.sent if body.parts else whole) <= _AT_ONCE
         offset = 0
         for piece in chunks(body.pieces):
             view = memoryview(piece)
@@ -387,11 +347,3 @@ class ModelStreams:
                 view = view[count:]
                 call.sent_at = time.monotonic()
         await link.send(CallEnd(link.epoch, stream), first=first)
-
-    def _send_whole(self, call: _Call, link: StreamLink) -> None:
-        """Open a call again whose body the laptop cannot make of parts, and send all of it."""
-        if call.outgoing is not None:
-            self._sent.lost(link.name, call.outgoing)
-        call.whole = True
-        self._leave_link(call)
-        self._start(call, link)

@@ -1,10 +1,7 @@
-"""Placeholders and TMPDIRs.
-
-A path that does not exist cannot be protected by a mount. So it exists, as an empty directory, while a command in the
-cage for the workspace lives. An empty directory means nothing to git, editors and agents. Sessions in one project share
-the directories: their mode tells whose they are, and a shared lock that a command is about to mount them. What a worker
-leaves that was killed is removed by the next session there, and by `ccb gc` and `clean`.
-"""
+"""Placeholders and TMPDIRs of cages. A path that does not exist cannot be protected by a mount, so it exists as an
+empty directory, which means nothing to git, editors and agents, while a command in the cage for the workspace lives.
+Sessions in one project share them: their mode tells whose they are, and a shared lock that a command is about to mount
+them. What a killed worker leaves is removed by the next session there, and by `ccb gc` and `clean`."""
 
 from __future__ import annotations
 
@@ -23,8 +20,7 @@ _MODE = 0o1700
 _MAX_LISTS = 20
 _MAX_TRIES = 200
 _PAUSE_S = 0.005
-_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
-"""How paths are written in mountinfo, the backslash last."""
+_ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # of mountinfo, the backslash last
 
 
 class Placeholders:
@@ -36,13 +32,12 @@ class Placeholders:
 
     @property
     def held(self) -> Set[str]:
-        """The directories that are there because of this object, or of another session. A file may have taken the place
-        of one, as git replaces empty directories."""
+        """The directories that are there because of this or another session; a file may have taken the place of one."""
         return {path for path in self._held if _is_placeholder(path)}
 
     def make(self, paths: Sequence[str]) -> list[str]:
-        """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
-        nobody in the cage can create the others. `started` must follow. Raise OSError."""
+        """Make what does not exist, where this user could. Return the paths that exist now and can be protected; nobody
+        in the cage can create the others. `started` must follow. Raise OSError."""
         for path in paths:
             for _ in range(_MAX_TRIES):  # another session may be about to remove it
                 if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
@@ -66,17 +61,20 @@ class Placeholders:
 
     def sweep(self) -> None:
         """Remove the directories that no living process needs. One that something has filled stays."""
-        with unneeded(self._held) as paths:
-            for path in paths:
-                _remove(path)
+        _remove_unneeded(self._held)
         self._held = {path for path in self._held if _is_placeholder(path)}
 
 
 def remove_left(directories: Iterable[str]) -> None:
     """Remove what killed workers have left in these directories."""
-    with left_in(directories) as paths:
-        for path in paths:
-            _remove(path)
+    _remove_unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
+
+
+def _remove_unneeded(paths: Iterable[str]) -> None:
+    with unneeded(paths) as found:
+        for path in found:
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
 
 
 def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
@@ -86,8 +84,8 @@ def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[lis
 
 @contextlib.contextmanager
 def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
-    """Return those of the paths that are placeholders and that no process has mounted or is about to mount, until the
-    context ends."""
+    """Return which of the paths are placeholders that no process has mounted or is about to mount, until the context
+    ends."""
     locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
     try:
         free = [path for path, lock in locks.items() if lock >= 0]
@@ -99,33 +97,23 @@ def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
                 os.close(lock)
 
 
-def _remove(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.rmdir(path)
-
-
 def _locked(path: str, how: int, needs_lock: bool = False) -> int:
-    """Return a descriptor that locks a directory, -1 if another process is in the way. Where a file system has no
-    locks, it locks nothing, or is -1 if the caller `needs_lock`."""
+    """Return a descriptor that locks a directory, -1 if another process is in the way, or if the caller `needs_lock`
+    and the file system has none."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return -1
+    try:
+        fcntl.flock(lock, how | fcntl.LOCK_NB)
+        is_locked = True
+    except OSError as error:  # another process has it, or there are no locks here
+        is_locked = not (needs_lock or isinstance(error, BlockingIOError))
     with contextlib.suppress(FileNotFoundError):
-        if not _is_taken(lock, how, needs_lock) and os.fstat(lock).st_ino == os.lstat(path).st_ino:
+        if is_locked and os.fstat(lock).st_ino == os.lstat(path).st_ino:
             return lock
     os.close(lock)
     return -1
-
-
-def _is_taken(lock: int, how: int, needs_lock: bool) -> bool:
-    try:
-        fcntl.flock(lock, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return needs_lock  # no locks here
-    return False
 
 
 def _is_placeholder(path: str) -> bool:
@@ -142,7 +130,7 @@ def mounted_anywhere() -> set[str]:
 
 
 def all_mounts() -> Iterator[tuple[str, str, str]]:
-    """Yield the mounts of these namespaces: a process that has it, what is mounted, by its path in its file system,
+    """Yield the mounts of these namespaces: a process that has it, what is mounted (by its path in its file system),
     and where."""
     seen: set[int] = set()
     looked_at: set[str] = set()
@@ -172,9 +160,8 @@ _NAME = re.compile(_PREFIX + r"[\d-]+-\w+")
 
 
 class TemporaryDirectories:
-    """Makes a directory for each command in one directory of this process, and removes it when the command has ended.
-    Where nothing can be made, "" stands for no directory. This process holds a lock on its directory; the first use
-    removes those whose process was killed."""
+    """Makes a directory for each command in one directory of this process, "" where none can be made. This process
+    holds a lock on its directory; the first use removes those whose process was killed."""
 
     def __init__(self) -> None:
         self._top = ""
@@ -260,8 +247,7 @@ def _remove_left() -> None:
 
 
 def _temporary_locked(path: str) -> int:
-    """Return a descriptor that holds the lock of a directory of this user; -1 if another process holds it, or if it is
-    no such directory."""
+    """Return a descriptor that holds the lock of a directory of this user; -1 for none."""
     lock = _locked(path, fcntl.LOCK_EX, needs_lock=True)
     if lock >= 0 and os.fstat(lock).st_uid != os.getuid():
         os.close(lock)

@@ -1,4 +1,4 @@
-"""What they may do; protected names."""
+"""What cages allow, and the table of protected names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"),
     *("/run/current-system", "/snap", "/etc/alternatives", "/etc/profiles"),
 )
-_BESIDE = {
+_BESIDE = {  # by directories with a `bin` on PATH: what may be read beside it, as they also hold passwords
     "/.cargo": ("../.rustup", "config.toml", "env"),
     "/.local": ("lib", "share/uv", "share/pipx", "pipx", "share/mise/installs", "share/pnpm"),
     "/go": ("pkg/mod",),
@@ -21,9 +21,6 @@ _BESIDE = {
     "/.krew": ("store",),
     "/.composer": ("vendor",),
 }
-"""Directories whose `bin` is on PATH, but which also hold what no program needs, as passwords: beside `bin`, only these
-may be read."""
-
 _MAX_SIBLINGS = 4000
 
 
@@ -50,8 +47,8 @@ def _of_login(excluded: Sequence[str], environ: Mapping[str, str], home: str) ->
 
 
 def _tool_chain(directory: str, home: str) -> list[str]:
-    """Return what the programs in a directory of PATH need: the directory above `bin`, in which their libraries are,
-    unless it also holds something else."""
+    """Return what the programs in a directory of PATH need: the directory above `bin`, with their libraries, unless
+    that also holds something else."""
     above = os.path.dirname(directory)
     for ending, names in _BESIDE.items():
         if above == home + ending:
@@ -62,7 +59,7 @@ def _tool_chain(directory: str, home: str) -> list[str]:
 
 
 def _without(directory: str, excluded: Sequence[str]) -> list[str]:
-    """Return paths that cover a directory without the excluded directories in it: rules of the kernel only allow."""
+    """Return paths that cover a directory without the excluded ones in it: rules of the kernel only allow."""
     inner = [each for each in excluded if _is_in(each, directory) and each != directory]
     if not inner:
         return [directory]
@@ -229,12 +226,8 @@ _ROWS = (
 )  # fmt: skip
 
 
-def _named(at_top: AtTop) -> tuple[str, ...]:
-    return tuple(name for row in _ROWS if row.at_top is at_top for name in row.names)
-
-
-AT_THE_TOP = _named(AtTop.MAY_NOT_BE_MADE)
-AT_THE_TOP_IF_THERE = _named(AtTop.MAY_NOT_CHANGE)
+AT_THE_TOP = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_BE_MADE for name in row.names)
+AT_THE_TOP_IF_THERE = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_CHANGE for name in row.names)
 _HARMLESS = [row for row in _ROWS if row.kind is Kind.HARMLESS]
 _ACTING = [row for row in _ROWS if row.kind not in (Kind.HARMLESS, Kind.OTHER)]
 _HARMLESS_NAMES = frozenset(name.casefold() for row in _HARMLESS for name in row.names)
@@ -244,18 +237,16 @@ _BY_NAME = {name.casefold(): row for row in _ACTING for name in row.names}
 _BY_END = {end: row for row in _ACTING for end in row.ends}
 _ENDS = tuple(_BY_END)
 
-SET_ASIDE = ".stopped-by-ccb"
-"""What the name of a file that was set aside ends with, or goes on with."""
+SET_ASIDE = ".stopped-by-ccb"  # what the name of a file that was set aside ends with, or goes on with
 
-REPOSITORY_HEAD = "HEAD"
-"""The file without which git takes no directory for a repository."""
+REPOSITORY_HEAD = "HEAD"  # the file without which git takes no directory for a repository
 
 NAMES_IN_REPOSITORY = (REPOSITORY_HEAD, "commondir", "objects", "refs")
 
 
 def why_protected(path: str) -> str:
-    """Return why writing a path with these names needs the approval of a person wherever it is, "" if it does not.
-    Letter case does not count."""
+    """Return why writing a path with these names needs the approval of a person anywhere, "" if it does not. Letter
+    case does not count."""
     parts = [part for part in path.casefold().split("/") if part] or [""]
     for part, below in zip(parts, [*parts[1:], ""]):
         row = _BY_NAME.get(part)
@@ -299,10 +290,9 @@ class CageKind(enum.Enum):
 @dataclass(frozen=True)
 class CageRules:
     """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
-    executed may also be read. `protected` are paths below `write` that stay as they are, beside what the server of the
-    cages finds there; `linked` are files below `write` that are also something else outside of it. Only the cage for
-    the workspace can have `network`. `own`: the command is a program of ccb (see `run_program`), which needs no Python
-    but the zygote's."""
+    executed may also be read. `protected` are paths below `write` that stay as they are, `linked` files there that are
+    also something else outside of it. Only the cage for the workspace can have `network`. `own`: the command is a
+    program of ccb (see `run_program`), which needs no Python but the zygote's."""
 
     kind: CageKind
     read: tuple[str, ...]
@@ -318,15 +308,8 @@ _READ = (
     "/proc",
     *("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"),
     *("/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/fs/cgroup", "/sys/kernel/mm/transparent_hugepage"),
-    *(
-        "/run/systemd/resolve",
-        "/var/lib/sss/mc",
-        "/var/lib/dpkg",
-        "/var/lib/rpm",
-        "/var/cache/man",
-        "/usr/share",
-        "/nix/var/nix/profiles",
-    ),
+    *("/run/systemd/resolve", "/var/lib/sss/mc", "/var/lib/dpkg", "/var/lib/rpm", "/var/cache/man", "/usr/share"),
+    "/nix/var/nix/profiles",
 )
 
 _READ_IN_ETC = (
@@ -343,18 +326,16 @@ _READ_IN_ETC = (
     *("subversion", "system-release", "terminfo", "texmf", "timezone", "vim", "vimrc", "wgetrc", "xdg", "xml", "zsh"),
     *("zshenv", "zshrc"),
 )
-_FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")
-"""The beginnings of names with a version in them."""
+_FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")  # the beginnings of names with a version in them
 
 _SYSTEM_PLACES = ("/etc", "/boot", "/lib", "/usr/lib", "/var/spool")
 
-_READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
-"""Git exits with an error where it cannot read its configuration."""
+_READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")  # git insists
 
 
 def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home: str) -> CageRules:
-    """Return the cage of commands that only read: `directories` are those of the session, `environ` is the environment
-    of the login, and `home` its home directory."""
+    """Return the cage of commands that only read the session's `directories`; `environ` and `home` are those of the
+    login."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories(own, environ, home)
     read = (*own, *_outside(_system(), execute), *_configuration(environ, home))
@@ -364,8 +345,8 @@ def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home
 def workspace_rules(
     directories: Sequence[str], environ: Mapping[str, str], home: str, network: bool = False
 ) -> CageRules:
-    """Return the cage of commands that may change the session's directories, but nothing in them that acts outside of
-    the cage later."""
+    """Return the cage of commands that may change the session's directories, but nothing that acts outside of the cage
+    later."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
     read = (*_outside(_system(), execute), *_configuration(environ, home))
@@ -373,8 +354,7 @@ def workspace_rules(
 
 
 def holds_home(directories: Sequence[str], home: str) -> bool:
-    """Return whether one of the directories is the home directory or holds it. That is no workspace: too much in a home
-    acts outside of a cage later, as what shells read at a login."""
+    """Return whether one of the directories holds the home directory, where too much acts outside of a cage later."""
     real = os.path.realpath(home) if os.path.isabs(home) else ""
     tops = (os.path.realpath(each).rstrip("/") + "/" for each in directories)
     return bool(real) and any(f"{real}/".startswith(top) for top in tops)
@@ -382,7 +362,7 @@ def holds_home(directories: Sequence[str], home: str) -> bool:
 
 def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:
     """Return why what is in a directory (a real path) acts outside of a cage later, whatever its name is; "" if it does
-    not. Programs keep what they start in the hidden directories of a home."""
+    not."""
     own = os.path.realpath(home) if os.path.isabs(home) else ""
     hidden = directory[len(own) + 1 :].partition("/")[0] if own and directory.startswith(own + "/") else ""
     if hidden.startswith("."):
@@ -397,10 +377,7 @@ def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:
 
 def _system() -> tuple[str, ...]:
     """Return the files of the system that programs need, and that hold no passwords."""
-    try:
-        families = [name for name in os.listdir("/etc") if name.startswith(_FAMILIES_IN_ETC)]
-    except OSError:
-        families = []
+    families = [name for name in os.listdir("/etc") if name.startswith(_FAMILIES_IN_ETC)]
     return (*_READ, *(f"/etc/{name}" for name in (*_READ_IN_ETC, *families)))
 
 
@@ -417,8 +394,8 @@ def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
 
 
 def _outside(paths: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths that exist and are in none of the other directories, which include them: each rule takes time
-    at each start."""
+    """Return the paths that exist and are in none of the other directories, which include them: each rule takes
+    time."""
     return tuple(
         path for path in paths if os.path.lexists(path) and not any(path.startswith(each + "/") for each in others)
     )

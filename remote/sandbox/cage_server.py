@@ -1,4 +1,4 @@
-"""Starts caged commands."""
+"""Starts commands, in cages and without."""
 
 from __future__ import annotations
 
@@ -37,15 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MODULES = (
-    "ccb.tunnel.wire.process_tree",
-    "syscalls",
-    "landlock",
-    "seccomp",
-    "cage",
-    "supervisor",
-    "zygote",
-)  # in the order of their imports
+_MODULES = ("ccb.tunnel.wire.process_tree", "syscalls", "landlock", "seccomp", "cage", "supervisor", "zygote")
 _BOOT = """
 import marshal, os, sys
 try:
@@ -87,8 +79,8 @@ class CageUnavailable(OSError):
 
 
 class PathVanished(CageUnavailable):
-    """Another command has removed a path after the look at the project and before the cage protected it. A new look
-    helps. To leave the path out does not: the command could make it."""
+    """Another command has removed a path before the cage protected it. A new look helps; to leave the path out does
+    not, as the command could make it."""
 
 
 class CageMechanism(enum.Enum):
@@ -101,8 +93,8 @@ class CageMechanism(enum.Enum):
 
 @dataclass(frozen=True)
 class Availability:
-    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether the cage for the
-    workspace can be made, and `why` what keeps the cage that is missing from being made."""
+    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether that cage can be
+    made, and `why` what keeps the missing one from being made."""
 
     mechanism: CageMechanism
     abi: int
@@ -123,8 +115,8 @@ class _Launch:
 
 
 class CageServer:
-    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
-    stands for a kernel without Landlock."""
+    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests; 0: no
+    Landlock."""
 
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
@@ -144,8 +136,8 @@ class CageServer:
         self._end_zygote()
 
     def availability(self) -> Availability:
-        """Return which cages hold here. The first call starts the zygote, which takes about 50 ms. It never fails:
-        where a trial fails, there is no cage."""
+        """Return which cages hold here; where a trial fails, there is none. The first call starts the zygote, which
+        takes 50 ms."""
         if self._available is not None:  # without the lock, which a start may hold for long
             return self._available
         with self._lock:
@@ -156,11 +148,16 @@ class CageServer:
             temporary = self._directories.make()
             try:
                 asked = {"ask": "probe", "abi": self._most_abi, "temporary": os.fsencode(temporary)}
-                self._available = _available(self._ask(asked, ()))
+                answer = self._ask(asked, ())
             except OSError as error:
-                self._available = Availability(CageMechanism.NONE, 0, False, str(error))
+                answer = {"error": str(error)}
             finally:
                 self._directories.remove(temporary)
+            abi = cast("int", answer.get("abi", 0))
+            other = CageMechanism.NAMESPACES if answer.get("namespaces") else CageMechanism.NONE
+            why = str(answer.get("why") or answer.get("error") or "")
+            mechanism = CageMechanism.LANDLOCK if abi else other
+            self._available = Availability(mechanism, abi, bool(answer.get("workspace")), why)
             return self._available
 
     @property
@@ -211,10 +208,10 @@ class CageServer:
             return self._check()
 
     def begin_uncaged(self) -> None:
-        """Set aside what commands in the cage for the workspace have left, before one starts without a cage: what that
-        one makes is accepted. Without such commands, what is new is a person's."""
+        """Before a command starts without a cage, set aside what others have left: what that one makes is accepted.
+        Without such commands, what is new is a person's."""
         with _held(self._workspace):
-            if self._guard is not None and (self._unchecked or self._lives()):
+            if self._unchecked or self._lives():
                 self._check()
             elif self._guard is not None:
                 self._guard.accept()
@@ -262,20 +259,9 @@ class CageServer:
     def _check(self) -> list[str]:
         return self._guard.check(self._placeholders.held) if self._guard is not None else []
 
-    def _begin(self, rules: CageRules, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
-        """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
-        from .outliving import DirectoryGuard, TooLarge
-
-        alone = self._guard is None or not (self._unchecked or self._lives())
-        self._guard = self._guard or DirectoryGuard()
-        try:
-            return self._guard.begin(rules.write, alone, lambda where: self._git(where, env, rules), rules.protected)
-        except TooLarge as error:
-            raise CageUnavailable(f"there is no workspace cage here: {error}") from None
-
-    def _git(self, directory: str, env: Mapping[str, str], rules: CageRules) -> bytes:
-        """Return the settings that git has in a directory, b"" if there is no git or the directory is gone meanwhile.
-        Raise CageUnavailable."""
+    def _git(self, env: Mapping[str, str], rules: CageRules, directory: str) -> bytes:
+        """Return the settings that git has in a directory, b"" if there is no git or the directory is gone. Raise
+        CageUnavailable."""
         git = found_outside("git", env, rules.write)
         if git is None:
             return b""
@@ -298,7 +284,15 @@ class CageServer:
         raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
     def _start_for_workspace(self, launch: _Launch, rules: CageRules) -> RunningCommand:
-        paths, linked = self._begin(rules, launch.env)
+        from .outliving import DirectoryGuard, TooLarge
+
+        alone = self._guard is None or not (self._unchecked or self._lives())
+        self._guard = self._guard or DirectoryGuard()
+        try:
+            ask = functools.partial(self._git, launch.env, rules)
+            paths, linked = self._guard.begin(rules.write, alone, ask, rules.protected)
+        except TooLarge as error:
+            raise CageUnavailable(f"there is no workspace cage here: {error}") from None
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
             child = self._start(replace(launch, rules=replace(rules, protected=protected, linked=tuple(linked))))
@@ -316,23 +310,26 @@ class CageServer:
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
     def _start(self, launch: _Launch) -> RunningCommand:
-        rules, temporary, abi = launch.rules, "", 0
-        if rules is not None:
+        rules = launch.rules
+        if rules is None:
+            return self._fork(_request(launch, "", 0), launch.redirect, lambda _: self.accept())
+        with contextlib.ExitStack() as on_failure:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
+            on_failure.callback(self._remove, temporary)
             if rules.kind is CageKind.WORKSPACE:
                 if not mark:
                     raise CageUnavailable("no temporary directory could be made, by which its processes are known")
                 launch = replace(launch, rules=replace(rules, protected=(*rules.protected, mark)))
-        try:
-            if rules is not None:
-                abi = self.availability().abi
-            fields = _request(launch, temporary, abi)
-            return self._fork(fields, launch.redirect, lambda command: self._ended(command, rules, temporary))
-        except BaseException:
-            with self._lock:
-                self._directories.remove(temporary)
-            raise
+            fields = _request(launch, temporary, self.availability().abi)
+            ended = functools.partial(self._ended, rules, temporary)
+            command = self._fork(fields, launch.redirect, ended)
+            on_failure.pop_all()
+            return command
+
+    def _remove(self, temporary: str) -> None:
+        with self._lock:
+            self._directories.remove(temporary)
 
     def _fork(
         self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
@@ -364,12 +361,8 @@ class CageServer:
             ends.pop_all()
             return RunningCommand(pid, cast("int", answer["pid"]), output, control, on_end)
 
-    def _ended(self, command: RunningCommand, rules: CageRules | None, temporary: str) -> list[str]:
-        if temporary:
-            with self._lock:
-                self._directories.remove(temporary)
-        if rules is None:
-            return self.accept()
+    def _ended(self, rules: CageRules, temporary: str, command: RunningCommand) -> list[str]:
+        self._remove(temporary)
         if rules.kind is CageKind.READ_ONLY:
             return []
         set_aside = self.check()
@@ -408,14 +401,9 @@ class CageServer:
         with theirs:
             libraries = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
             argv = [sys.executable, "-I", "-S", "-c", _BOOT]
+            null = subprocess.DEVNULL
             try:
-                self._zygote = subprocess.Popen(
-                    argv,
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    env=libraries,
-                    cwd="/",
-                )
+                self._zygote = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=null, env=libraries, cwd="/")
             except OSError:
                 ours.close()
                 raise
@@ -436,7 +424,7 @@ class CageServer:
 
 @functools.lru_cache(maxsize=1)
 def load_modules() -> bytes:
-    """Return the modules of the zygote as it takes them: compiled, and as sources for another Python than this one."""
+    """Return the modules of the zygote: compiled, and as sources for another Python than this one."""
     modules = []
     for name in _MODULES:
         full_name = name if "." in name else f"{__package__}.kernel.{name}"
@@ -446,17 +434,6 @@ def load_modules() -> bytes:
         modules.append((name, marshal.dumps(loader.get_code(full_name)), loader.get_source(full_name)))
     packed = marshal.dumps((importlib.util.MAGIC_NUMBER, modules))
     return len(packed).to_bytes(4, "little") + packed
-
-
-def _available(answer: Mapping[str, object]) -> Availability:
-    abi = answer.get("abi")
-    abi = abi if isinstance(abi, int) else 0
-    mechanism = CageMechanism.NONE
-    if abi or answer.get("namespaces"):
-        mechanism = CageMechanism.LANDLOCK if abi else CageMechanism.NAMESPACES
-    return Availability(
-        mechanism, abi, bool(answer.get("workspace")), str(answer.get("why") or answer.get("error") or "")
-    )
 
 
 def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
@@ -499,8 +476,7 @@ _LISTS_OF_PATHS = ("read", "write", "execute", "protected", "linked")
 
 
 def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
-    """Return what the zygote is asked: the fields of a `CageRequest`. The program is by default what the first word
-    names. Raise FileNotFoundError if there is no such program."""
+    """Return the fields of a `CageRequest`. Raise FileNotFoundError if there is no such program."""
     import shutil
 
     name = launch.argv[0]
@@ -511,21 +487,17 @@ def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
     fields: dict[str, object] = {
         "ask": "start",
         "program": os.fsencode(program),
-        "argv": _encoded(launch.argv),
+        "argv": list(map(os.fsencode, launch.argv)),
         "cwd": os.fsencode(launch.cwd),
         "environment": {os.fsencode(key): os.fsencode(value) for key, value in whole.items()},
         "caged": launch.rules is not None,
     }
     rules = launch.rules
     if rules is not None:
-        fields.update({each: _encoded(getattr(rules, each)) for each in _LISTS_OF_PATHS})
+        fields.update({each: list(map(os.fsencode, getattr(rules, each))) for each in _LISTS_OF_PATHS})
         fields.update(abi=abi, workspace=rules.kind is CageKind.WORKSPACE, temporary=os.fsencode(temporary))
         fields.update(network=rules.network, own=rules.own)
     return fields
-
-
-def _encoded(texts: Sequence[str]) -> list[bytes]:
-    return [os.fsencode(each) for each in texts]
 
 
 def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:

@@ -1,16 +1,8 @@
-"""What acts later, kept as it is.
-
-The kernel cannot forbid a name in directories that do not exist yet. So what exists is counted before a command starts
-and after it has ended. A directory is read again only if its state shows that something in it has changed: no command
-can set the time of that change.
-
-The files with more than one name are counted with it. A file of which not every name is where commands may write is
-also something else, such as a file in the store of a package manager.
-
-What exists before a command is a mount that the command cannot change. What is new after it is set aside: nobody knows
-a way to forbid a name in directories that the command makes itself. A person who makes such a file while a command
-runs finds it set aside as well: nothing tells whose it is.
-"""
+"""What acts later, kept as it is. The kernel cannot forbid a name in directories that do not exist yet, so what exists
+is counted before a command starts and after it has ended; a directory is read again only if its state shows a change,
+whose time no command can set. What exists before a command is a mount that the command cannot change. What is new after
+it is set aside, also what a person has made meanwhile: nothing tells whose it is. Counted, too, are files of which not
+every name is where commands may write, such as those of the store of a package manager."""
 
 from __future__ import annotations
 
@@ -44,9 +36,9 @@ _LONGEST_NAME = 255
 
 def set_aside(top: str, path: str) -> tuple[str, str]:
     """Rename a path below the directory `top`; of a repository without a `.git`, rename the file that makes it one.
-    Return what was renamed, and its new name. No link on the way is followed: what is outside of `top` stays as it is.
-    Raise OSError."""
-    if not acts_later(os.path.basename(path)) and _is_repository(path):
+    Return what was renamed, and its new name. No link on the way is followed. Raise OSError."""
+    is_named = acts_later(os.path.basename(path))
+    if not (is_named or os.path.islink(path)) and os.path.isdir(path) and is_repository(os.listdir(path)):
         path = os.path.join(path, REPOSITORY_HEAD)
     directory, name = os.path.split(path)
     kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
@@ -71,10 +63,6 @@ def writable(directory: int) -> Iterator[None]:
         yield
     finally:
         os.chmod(path, mode)
-
-
-def _is_repository(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path) and is_repository(os.listdir(path))
 
 
 def _exists(name: str, directory: int) -> bool:
@@ -105,8 +93,7 @@ _MAX_PROTECTED = 4000
 _MAX_LINKED = 1000
 _DEPTH, _MAX_ENTRIES = 2, 200  # of the links in a directory that acts later
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
-_TICK_NS = 2_500_000_000
-"""The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
+_TICK_NS = 2_500_000_000  # the coarsest clock of a file system: a directory may change again within the tick
 
 
 class TooLarge(OSError):
@@ -130,44 +117,46 @@ class _Name(NamedTuple):
     links: int
 
 
+class _Directory(NamedTuple):
+    """What was found in a directory. `settled`: any later change shows in its state. `unknown` are names that nobody
+    knows, in a repository or at the top; `linked` those of files with more than one."""
+
+    state: _State
+    settled: bool
+    found: list[str]
+    unknown: list[str]
+    linked: list[_Name]
+
+
 class LaterActors:
     """Counts what acts later in the directory with the real path `top`."""
 
     def __init__(self, top: str) -> None:
         self.top = top
-        self._states: dict[str, tuple[_State, bool]] = {}  # whether any later change shows in the state
-        self._found: dict[str, list[str]] = {}  # by the directory in which they are
-        self._unknown: dict[str, list[str]] = {}  # by the repository in which they are, or the top
-        self._names: dict[str, list[_Name]] = {}  # of files with more than one, by the directory in which they are
+        self._directories: dict[str, _Directory] = {}
         self._settings = GitSettings()
 
     def take(self) -> set[str]:
         """Return the paths that are there now. Links are not followed. A directory that git takes for a repository
         without a `.git` counts as a whole."""
-        changed = []
-        for path, (old, settled) in list(self._states.items()):
-            new = _state(path)
-            if new is None:
-                self._forget(path)
-            elif new != old or not settled:
-                changed.append(path)
-        insist = bool(self._states)
+        changed = [path for path, old in self._directories.items() if not old.settled or _state(path) != old.state]
+        insist = bool(self._directories)
         for path in changed if insist else [self.top]:
             self._read(path, insist)
-        return {path for found in self._found.values() for path in found}
+        return {path for each in self._directories.values() for path in each.found}
 
     def unknown(self, repositories: Set[str]) -> set[str]:
-        """Return what nobody knows here, in the top directory and in those of which the `.git` is in `repositories`. An
-        empty file does not count, as the stamps of a Makefile: it counts once there is something in it."""
-        there = (path for path in self._unknown if path == self.top or f"{path}/.git" in repositories)
-        return {name for path in there for name in self._unknown[path] if not _is_empty(name)}
+        """Return what nobody knows in the top directory, and in those whose `.git` is in `repositories`. An empty file,
+        as the stamp of a Makefile, counts once there is something in it."""
+        there = (each for path, each in self._directories.items() if path == self.top or f"{path}/.git" in repositories)
+        return {name for each in there for name in each.unknown if not _is_empty(name)}
 
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
         paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
         paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
         paths += sorted(found)
-        if len(self._states) > _MAX_DIRECTORIES:
+        if len(self._directories) > _MAX_DIRECTORIES:
             raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")
         if len(paths) > _MAX_PROTECTED:
             raise TooLarge(f"{self.top} holds more than {_MAX_PROTECTED:,} files that act outside of the cage later")
@@ -187,20 +176,11 @@ class LaterActors:
 
     def names(self) -> list[_Name]:
         """Return the names of files with more than one, but for what acts later and what is in it."""
-        return [name for names in self._names.values() for name in names]
+        return [name for each in self._directories.values() for name in each.linked]
 
     def forget(self) -> None:
         """Read everything again next time: a link that somebody makes to a file shows in no directory of the file."""
-        self._states.clear()
-        self._found.clear()
-        self._unknown.clear()
-        self._names.clear()
-
-    def _forget(self, path: str) -> None:
-        self._states.pop(path, None)
-        self._found.pop(path, None)
-        self._unknown.pop(path, None)
-        self._names.pop(path, None)
+        self._directories.clear()
 
     def _read(self, path: str, insist: bool) -> None:
         """Read a directory, and those in it that were not read before. `insist`: also those whose mode forbids it, as a
@@ -208,30 +188,22 @@ class LaterActors:
         waiting = [path]
         while waiting:
             directory = waiting.pop()
+            self._directories.pop(directory, None)
             state = _state(directory)
             if state is None:
-                self._forget(directory)
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
             if insist:
                 state = _entered(directory, state)
             names, inner, linked = _listed(directory)
-            self._forget(directory)
-            self._states[directory] = state, settled
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
-                found, inner = [*found, directory], []
-            if directory == self.top or ".git" in names:
-                self._unknown[directory] = [os.path.join(directory, name) for name in names if is_unknown(name)]
-            if found:
-                self._found[directory] = found
-            if linked and directory not in found:
-                self._names[directory] = linked
-            waiting += self._unread(directory, inner)
-
-    def _unread(self, directory: str, names: Sequence[str]) -> list[str]:
-        paths = (os.path.join(directory, name) for name in names)
-        return [path for path in paths if path not in self._states]
+                found, inner, linked = [*found, directory], [], []
+            looked_at = names if directory == self.top or ".git" in names else []
+            unknown = [os.path.join(directory, name) for name in looked_at if is_unknown(name)]
+            self._directories[directory] = _Directory(state, settled, found, unknown, linked)
+            paths = (os.path.join(directory, name) for name in inner)
+            waiting += [path for path in paths if path not in self._directories]
 
 
 def _entered(directory: str, state: _State) -> _State:
@@ -263,8 +235,8 @@ def _state(path: str) -> _State | None:
 
 
 def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
-    """Return the names in a directory, those among them of directories that do not count as a whole, and those of files
-    that have more than one."""
+    """Return the names in a directory, those of directories that do not count as a whole, and those of files with
+    several names."""
     names: list[str] = []
     inner: list[str] = []
     linked: list[_Name] = []
@@ -342,16 +314,13 @@ def is_below(path: str, tops: Collection[str]) -> bool:
     return any(path.startswith(top + "/") for top in tops)
 
 
+# Returns what the script prints in a directory, b"" where there is no git. Its name is the path of git.
 Ask = Callable[[str], bytes]
-"""Returns what `git config --list -z --show-origin --includes` prints in a directory, b"" where there is no git."""
-
 LIST_SETTINGS = """
 unset GIT_DIR GIT_WORK_TREE
 "$0" config --list -z --show-origin --includes 2>/dev/null && printf '\\0.'
 """
-"""The script that prints this, and a mark at its end, with the path of git as its name."""
-
-_GitNamesState = Optional[tuple[int, int, int]]
+_FileState = Optional[tuple[int, int, int]]
 _MAX_BYTES = 1 << 20
 _MAX_PARTS = 1000  # of one path, with those of its links
 _NAMES_A_PATH = ("hookspath", "path", "attributesfile", "excludesfile")
@@ -361,8 +330,8 @@ _WORD = re.compile(r"[^\s\"';&|()<>=!]+")
 
 
 def way(path: str) -> list[str]:
-    """Return the links over which the kernel gets from an absolute path to a file, and the file itself. It need not
-    exist. At the end of a loop, or of a way that the kernel would not go either, is the path itself."""
+    """Return the links over which the kernel gets from an absolute path to a file, and the file itself, which need not
+    exist. At the end of a loop, or of a way too long for the kernel, is the path itself."""
     links: list[str] = []
     reached = ""
     parts = path.split("/")[::-1]
@@ -383,18 +352,17 @@ def way(path: str) -> list[str]:
 
 
 def repository_way(path: str) -> list[str]:
-    """Return the links over which a `.git` leads to a directory of git, itself or the file that it is, and that
-    directory."""
+    """Return the links over which a `.git` leads to a directory of git, the file that it may be, and that directory."""
     steps = way(path)
     named = _text(steps[-1]).partition("gitdir:")[2].strip()
     return [*steps, *way(os.path.join(os.path.dirname(steps[-1]), named))] if named else steps
 
 
 class _Settings(NamedTuple):
-    """What git has said about a repository, and the state of the files that it is from. Of what is `named`, some is
-    a path for sure, and some a word that is one if there is such a file."""
+    """What git has said about a repository, and the state of the files that it is from. Of what is `named`, some is a
+    path for sure, and some a word that is one if there is such a file."""
 
-    states: dict[str, _GitNamesState]
+    states: dict[str, _FileState]
     named: dict[str, bool]
 
 
@@ -410,7 +378,7 @@ class GitSettings:
         if not os.path.lexists(f"{repository}/HEAD"):
             return []  # git takes it for no repository
         kept = self._kept.get(worktree)
-        if kept is None or kept.states != {path: _git_names_state(path) for path in kept.states}:
+        if kept is None or kept.states != {path: _file_state(path) for path in kept.states}:
             kept = self._kept[worktree] = _asked(repository, worktree, ask)
         found = [path for path, is_path in kept.named.items() if is_path or os.path.isfile(path)]
         found += _hooks(f"{repository}/hooks")
@@ -420,7 +388,7 @@ class GitSettings:
 def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
     own = [os.path.expandvars(os.path.expanduser(path)) for path in _OWN_CONFIGURATION]
     own += [f"{repository}/{name}" for name in ("HEAD", "commondir", "config", "config.worktree")]
-    states = {path: _git_names_state(path) for path in own}
+    states = {path: _file_state(path) for path in own}
     named: dict[str, bool] = {}
     words = os.fsdecode(ask(worktree)).split("\0")
     for origin, setting in zip(words[::2], words[1::2]):
@@ -434,12 +402,12 @@ def _asked(repository: str, worktree: str, ask: Ask) -> _Settings:
         for word in filter(None, [value] if is_path else _WORD.findall(value)):
             paths = {os.path.normpath(os.path.join(base, os.path.expanduser(word))) for base in bases} - set(bases)
             named.update({path: is_path or named.get(path, False) for path in paths})
-            states.update({path: _git_names_state(path) for path in paths if section.startswith("include")})
-        states[source] = _git_names_state(source)
+            states.update({path: _file_state(path) for path in paths if section.startswith("include")})
+        states[source] = _file_state(source)
     return _Settings(states, named)
 
 
-def _git_names_state(path: str) -> _GitNamesState:
+def _file_state(path: str) -> _FileState:
     try:
         info = os.stat(path)
     except (OSError, ValueError):
@@ -461,14 +429,14 @@ def _hooks(directory: str) -> Iterator[str]:
 def _text(path: str) -> str:
     """Return the beginning of a regular file, "" for anything else."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape", opener=_without_waiting) as file:
+        with open(path, encoding="utf-8", errors="surrogateescape", opener=_open_at_once) as file:
             return file.read(_MAX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
     except (OSError, ValueError):
         return ""
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # a pipe of this name would never open
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # else a pipe of this name would never open
 
 
 _log = logging.getLogger(__name__)

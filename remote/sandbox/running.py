@@ -19,8 +19,8 @@ _PR_GET_CHILD_SUBREAPER = 37
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what loses its supervisor, so that it can be ended. That does nothing on another
-    system than Linux, and without ctypes."""
+    """Make this process the parent of what loses its supervisor, so that it can be ended. Does nothing without ctypes,
+    or on another system than Linux."""
     with contextlib.suppress(ImportError, OSError):
         from .kernel.syscalls import PR_SET_CHILD_SUBREAPER, Kernel
 
@@ -41,7 +41,7 @@ def _adopts_orphans() -> bool:
 
 def _orphans() -> list[int]:
     """Return the orphans that this process has adopted, and reap those that have ended. Each command leads a session of
-    its own; what this process starts by itself stays in the session of this process."""
+    its own; what this process starts by itself stays in its session."""
     found = []
     for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def _orphans() -> list[int]:
 class RunningCommand:
     """A running command, with the supervisor that holds what it starts (see `kernel/supervisor.py`). `control` becomes
     readable when there is something to `hear`. `code` is None until its end is known, `left` are pids of what lived
-    then, and `gone` says that the supervisor has ended, and with it all else, unless it `is_lost`."""
+    then; `gone`: the supervisor has ended, and with it all else, unless it was killed (`is_lost`)."""
 
     def __init__(
         self,
@@ -136,8 +136,8 @@ class RunningCommand:
         self.gone = True
 
     def finish(self) -> list[str]:
-        """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
-        such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
+        """Remove what was made for the command, and set aside what it may not leave behind, with a line about each such
+        file. It takes a while: call it from any thread, and again when processes that were left have ended."""
         return self._on_end(self)
 
     def _end(self, is_lost: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import itertools
 import os
 import re
@@ -26,8 +25,7 @@ _NODE = (
 )
 _MAX_ENTRIES = 100
 _QUOTED = re.compile(r"['\"‘]([^'\"‘’]+)['\"’]")
-_NAMED = re.compile(r"(?:bash: line \d+: (.+)|.+ ['‘]([^'‘’]+)['’]): [A-Z][^:'\"]+")
-"""An error message that ends with the name of a file and the reason."""
+_NAMED = re.compile(r"(?:bash: line \d+: (.+)|.+ ['‘]([^'‘’]+)['’]): [A-Z][^:'\"]+")  # it ends with file and reason
 _LINKED = (
     " (hard links: the same files have names where no command in the sandbox may write, as in the store of a package"
     " manager. They are read-only here, and cannot be removed. Their directory can be moved away: mv node_modules old)"
@@ -35,46 +33,32 @@ _LINKED = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
-class _Cause(enum.Enum):
-    """What a line about a file says of its cause: the cage, the file's own permissions, or neither for sure."""
-
-    CAGE = 1
-    ORDINARY = 2
-    UNKNOWN = 3
-
-
 def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: str = "") -> str:
     """Return one line about what the cage has probably stopped, "" if nothing shows that it has. `output` is the end of
-    what the command line `command` has printed, `code` its exit code, and `cwd` the directory in which it began. What a
-    command prints without failing is mostly no error, so a file must show then that the cage has stopped it, and the
-    line must name that file. What the line itself says is no error."""
+    what `command` has printed, `cwd` where it began. What a command prints without failing is mostly no error, so a
+    file must show then that the cage has stopped it, and the line must name that file."""
     if code in _KILLED_BY_FILTER:
         return "stopped by the sandbox: a system call of another architecture"
     for line in output.splitlines():
         if code and not rules.network and any(each in line for each in _NETWORK):
             return f"stopped by the sandbox: network: {_shown(line)}"
         words = _error_words(line, code, command)
-        if words and _cause(line.strip(), words, rules, cwd) in (_Cause.CAGE, _Cause.UNKNOWN if code else _Cause.CAGE):
-            return f"stopped by the sandbox: {_shown(line)}{_other_name(line.strip(), words, cwd)}"
+        if words and _is_of_cage(line.strip(), words, rules, cwd) in (True, None if code else True):
+            linked = words != _FILES[0] and any(_is_linked(cwd, name) for name in _names(line.strip(), words))
+            return f"stopped by the sandbox: {_shown(line)}{_LINKED if linked else ''}"
     return ""
 
 
-def _other_name(line: str, words: str, cwd: str) -> str:
-    """Return what to add about a file that has more than one name, or a directory with such files."""
-    for name in _names(line, words):
-        with contextlib.suppress(OSError, ValueError):
-            if words != _FILES[0] and _is_linked(os.path.join(cwd, name)):
-                return _LINKED
-    return ""
-
-
-def _is_linked(path: str) -> bool:
-    """Return whether a file has more than one name, or a directory holds such a file. Raise OSError."""
-    info = os.lstat(path)
-    if not stat.S_ISDIR(info.st_mode):
-        return info.st_nlink > 1
-    with os.scandir(path) as entries:
-        return any(each.is_file() and each.stat().st_nlink > 1 for each in itertools.islice(entries, _MAX_ENTRIES))
+def _is_linked(cwd: str, name: str) -> bool:
+    """Return whether a file has more than one name, or a directory holds such a file."""
+    path = os.path.join(cwd, name)
+    with contextlib.suppress(OSError, ValueError):
+        info = os.lstat(path)
+        if not stat.S_ISDIR(info.st_mode):
+            return info.st_nlink > 1
+        with os.scandir(path) as entries:
+            return any(each.is_file() and each.stat().st_nlink > 1 for each in itertools.islice(entries, _MAX_ENTRIES))
+    return False
 
 
 def _error_words(line: str, code: int, command: str) -> str:
@@ -93,35 +77,32 @@ def _may_come_from(command: str, line: str) -> bool:
     return line.partition(":")[0] in command and any(os.path.basename(name) in command for name in names)
 
 
-def _cause(line: str, words: str, rules: CageRules, cwd: str) -> _Cause:
+def _is_of_cage(line: str, words: str, rules: CageRules, cwd: str) -> bool | None:
+    """Return whether the cage has caused this error, not the file's own permissions; None if it is not sure."""
     if not cwd:
-        return _Cause.UNKNOWN
+        return None
     for name in _names(line, words):
         path = os.path.join(cwd, name)
         if os.path.lexists(path):
-            return _cause_at(path, words, rules, line.endswith(words))
+            return _is_of_cage_at(path, words, rules, line.endswith(words))
     named = _NAMED.fullmatch(line)
-    if named is None:
-        return _Cause.UNKNOWN
-    above = os.path.dirname(os.path.join(cwd, named[1] or named[2]))
-    if not os.path.isdir(above):
-        return _Cause.UNKNOWN
-    return _Cause.CAGE if os.access(above, os.W_OK | os.X_OK) else _Cause.ORDINARY
+    above = os.path.dirname(os.path.join(cwd, named[1] or named[2])) if named else ""
+    return os.access(above, os.W_OK | os.X_OK) if os.path.isdir(above) else None
 
 
-def _cause_at(path: str, words: str, rules: CageRules, at_end: bool) -> _Cause:
-    """Return the cause of a failure at a path. This process has the permissions of the command, but no cage."""
+def _is_of_cage_at(path: str, words: str, rules: CageRules, at_end: bool) -> bool | None:
+    """The same for an error at a path. This process has the permissions of the command, but no cage."""
     if words in (_FILES[0], _NODE[0]):
         if not os.access(path, os.R_OK | os.X_OK if os.path.isdir(path) else os.R_OK):
-            return _Cause.ORDINARY
+            return False
         real = os.path.realpath(path) + "/"
         if any(real.startswith(top + "/") for top in rules.write):
             is_program = os.path.isdir(path) or os.access(path, os.X_OK)
-            return _Cause.UNKNOWN if is_program else _Cause.ORDINARY
+            return None if is_program else False
         readable = any(real.startswith(top + "/") for top in rules.read)
         if readable and not os.access(path, os.W_OK) and not os.access(path, os.X_OK):
-            return _Cause.ORDINARY
-    return _Cause.CAGE if at_end else _Cause.UNKNOWN
+            return False
+    return True if at_end else None
 
 
 def _names(line: str, words: str) -> Iterator[str]:

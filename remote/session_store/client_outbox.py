@@ -23,13 +23,9 @@ _MAX_BULK = 4
 
 
 class ClientOutbox:
-    """The frames that wait to be sent to one client. `next_line` returns the most urgent line.
-
-    The order is: control frames, then events and progress in the order of the journal, then data of model calls.
-    Control frames may also go between the lines of a long event; everything else waits for its end. Each client has its
-    own position in the journal, so a slow one does not delay the others. `role` is "driver" or "viewer", "" until the
-    client is attached; `epoch` is the one in which it was attached.
-    """
+    """The frames that wait to be sent to one client: control frames first, then events and progress in the order of the
+    journal, then data of model calls. Only control frames go between the lines of a long event. Each client has its
+    own position in the journal. `role` is "driver", "viewer" or "" before the attach in `epoch`."""
 
     def __init__(self, journal: Journal) -> None:
         self.role = ""
@@ -56,7 +52,7 @@ class ClientOutbox:
         self.wake.set()
 
     def control(self, frame: Frame) -> None:
-        """Queue a frame that is sent before events and data."""
+        """Queue a frame that is sent before events and data. Detach a client that reads none."""
         if len(self._control) >= _MAX_CONTROL:
             log.warning("a client does not read: it has too many unsent control frames, and is detached")
             self.close()
@@ -70,8 +66,7 @@ class ClientOutbox:
         self.wake.set()
 
     def progress(self, seq: int, key: str, body: Json) -> None:
-        """Queue a public object that may be lost, to be sent after event `seq`. It replaces an unsent object with the
-        same key."""
+        """Queue an object that may be lost, behind event `seq`. It replaces an unsent one with the same key."""
         if not self.role:
             return
         slot: object = key or object()
@@ -90,7 +85,7 @@ class ClientOutbox:
         self.wake.set()
 
     def close(self, last: Frame | None = None) -> None:
-        """Send the queued control frames, then `last`. Send nothing after it."""
+        """Send the queued control frames, then `last`, and nothing after it."""
         if last is not None:
             self._control.append(last)
         self.closing = True
@@ -98,16 +93,17 @@ class ClientOutbox:
         self.wake.set()
 
     def finish(self, last: Frame) -> None:
-        """Send all remaining events, then `last`. Send nothing after it."""
+        """Send all remaining events, then `last`, and nothing after it."""
         self._last = last
         self._bulk_room.set()
         self.wake.set()
 
     def next_line(self) -> bytes | None:
         """Return the next line to send; None when nothing is to be sent now."""
-        control = self._next_control()
-        if control is not None:
-            return self._encode(control)
+        if self._applied and self._applied[0][0] <= self._journal.durable:
+            return self._encode(Applied(self.epoch, self._applied.popleft()[1]))
+        if self._control:
+            return self._encode(self._control.popleft())
         if self._rest:
             return self._rest.popleft()
         if self.closing:
@@ -115,22 +111,17 @@ class ClientOutbox:
         frame = self._next_of_session() if self.role else None
         if frame is None and self._last is not None:
             frame, self._last, self.closing = self._last, None, True
-        frame = frame or self._next_bulk()
+        if frame is None and self._bulk:
+            frame = self._bulk.popleft()
+            self._bulk_room.set()
         return None if frame is None else self._encode(frame)
 
     def _encode(self, frame: Frame) -> bytes:
-        """Return the first line of `frame`, and keep its other lines in `_rest`. `_rest` is empty then: only events,
-        pages and snapshots need several lines. Events and pages are sent only when `_rest` is empty, and a snapshot
-        comes before them all."""
+        """Return the first line of `frame`, and keep its other lines in `_rest`, which is empty then."""
         self._parted += 1
         first, *rest = encode_frame(frame, self._parted)
         self._rest.extend(rest)
         return first
-
-    def _next_control(self) -> Frame | None:
-        if self._applied and self._applied[0][0] <= self._journal.durable:
-            return Applied(self.epoch, self._applied.popleft()[1])
-        return self._control.popleft() if self._control else None
 
     def _next_of_session(self) -> Frame | None:
         if self._progress:
@@ -146,11 +137,3 @@ class ClientOutbox:
         record = self._ahead.popleft()
         self._sent = record.seq
         return Event(record.seq, self.epoch, record.kind, record.body)
-
-    def _next_bulk(self) -> Frame | None:
-        if not self._bulk:
-            return None
-        frame = self._bulk.popleft()
-        if len(self._bulk) < _MAX_BULK:
-            self._bulk_room.set()
-        return frame

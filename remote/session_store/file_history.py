@@ -23,10 +23,8 @@ from ccb.tunnel.wire.projection import Projection, on
 
 from ..system.regular_files import digest_of, sync_directory
 
-MAX_POINTS = 100
-"""Number of prompts to which a person may go back; the newest ones count."""
-MAX_CHANGES = 10_000
-"""Number of remembered changes of files; the newest ones count."""
+MAX_POINTS = 100  # number of prompts to which a person may go back; the newest ones count
+MAX_CHANGES = 10_000  # number of remembered changes of files; the newest ones count
 
 _MAX_TEXT = 2_000  # characters of a prompt
 _MAX_INPUTS = 2_000
@@ -34,8 +32,7 @@ _MAX_INPUTS = 2_000
 
 @dataclass(frozen=True)
 class Point:
-    """A prompt that an agent has taken with record `seq`. `id` is the id that its client gave it, or else that of its
-    input."""
+    """A prompt that an agent has taken with record `seq`. `id` is that of its client, or else that of its input."""
 
     seq: int
     time: float
@@ -56,8 +53,8 @@ class FileChange:
 
 
 class RewindPoints(Projection):
-    """`points` are the prompts of the conversation as it is now, the oldest first. `latest` holds the newest known
-    digest of each changed file. `unfinished` is the rewind whose files may not all be restored."""
+    """`points` are the prompts of the conversation as it is now, `latest` the newest digest of each changed file.
+    `unfinished` is the rewind whose files may not all be restored."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
@@ -67,7 +64,6 @@ class RewindPoints(Projection):
         self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
 
     def find(self, message: str) -> Point | None:
-        """Return the point of a message, or None."""
         return next((point for point in self.points if message and point.id == message), None)
 
     def changed_since(self, seq: int) -> list[FileChange]:
@@ -100,9 +96,7 @@ class RewindPoints(Projection):
 
     @on(FileChangeRecord)
     def _file_change(self, content: FileChangeRecord, record: Record) -> None:
-        self._add(
-            FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost),
-        )
+        self._add(FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost))
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, record: Record) -> None:
@@ -133,15 +127,13 @@ class RewindPoints(Projection):
 
 _log = logging.getLogger(__name__)
 
-TOTAL_CAP = 256 << 20
-"""Limit of all contents of a session on disk, in bytes, compressed; the ones used longest ago are removed first."""
-MAX_CONTENT = 64 << 20
-"""Largest content that is read back, in bytes."""
+TOTAL_CAP = 256 << 20  # bytes of all contents on disk, compressed; those used longest ago are removed first
+MAX_CONTENT = 64 << 20  # largest content that is read back, in bytes
 
 
 class FileHistory:
-    """The directory of the contents, "" for a session in memory. It gets mode 0700 and its files 0600. The methods
-    block: call them in a thread."""
+    """The directory of the contents (0700, files 0600), "" for a session in memory. The methods block: call them in a
+    thread."""
 
     def __init__(self, directory: str, total_cap: int = TOTAL_CAP) -> None:
         self.directory = directory
@@ -170,7 +162,7 @@ class FileHistory:
         return ""
 
     def load(self, digest: str) -> bytes | None:
-        """Return the content with this digest, None if it is not kept (any more) or is damaged."""
+        """Return the content with this digest, None if it is not kept or damaged."""
         if not self.directory or len(digest) != 64 or not digest.isalnum():
             return None
         try:
@@ -181,7 +173,6 @@ class FileHistory:
         return data if digest_of(data) == digest else None
 
     def holds(self, digest: str) -> bool:
-        """Return whether the content with this digest is kept."""
         return bool(self.directory) and os.path.exists(os.path.join(self.directory, digest))
 
     def _write(self, path: str, packed: bytes) -> None:
@@ -195,10 +186,9 @@ class FileHistory:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
             sync_directory(self.directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
+        finally:
+            with contextlib.suppress(OSError):  # it has its name
                 os.unlink(temporary)
-            raise
 
     def _make_room(self, size: int, wanted: str) -> bool:
         """Remove the contents used longest ago until `size` more bytes fit. Return False if they never will."""

@@ -1,5 +1,4 @@
-"""Copy a session under a new id, so that the copy can go on in another direction. The original is not touched and may
-be running."""
+"""Copy a session under a new id. The original is not touched and may be running."""
 
 from __future__ import annotations
 
@@ -16,21 +15,19 @@ from . import session_paths
 from .journal_summary import unused_origin
 from .session_registry import SessionEntry
 
-_BESIDES = ("outputs", "history")
-"""The directories of a session that its copy gets as well: large outputs, and earlier versions of files."""
+_BESIDES = ("outputs", "history")  # directories of a session that its copy gets as well
 
 
 def fork(entry: SessionEntry, session: str) -> bool:
-    """Copy the journal of `entry` up to its last whole record, with its large outputs and its file history.
-    Return False and change nothing when a session of that id already exists. Raises OSError, NoPlace.
-    """
+    """Copy the journal of `entry` up to its last whole record, with its large outputs, file history and plan. Return
+    False and change nothing when a session of that id already exists. Raises OSError, NoPlace."""
     where = session_paths.find_paths(session)
     if not where.state:
         raise session_paths.NoPlace(where.notes[:-1])
     journal = os.path.join(where.state, "journal.jsonl")
     if os.path.exists(journal):
         return False
-    temporary = "%s.new-%d" % (journal, os.getpid())
+    temporary, plan = "%s.new-%d" % (journal, os.getpid()), os.path.join(where.state, session_paths.PLAN)
     try:
         with open(entry.journal, "rb") as source, open(temporary, "xb") as target:
             os.chmod(target.fileno(), 0o600)
@@ -39,7 +36,8 @@ def fork(entry: SessionEntry, session: str) -> bool:
             os.fsync(target.fileno())
         for name in _BESIDES:
             _copy_outputs(os.path.join(entry.directory, name), os.path.join(where.state, name))
-        _copy_plan(os.path.join(entry.directory, session_paths.PLAN), os.path.join(where.state, session_paths.PLAN))
+        with contextlib.suppress(OSError):  # there may be no plan; both sessions change their own
+            shutil.copy(os.path.join(entry.directory, session_paths.PLAN), plan, follow_symlinks=False)
         return _put(temporary, journal)
     finally:
         if os.path.exists(temporary):
@@ -47,12 +45,9 @@ def fork(entry: SessionEntry, session: str) -> bool:
         if not os.path.exists(journal):
             for name in _BESIDES:
                 shutil.rmtree(os.path.join(where.state, name), ignore_errors=True)
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(where.state, session_paths.PLAN))
-            try:
-                os.rmdir(where.state)
-            except OSError:
-                pass  # another connection is making the same copy
+            for remove, path in ((os.unlink, plan), (os.rmdir, where.state)):
+                with contextlib.suppress(OSError):  # another connection may be making the same copy
+                    remove(path)
 
 
 def _put(temporary: str, journal: str) -> bool:
@@ -69,7 +64,7 @@ def _put(temporary: str, journal: str) -> bool:
 
 
 def unused_copy_of(session: str) -> str:
-    """Return the id of the session that this one is an unused copy of; "" when it is not a copy or was driven since."""
+    """Return the id of the session that this one is an unused copy of; "" if it is none or was driven since."""
     try:
         return unused_origin(session_paths.find_paths(session).file("journal.jsonl"))
     except OSError:
@@ -94,15 +89,8 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: SessionEntry, session: str,
     target.write(to_line(record_of(ForkedRecord(entry.session), seq + 1, time.time())))
 
 
-def _copy_plan(source: str, target: str) -> None:
-    """Copy the plan: both sessions change their own. Without a plan, do nothing."""
-    with contextlib.suppress(OSError):
-        shutil.copy(source, target, follow_symlinks=False)
-
-
 def _copy_outputs(source: str, target: str) -> None:
-    """Hard-link the files into the copy, or copy them where the file system has no hard links. A link is safe because
-    they are never changed, only removed. Skip a file that disappears meanwhile: it is no longer needed."""
+    """Hard-link the files into the copy, or copy them where that fails: they are only ever removed, never changed."""
     try:
         names = [name for name in os.listdir(source) if not name.startswith(".")]
     except OSError:
@@ -113,9 +101,7 @@ def _copy_outputs(source: str, target: str) -> None:
         old, new = os.path.join(source, name), os.path.join(target, name)
         try:
             os.link(old, new, follow_symlinks=False)
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
+        except (FileExistsError, FileNotFoundError):  # it was removed meanwhile, so it is no longer needed
             continue
         except OSError:
             shutil.copyfile(old, new, follow_symlinks=False)

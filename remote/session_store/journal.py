@@ -1,9 +1,6 @@
-"""Append-only, durable.
-
-`append` writes a record to the file at once, so it survives the death of the process. `commit` returns when all records
-so far are on the disk, so they survive a crash of the machine; concurrent commits share one fsync. Clients are sent
-only records that are on the disk, so a crash cannot take back an event that a client has seen.
-"""
+"""An append-only, durable log. `append` writes a record at once, so it survives the death of the process. `commit`
+returns when all records so far are on the disk; concurrent commits share one fsync. Clients are sent only records that
+are on the disk, so a crash cannot take back an event that a client has seen."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ Json = dict[str, Any]
 
 
 class NotKept(Exception):
-    """The journal could not take a record. `full`: the disk, the quota or the file is full, so a person has to make
-    room. When this ended a turn, `result` is the result message that could not be written either."""
+    """The journal could not take a record. `full`: a person has to make room. When this ended a turn, `result` is the
+    result message that could not be written either."""
 
     def __init__(self, text: str, *, full: bool = False) -> None:
         super().__init__(text)
@@ -45,8 +42,7 @@ class NotKept(Exception):
 
 log = logging.getLogger(__name__)
 
-MAX_RECORD = 24 * 1024 * 1024
-"""Limit of one record in bytes."""
+MAX_RECORD = 24 * 1024 * 1024  # limit of one record in bytes
 
 T = TypeVar("T")
 
@@ -59,19 +55,16 @@ _REWIND = b'"kind":"%s"' % RewindRecord.kind.encode()
 
 
 class JournalError(NotKept):
-    """A record could not be written or made durable, for example because the disk is full. No half-written record
-    remains."""
+    """A record could not be written or made durable. No half-written record remains."""
 
 
 class Journal:
     """The journal at `path`, or one in memory when the path is "". Only the daemon that holds the session's lock writes
-    to it.
-
-    `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
-    that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
-    durable. `broken` is set when nothing more can be written until the worker restarts. `rewound` lists the stretches
-    (first number, number after the last) that no longer belong to the conversation: see RewindRecord. A `fresh` journal
-    is read only as far as its first record, until `all` opens the rest: each line of it is parsed once."""
+    to it. `seq` is the last record, `durable` the last one on the disk. `damaged` describes the damage found on
+    opening. `changed` is set, and replaced by a new event, when more records are durable. `broken` is set when nothing
+    more can be written until the worker restarts. `rewound` lists the stretches (first number, number after the last)
+    that no longer belong to the conversation: see RewindRecord. A `fresh` journal is read only as far as its first
+    record, until `all` opens the rest: each line is parsed once."""
 
     def __init__(self, path: str, *, fresh: bool = False) -> None:
         self.seq = 0
@@ -79,9 +72,8 @@ class Journal:
         self.damaged: list[str] = []
         self.changed = asyncio.Event()
         self.broken = asyncio.Event()
-        self.path = path
         self.rewound: list[tuple[int, int]] = []
-        self._file = journal_file(path)
+        self._file: JournalFile = DiskFile(path) if path else MemoryFile()
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
         self._ring_bytes = 0
@@ -97,17 +89,20 @@ class Journal:
 
     def _repair(self) -> Iterator[Record]:
         """Yield the records. Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers
-        that damaged records may have had are not used again, even at the end of the file, because clients may have seen
-        them."""
+        that damaged records may have had are not used again, because clients may have seen them."""
         offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
             last = not line.endswith(b"\n")
-            if last and _is_torn(line):
+            if last and b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line)):
                 self._file.truncate(offset)
                 self.damaged.append("the torn last record was cut off (%d bytes)" % len(line))
                 break
-            if last:
-                line += self._end_of_line()
+            if last:  # so that the next record gets a line of its own
+                try:
+                    self._file.write(b"\n")
+                except OSError as error:
+                    raise self._error("the journal cannot be written", error) from error
+                line += b"\n"
             record = parse_line(line)
             highest = self.seq + 1 + max(lost, lost_bytes // _MIN_LINE)
             if record is None or not self.seq < record.seq <= highest:
@@ -126,15 +121,6 @@ class Journal:
         self.seq += lost
         self.durable = self.seq
 
-    def _end_of_line(self) -> bytes:
-        """End a damaged last line with a newline, so that the next record gets a line of its own. Raises
-        JournalError."""
-        try:
-            self._file.write(b"\n")
-        except OSError as error:
-            raise self._error("the journal cannot be written", error) from error
-        return b"\n"
-
     def _note(self, record: Record, offset: int, size: int) -> None:
         """Enter a record into the index and the ring of newest records."""
         last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
@@ -147,6 +133,10 @@ class Journal:
         self._ring_bytes += size
         while self._ring_bytes > _RING_BYTES and len(self._ring) > 1:
             self._ring_bytes -= self._ring.popleft()[1]
+
+    @property
+    def path(self) -> str:
+        return self._file.path
 
     @property
     def size(self) -> int:
@@ -189,8 +179,7 @@ class Journal:
         return JournalError("%s; %s" % (text, advice) if advice else text, full=bool(advice))
 
     def flush_soon(self) -> None:
-        """Start to make all records durable, without waiting. If that fails, the next append or commit raises the
-        error."""
+        """Start to make all records durable. If that fails, the next append or commit raises the error."""
         if self._flush is None and self._failure is None and self.durable < self.seq:
             self._flush = asyncio.get_running_loop().create_task(self._sync())
 
@@ -215,18 +204,14 @@ class Journal:
             self.broken.set()
         finally:
             self._flush = None
-            self._wake()
+            changed, self.changed = self.changed, asyncio.Event()
+            changed.set()
         if self.durable < self.seq:
             self.flush_soon()
 
-    def _wake(self) -> None:
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
-
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
         """Yield the records after number `after` up to `limit` (default: the last durable one), in order and without
-        gaps: a DamagedRecord stands for each that cannot be read. They are read from memory if it still holds them,
-        else from the file."""
+        gaps: a DamagedRecord stands for each that cannot be read."""
         last = self.durable if limit is None else limit
         for record in self._to_the_end(self._stored(after), after):
             if record.seq > last:
@@ -266,8 +251,8 @@ class Journal:
         return records
 
     def tail_start(self, size: int) -> int:
-        """Return the number of the record after which about the last `size` bytes of durable records follow; 0 when
-        that is the whole journal. If a turn starts among these records, return the number before its start instead."""
+        """Return the number of the record after which about the last `size` bytes of durable records follow, or, if a
+        turn starts among these, the number before its start; 0 when that is the whole journal."""
         if self._size <= size:
             return 0
         wanted = self._size - size
@@ -285,7 +270,7 @@ class Journal:
 
     def page(self, before: int, size: int) -> list[Record]:
         """Return the newest durable records before number `before`: about `size` bytes of them and at least one,
-        without gaps as in `read`. This reads the file and may be slow, so call it in a thread."""
+        without gaps as in `read`. Call it in a thread."""
         before = min(before, self.durable + 1)
         index = list(self._index)
         place = bisect_right(index, (before - 1, 1 << 62)) - 1
@@ -322,12 +307,7 @@ class Journal:
 
     def _stored(self, after: int) -> Iterator[Record]:
         if self._ring and self._ring[0][0].seq <= after + 1:
-            first = self._ring[0][0].seq
-            if self._ring[-1][0].seq - first + 1 == len(self._ring):
-                for position in range(max(0, after + 1 - first), len(self._ring)):
-                    yield self._ring[position][0]
-            else:
-                yield from [record for record, _ in self._ring if record.seq > after]
+            yield from [record for record, _ in self._ring if record.seq > after]
             return
         place = bisect_right(self._index, (after + 1, 1 << 62)) - 1
         for record, _, _ in self._from_file(self._index[place][1] if place >= 0 else 0):
@@ -356,14 +336,7 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
         first = record.seq + 1
 
 
-def _is_torn(line: bytes) -> bool:
-    """Return whether a last line without a newline is the start of a record that was being written when the worker
-    died. Other content is damage to durable records, for example the zeros that a power cut can leave."""
-    return b"\0" not in line and (line.startswith(_HEAD) or _HEAD.startswith(line))
-
-
 def _rough_size(value: object) -> int:
-    """Estimate the size of a JSON value in bytes by the length of its texts."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
@@ -371,8 +344,7 @@ def _rough_size(value: object) -> int:
     return sum(map(_rough_size, value)) if isinstance(value, list) else 8
 
 
-MAX_MEMORY_BYTES = 256 << 20
-"""Limit of a journal in memory, in bytes."""
+MAX_MEMORY_BYTES = 256 << 20  # limit of a journal in memory, in bytes
 
 
 _NO_ROOM = {
@@ -386,7 +358,7 @@ class DiskFile:
     """A file that is only appended to. Every method raises OSError."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
     def write(self, data: bytes) -> int:
@@ -397,7 +369,7 @@ class DiskFile:
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
-        """Make all written bytes durable (fsync). Call it in a thread."""
+        """Make all written bytes durable. Call it in a thread."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(self._fd)
         else:
@@ -405,7 +377,7 @@ class DiskFile:
 
     def lines(self, start: int) -> Iterator[bytes]:
         """Yield the lines from byte `start` on, each with its newline. May be used in a thread."""
-        with open(self._path, "rb") as file:
+        with open(self.path, "rb") as file:
             file.seek(start)
             yield from file
 
@@ -414,7 +386,9 @@ class DiskFile:
 
 
 class MemoryFile:
-    """The same interface in memory. It ends with the process, so its content is never half-written or damaged."""
+    """The same interface in memory."""
+
+    path = ""
 
     def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:
         self._limit = limit
@@ -430,7 +404,7 @@ class MemoryFile:
         del self._data[size:]
 
     def sync(self) -> None:
-        """Do nothing: memory cannot be made more durable."""
+        """Do nothing."""
 
     def lines(self, start: int) -> Iterator[bytes]:
         while start < len(self._data):
@@ -443,16 +417,10 @@ class MemoryFile:
 
 
 def no_room(error: OSError, path: str) -> str:
-    """Return what the person has to do when the journal at `path` could not be written for lack of room; "" for other
-    errors."""
+    """Return what makes room when the journal at `path` could not be written; "" for other errors."""
     if error.errno not in _NO_ROOM:
         return ""
     return _NO_ROOM[error.errno] % os.path.dirname(path) if path else "start a new session"
 
 
 JournalFile = Union[DiskFile, MemoryFile]
-
-
-def journal_file(path: str) -> JournalFile:
-    """Open the file at `path`, or memory when the path is ""."""
-    return DiskFile(path) if path else MemoryFile()

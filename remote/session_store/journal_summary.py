@@ -27,20 +27,17 @@ _MAX_UUIDS = 20_000
 
 
 def prompt_start(line: UserMessage) -> str:
-    """Return the start of a prompt as one line."""
     return one_line(line.text(" "))
 
 
 def one_line(text: str) -> str:
-    """Return the start of a text as one line."""
     return " ".join(text[:2000].split())[:_MAX_TEXT]
 
 
 class JournalSummary(Projection):
-    """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
-    `first` is the time of the first record that could be read. `cwd` is the last directory ("" when no record names
-    it), `prompt` its `title` or the start of the last prompt, `prompts` how many there were. A prompt that a client
-    sent twice counts once."""
+    """`created` is when the session began or the copy was made (seconds of the host's clock), `first` the time of the
+    first readable record, `cwd` the last directory, `prompt` its `title` or the start of the last prompt. A prompt
+    that a client sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -88,8 +85,8 @@ class JournalSummary(Projection):
 
 
 class WorkerMark(Projection):
-    """`mark` is the mark of the processes that the last worker of the session has started; "" when there is none. A
-    copy does not take over the mark of its original."""
+    """`mark` is that of the processes that the last worker has started, "" for none. A copy does not take over its
+    original's."""
 
     def __init__(self) -> None:
         self.mark = ""
@@ -104,7 +101,7 @@ class WorkerMark(Projection):
 
 
 class KnownDirectory(Projection):
-    """`path` is the directory of the session in which the model was last told anything; "" when it was told nothing."""
+    """`path` is the directory in which the model was last told anything; "" when it was told nothing."""
 
     def __init__(self) -> None:
         self.path = ""
@@ -120,7 +117,6 @@ class KnownDirectory(Projection):
 
 
 def last_mark(path: str) -> str:
-    """Return the mark of the last worker in the journal at `path`. Raises OSError."""
     worker = WorkerMark()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
@@ -133,8 +129,7 @@ def worktrees(path: str) -> list[WorktreeRecord]:
 
 
 def main_worktree(path: str) -> WorktreeRecord | None:
-    """Return the work tree that was made for the session of the journal at `path`, None for one without. Raise
-    OSError."""
+    """Return the work tree that was made for the session of the journal at `path`. Raise OSError."""
     return _worktrees(path).get(MAIN_AGENT)
 
 
@@ -161,8 +156,8 @@ class _Origin(Projection):
 
 
 def unused_origin(path: str) -> str:
-    """Return the id of the session that the journal at `path` was copied from; "" when it is not a copy or was driven
-    since. Raise OSError."""
+    """Return the id of the session that the journal at `path` is a copy of; "" if it is none or was driven since. Raise
+    OSError."""
     origin = _Origin()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
@@ -170,7 +165,7 @@ def unused_origin(path: str) -> str:
 
 
 def summarize_ends(path: str) -> JournalSummary:
-    """Return the summary of the first and the last 256 KiB of a journal, without reading the rest. Raise OSError."""
+    """Return the summary of the first and the last 256 KiB of a journal. Raise OSError."""
     summary = JournalSummary()
     with open(path, "rb") as file:
         head = file.read(_END_BYTES)

@@ -1,11 +1,6 @@
-"""The locks of a session, which decide whose daemon runs it, and the identity of the daemon that holds them.
-
-A daemon holds up to three locks for its whole life: the lock file in the runtime directory; the journal itself, because
-a cleaner of /tmp may remove the lock file of a living daemon; and, for a session in memory, the name of its socket
-(`sockets.claim`). The kernel releases each of them when the last process that has it open ends.
-
-This module is imported before hello, so it imports next to nothing.
-"""
+"""The locks of a session, which decide whose daemon runs it. A daemon holds up to three until it ends: the lock file in
+the runtime directory, the journal (a cleaner of /tmp may remove the lock file), and for a session in memory the name
+of its socket. Imported before hello, so it imports next to nothing."""
 
 from __future__ import annotations
 
@@ -41,8 +36,8 @@ def lock_file(path: str) -> int | None:
 
 
 def lock_journal(path: str) -> tuple[int, bool]:
-    """Lock a journal. Return its descriptor (-1 when this file system has no locks), and whether another process has
-    the lock."""
+    """Lock a journal. Return its descriptor (-1 if this file system has no locks) and whether another process has the
+    lock."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         return fd, not _lock(fd)
@@ -52,8 +47,7 @@ def lock_journal(path: str) -> tuple[int, bool]:
 
 
 def _lock(fd: int) -> bool:
-    """Return True when the lock was taken, False when another process has it. Raise OSError where the file system has
-    no locks."""
+    """Return whether the lock was taken. Raise OSError where the file system has no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -64,19 +58,16 @@ def _lock(fd: int) -> bool:
 
 
 def reserve_owner(lock: int) -> None:
-    """Reserve room in a lock file for the identity of the daemon that is about to start. Raise OSError when the disk is
-    full."""
+    """Reserve room for the identity of the daemon that is about to start. Raise OSError when the disk is full."""
     os.write(lock, b" " * _OWNER_BYTES)
 
 
 def write_owner(lock: int, owner: dict[str, object]) -> None:
-    """Write the identity of the daemon into its lock file."""
     os.pwrite(lock, json.dumps(owner).encode().ljust(_OWNER_BYTES), 0)
 
 
 def owner_of(state: str) -> dict[str, object]:
-    """Return the fields of the summary in a state directory, which describe the session and its daemon; {} when there
-    is no summary."""
+    """Return the summary in a state directory, which describes the session and its daemon; {} without one."""
     from .session_registry import read_summary
 
     return read_summary(state)
@@ -90,8 +81,7 @@ def check_host(state: str) -> None:
 
 
 def check_owner(owner: dict[str, object]) -> None:
-    """Raise HostRefusal when the daemon that holds a session lives in another container of this machine, out of our
-    reach."""
+    """Raise HostRefusal when the daemon that holds a session lives in another container of this machine."""
     host = owner.get("hostname")
     if host not in (None, os.uname().nodename) and not process_identity.is_alive(owner):
         raise _kept_elsewhere(str(host))
@@ -103,13 +93,13 @@ def _kept_elsewhere(host: str) -> HostRefusal:
 
 
 def in_use(session: str) -> HostRefusal:
-    """Return the refusal for a client that wants to start a new session under an id that exists."""
+    """Return the refusal to start a new session under an id that exists."""
     return HostRefusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def wake_owner(owner: dict[str, object], sent: set[int], *, end: bool) -> None:
-    """Ask a daemon that holds the journal but has lost its socket to listen again (a logout may remove the runtime
-    directory). With `end`, ask it to leave instead. `sent` collects the signals, so that each is sent once."""
+    """Ask a daemon that has lost its socket to listen again, or with `end` to leave. `sent` holds the signals sent
+    before."""
     number = signal.SIGTERM if end else signal.SIGHUP
     pid = owner.get("pid")
     if number not in sent and isinstance(pid, int) and process_identity.is_alive(owner):

@@ -1,8 +1,5 @@
-"""The identity of a process on a machine. Pids and host names are reused; together with boot id and start time they are
-unique.
-
-This module is imported before hello, so it imports next to nothing.
-"""
+"""The identity of a process on a machine: pid and host name, with boot id and start time, as both are reused. Imported
+before hello."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import os
 
 
 def boot_id() -> str:
-    """Return the id of the current boot of this machine; "" where the system has none."""
+    """Return the id of the current boot; "" where the system has none."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             return file.read().strip()
@@ -19,8 +16,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int | str = "self") -> str:
-    """Return the start time of a process: field 22 of /proc/PID/stat. Return "" when the process does not exist or is a
-    zombie, or there is no /proc."""
+    """Return the start time of a process from /proc; "" when it does not exist, is a zombie, or there is no /proc."""
     try:
         with open("/proc/%s/stat" % pid, encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -40,8 +36,7 @@ def on_this_machine(owner: dict[str, object]) -> bool:
 
 
 def elsewhere(owner: dict[str, object]) -> str:
-    """Return the name of the other machine that the process with these fields runs on; "" when it is this machine, or
-    the fields name no process."""
+    """Return the name of the other machine on which the process with these fields runs; "" for this one or none."""
     host = owner.get("hostname")
     if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
         return ""
@@ -59,7 +54,7 @@ def is_alive(owner: dict[str, object]) -> bool:
 
 
 def exists(pid: int) -> bool:
-    """Return whether a process runs. A zombie does not: not every container has an init that reaps it."""
+    """Return whether a process runs, and is no zombie: not every container has an init that reaps it."""
     if os.path.isdir("/proc/self"):
         return bool(start_time(pid))
     try:

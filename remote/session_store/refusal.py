@@ -1,17 +1,11 @@
-"""The refusal that the host sends to a client that it gives no session.
-
-This module is imported before hello, so it imports nothing itself.
-"""
+"""The refusal that the host sends to a client that it gives no session. Imported before hello."""
 
 from __future__ import annotations
 
 
 class HostRefusal(Exception):
-    """The host cannot or may not do what the client asks for. The client receives it as a `refused` frame.
-
-    `code` is one of the codes in `ccb.tunnel.link.worker_refusals`. `data` is the evidence that the laptop builds its
-    message from.
-    """
+    """The host cannot or may not do what the client asks for; sent as a `refused` frame. `code` is one of those in
+    `ccb.tunnel.link.worker_refusals`, `data` the evidence for the laptop's message."""
 
     def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
         super().__init__(message)
@@ -21,21 +15,19 @@ class HostRefusal(Exception):
 
 
 def unusable(what: str, error: OSError) -> HostRefusal:
-    """Return the refusal for a session file that this user may not read or the disk cannot read."""
+    """Return the refusal for a session file that cannot be read."""
     text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
     return HostRefusal("no_storage", text, {"file": error.filename})
 
 
 def no_session(wanted: str, near: list[str]) -> HostRefusal:
-    """Return the refusal for an id prefix `wanted` that matches no session, or several. `near` lists the sessions it
-    matches."""
+    """Return the refusal for an id prefix `wanted` that matches none or several sessions, as listed in `near`."""
     text = "several sessions start with %s" if near else "there is no session %s on this host"
     return HostRefusal("no_session", text % wanted[:64], {"near": near[:8]})
 
 
 def bug_refusal(what: str, error: Exception) -> HostRefusal:
-    """Return the refusal for an exception that nothing expected. The evidence is its text and the places in the code
-    that it passed."""
+    """Return the refusal for an unexpected exception, with its text and the places in the code that it passed."""
     places = []
     step = error.__traceback__
     while step is not None:

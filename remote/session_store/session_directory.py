@@ -1,8 +1,9 @@
-"""The directory of a session as the file system knows it, under whatever name: a directory may be moved."""
+"""The directory of a session as the file system knows it: a directory may be moved."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from itertools import islice
 from typing import Any, Callable, TypeVar
@@ -17,23 +18,17 @@ _LOOK_S = 1.0
 
 
 def is_same_directory(path: str, known: object) -> bool:
-    """Return whether the directory at `path` is the one of this identity (see `identity_of`). Inode numbers are used
-    again, so one of its entries must be the same, too."""
+    """Return whether the directory at `path` has this identity. Inode numbers are used again, so an entry must match,
+    too."""
     if not (isinstance(known, list) and len(known) == 2 and isinstance(known[1], dict)):  # it is from a file
         return False
-    try:
-        if os.stat(path).st_ino != known[0]:
-            return False
-    except OSError:
+    if identity_of(path)[0] != known[0]:
         return False
-    return any(_number(os.path.join(path, str(name))) == each for name, each in known[1].items())
-
-
-def _number(path: str) -> int:
-    try:
-        return os.lstat(path).st_ino
-    except OSError:
-        return 0
+    for name, number in known[1].items():
+        with contextlib.suppress(OSError):
+            if os.lstat(os.path.join(path, str(name))).st_ino == number:
+                return True
+    return False
 
 
 def identity_of(path: str) -> list[Any]:
@@ -63,11 +58,10 @@ class SessionDirectory:
         return self._known
 
     async def identity_now(self) -> list[Any] | None:
-        """Return the identity, None if the file system does not answer."""
         return await self._soon(self.identity)
 
     async def news(self) -> str:
-        """Return what the model must be told, once: that the directory was moved; "" for nothing."""
+        """Return once what the model must be told if the directory was moved."""
         new = None if self._told else await self._soon(self._moved_to)
         if not new or self._told:
             return ""
@@ -79,8 +73,7 @@ class SessionDirectory:
         )
 
     def _moved_to(self) -> str:
-        """Return the new path of a directory that has another name now, or one of the directories around it; "" for one
-        that was not moved, is gone, or is elsewhere."""
+        """Return the new path if the directory or one around it was renamed, "" otherwise."""
         known, top = self.identity(), self._path
         try:
             if identity_of(top)[0] == known[0]:
@@ -94,8 +87,8 @@ class SessionDirectory:
             return ""
 
     async def _soon(self, look: Callable[[], T]) -> T | None:
-        """Return what a look at the file system finds, None if that takes long: a server of files may be gone. Its
-        thread is stuck then, so there is no other look before that one ends."""
+        """Return what a look at the file system finds, None if a file server does not answer in time. There is one look
+        at a time."""
         if self._look is not None and not self._look.done():
             return None
         found = self._look = asyncio.get_running_loop().run_in_executor(None, look)

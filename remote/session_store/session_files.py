@@ -1,7 +1,4 @@
-"""Its private files: log, plan, driver lease.
-
-`ccb.remote.daemon.hello` reads the file, before anything else is imported.
-"""
+"""The private files of a session: log, plan, driver lease."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ _MAX_NAME = 200
 
 
 class DriverLease:
-    """The driver's lease. `epoch` is the highest epoch that was ever granted. `driver` is the name of the client that
-    holds it, "" when that client has left. A session in memory ends with its daemon and needs no file: `path` is ""."""
+    """The driver's lease. `epoch` is the highest ever granted, `driver` the client that holds it, "" after it has left.
+    A session in memory needs no file (`path` is ""); `ccb.remote.daemon.hello` reads the file."""
 
     def __init__(self, path: str, epoch: int, driver: str) -> None:
         self.epoch = epoch
@@ -28,17 +25,15 @@ class DriverLease:
         self._path = path
 
     def grant(self, epoch: int, driver: str) -> None:
-        """Give the lease to another driver."""
         self.epoch, self.driver = epoch, driver
         self._write(driver)
 
     def release(self) -> None:
-        """Record that no client drives any more."""
         self.driver = ""
         self._write("")
 
     def _write(self, driver: str) -> None:
-        """Write the file. A failure, for example a full disk, is only logged: a client must still be able to drive."""
+        """Write the file. A failure is only logged: a client must still be able to drive."""
         if not self._path:
             return
         try:
@@ -51,8 +46,8 @@ _MAX_LOG = 1024 * 1024
 
 
 class _PrivateLog(logging.FileHandler):
-    """A log of limited size that only its owner can read, whatever the umask is. The one before it is kept. (The
-    handlers of the standard library take 3 ms to import.)"""
+    """A log of limited size that only its owner can read; the one before it is kept. (`logging.handlers` takes 3 ms to
+    import.)"""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -76,12 +71,12 @@ def replace_private(path: str, text: str) -> None:
 
 
 def private_file(path: str, flags: int) -> int:
-    """Open a file of a session with mode 0600, without following a link. Use it as `open(…, opener=private_file)`."""
+    """Open a file of a session with mode 0600, not through a link, as `open(…, opener=private_file)`."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def log_to(path: str) -> None:
-    """Log messages of level INFO and above to the file at `path`. With "" (a session in memory), log nothing."""
+    """Log messages from INFO on to the file at `path`, nothing with "" (a session in memory)."""
     root = logging.getLogger()
     if not path:
         root.addHandler(logging.NullHandler())
@@ -92,8 +87,7 @@ def log_to(path: str) -> None:
     root.setLevel(logging.INFO)
 
 
-MAX_CHARS = 100_000
-"""The longest plan that the person is asked about."""
+MAX_CHARS = 100_000  # the longest plan that the person is asked about
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,6 @@ class PlanFile:
 
     @staticmethod
     def beside(outputs: str) -> PlanFile:
-        """Return the plan of the session whose outputs are in the directory `outputs`, "" for none."""
         return PlanFile(os.path.join(os.path.dirname(outputs), PLAN) if outputs else "")
 
     def read(self) -> str:

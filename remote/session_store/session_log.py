@@ -1,9 +1,9 @@
-"""Journal, projections, snapshot, unfinished work."""
+"""The only writer to a session's journal, and what it derives for clients: snapshot, unfinished work, usage."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
@@ -51,10 +51,9 @@ Json = dict[str, Any]
 
 
 class SessionLog:
-    """The only writer to the journal of a session. It passes every record on to the projections `summary`, `usage`,
-    `partial`, `snapshot` and `points`, and to those added with `follow`. What is shown but not journalled goes to
-    `outboxes`, those of the attached clients. Call `changed` when the state of the session or its last prompt has
-    changed."""
+    """The only writer to the journal of a session. It passes every record on to its projections and to those added with
+    `follow`. What is shown but not journalled goes to `outboxes`. Call `changed` when the state of the session or its
+    last prompt has changed."""
 
     def __init__(
         self, session_id: str, journal: Journal, outboxes: Collection[ClientOutbox], changed: Callable[[], None]
@@ -66,13 +65,7 @@ class SessionLog:
         self.partial = UnfinishedWork()
         self.snapshot = SnapshotProjection()
         self.points = RewindPoints()
-        self._projections: list[Projection] = [
-            self.summary,
-            self.usage,
-            self.partial,
-            self.snapshot,
-            self.points,
-        ]
+        self._projections: list[Projection] = [self.summary, self.usage, self.partial, self.snapshot, self.points]
         self.changed = changed
         self._outboxes = outboxes
 
@@ -85,8 +78,8 @@ class SessionLog:
         self._projections.append(projection)
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent. A public message gets the session's id, and an id of its own if it has none.
-        Raises JournalError."""
+        """Append a record of an agent. A public message gets the session's id, and an id if it has none. Raises
+        JournalError."""
         if isinstance(content, MessageRecord):
             content = MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
@@ -101,8 +94,8 @@ class SessionLog:
         self.emit(MessageRecord(body))
 
     def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled and may be lost. A newer one with the same non-empty `key`
-        replaces an older one that was not sent yet."""
+        """Show a public object that is not journalled and may be lost. It replaces an unsent one with the same
+        non-empty `key`."""
         whole = self._whole(body)
         self.partial.take(key, whole)
         for outbox in self._outboxes:
@@ -126,8 +119,8 @@ _MAX_COUNTED = 1_000
 
 
 class SessionUsage(Projection):
-    """`context_tokens` is the size of the main conversation, as last counted by the model. `spent` holds the fields of
-    the last result that cover the whole session."""
+    """`context_tokens` is the size of the main conversation, as last counted by the model; `spent` the fields of the
+    last result that cover the whole session."""
 
     def __init__(self) -> None:
         self.context_tokens = 0
@@ -156,56 +149,38 @@ _TEXTS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_de
 _MAX_TOOLS = 64
 
 
-class _StreamedBlock:
-    """A content block that is being streamed. Deltas of the same kind as the first one are joined."""
-
-    def __init__(self, start: Json) -> None:
-        self.start = start
-        self.kind = ""
-        self.pieces: list[str] = []
-        self.rest: list[Json] = []  # deltas of other kinds, unchanged
-        self.stop: Json | None = None
-
-    def add(self, body: Json, delta: Json) -> None:
-        name = _TEXTS.get(str(delta.get("type")), "")
-        if name and self.kind in ("", delta["type"]):
-            self.kind = str(delta["type"])
-            self.pieces.append(str(delta.get(name, "")))
-        else:
-            self.rest.append(body)
-
-    def bodies(self) -> list[Json]:
-        """Return the block so far, in as few objects as possible."""
-        found = [self.start]
-        if self.pieces:
-            delta = {"type": self.kind, _TEXTS[self.kind]: "".join(self.pieces)}
-            index = as_dict(self.start.get("event")).get("index")
-            event = {"type": "content_block_delta", "index": index, "delta": delta}
-            found.append({**self.start, "event": event})
-        return [*found, *self.rest, *([self.stop] if self.stop is not None else [])]
-
-
 class _StreamedAnswer:
-    """The answer that the model of one agent is streaming."""
+    """The answer that the model of one agent is streaming: its objects, each with the texts of joined deltas."""
 
     def __init__(self, start: Json, message_id: object) -> None:
-        self.start = start
         self.message_id = message_id
-        self.blocks: OrderedDict[int, _StreamedBlock] = OrderedDict()
+        self._parts: list[tuple[Json, list[str]]] = [(start, [])]
 
-    def add(self, body: Json, event: Json, index: int) -> None:
-        kind, delta = event.get("type"), event.get("delta")
-        if kind == "content_block_start":
-            self.blocks[index] = _StreamedBlock(body)
-        elif index not in self.blocks:
-            return
-        elif kind == "content_block_delta" and isinstance(delta, dict):
-            self.blocks[index].add(body, delta)
-        elif kind == "content_block_stop":
-            self.blocks[index].stop = body
+    def add(self, body: Json) -> None:
+        """Take the next object. Deltas of one kind in a row become one."""
+        kind, index, text = _delta(body)
+        if kind and (kind, index) == _delta(self._parts[-1][0])[:2]:
+            self._parts[-1][1].append(text)
+        else:
+            self._parts.append((body, [text]))
 
-    def bodies(self) -> list[Json]:
-        return [self.start, *(body for block in self.blocks.values() for body in block.bodies())]
+    def bodies(self) -> Iterator[Json]:
+        """Yield the answer so far, in as few objects as possible."""
+        for body, texts in self._parts:
+            if not texts[1:]:
+                yield body
+                continue
+            kind, index, _ = _delta(body)
+            delta = {"type": kind, _TEXTS[kind]: "".join(texts)}
+            yield {**body, "event": {"type": "content_block_delta", "index": index, "delta": delta}}
+
+
+def _delta(body: Json) -> tuple[str, object, str]:
+    """Return the kind, the block and the text of a delta of text; kind "" for another object."""
+    event = as_dict(body.get("event"))
+    delta = as_dict(event.get("delta"))
+    kind = str(delta.get("type"))
+    return (kind, event.get("index"), str(delta.get(_TEXTS[kind], ""))) if kind in _TEXTS else ("", None, "")
 
 
 class UnfinishedWork(Projection):
@@ -214,9 +189,7 @@ class UnfinishedWork(Projection):
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
-        self._tools: OrderedDict[str, tuple[ToolProgressMessage, str]] = (
-            OrderedDict()
-        )  # slot -> newest output, agent id
+        self._tools: OrderedDict[str, tuple[ToolProgressMessage, str]] = OrderedDict()  # by slot: output, agent id
 
     def take(self, key: str, body: Json) -> None:
         """Take the next public object that is not journalled; `key` is its slot, see `SessionLog.progress`."""
@@ -258,15 +231,14 @@ class UnfinishedWork(Projection):
             del self._tools[key]
 
     def _stream(self, agent_id: str, line: StreamEventMessage) -> None:
-        kind, index = line.event.get("type"), line.event.get("index")
-        answer = self._answers.get(agent_id)
+        kind = line.event.get("type")
         if kind == "message_start":
             message = as_dict(line.event.get("message"))
             self._answers[agent_id] = _StreamedAnswer(line.body, message.get("id"))
         elif kind == "message_stop":
             self._answers.pop(agent_id, None)
-        elif answer is not None and isinstance(index, int):
-            answer.add(line.body, line.event, index)
+        elif agent_id in self._answers and "index" in line.event:
+            self._answers[agent_id].add(line.body)
 
 
 _MAX_PROMPTS = 64
@@ -283,7 +255,8 @@ class _TrackedPrompt:
         self.taken = self.ended = _NEVER
         self.input_id = input_id
         self.uuid = line.uuid
-        self.text = _shortened(line.text("\n"))
+        text = line.text("\n")
+        self.text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
         self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
         self.steers = line.body.get(PRIORITY) != LATER
 
@@ -300,12 +273,11 @@ class SnapshotProjection(Projection):
 
     @property
     def todos(self) -> list[Any] | None:
-        """The last todo list of the main agent, as its call gave it."""
+        """The last todo list of the main agent."""
         return self._todos[-1][1] if self._todos else None
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
-        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
-        open."""
+        """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the open public requests."""
         prompts = [
             {
                 "input": prompt.input_id,
@@ -360,8 +332,7 @@ class SnapshotProjection(Projection):
 
     @on(MovedRecord)
     def _moved(self, content: MovedRecord, _: Record) -> None:
-        moved = next((each for each in self._prompts if each.input_id == content.id), None)
-        if moved is not None:
+        for moved in [each for each in self._prompts if each.input_id == content.id]:
             self._prompts.remove(moved)
             moved.steers = moved.steers or content.steers
             before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
@@ -375,7 +346,7 @@ class SnapshotProjection(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
-        """Drop the waiting and running prompts of the original: they neither wait nor run in the copy."""
+        """Drop the waiting and running prompts of the original."""
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
 
@@ -397,7 +368,3 @@ class SnapshotProjection(Projection):
                 todos = tool_input.get("todos")
                 if isinstance(todos, list):
                     self._todos.append((record.seq, todos))
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"

@@ -1,7 +1,4 @@
-"""A session's directories.
-
-This module is imported before hello, so it imports next to nothing.
-"""
+"""The directories of a session. Imported before hello, so it imports next to nothing."""
 
 from __future__ import annotations
 
@@ -18,11 +15,8 @@ _MAX_NEAR = 5
 
 
 def resolve_directory(path: str) -> str:
-    """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory.
-
-    Raise HostRefusal when it does not exist (the refusal lists similar names), is not a directory, or cannot be
-    entered.
-    """
+    """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory. Raise HostRefusal,
+    with similar names, if it is no directory that can be entered."""
     home = home_directory()
     if path == "~" or path.startswith("~/"):
         full = home + path[1:]
@@ -47,8 +41,7 @@ def resolve_directory(path: str) -> str:
 
 
 def _missing(full: str) -> HostRefusal:
-    """Return the refusal for a directory that does not exist. It holds the nearest parent that exists, and names
-    similar to the missing one."""
+    """Return the refusal for a missing directory, with the nearest parent that exists, and similar names there."""
     import difflib
 
     parent, wanted = os.path.split(full)
@@ -64,25 +57,13 @@ def _missing(full: str) -> HostRefusal:
     return HostRefusal("no_such_path", "%s does not exist" % full, {"path": full, "parent": parent, "near": near})
 
 
-MAX_SOCKET_PATH = 100
-"""Bytes. sun_path holds 108 on Linux, 104 on other systems."""
-
-
+MAX_SOCKET_PATH = 100  # bytes. sun_path holds 108 on Linux, 104 on other systems
 _STATE_ROOM = 8192  # bytes that must be free: what the first turn writes
 _RUNTIME_ROOM = 512  # bytes of a lock file
-
 _NONE: Mapping[str, str] = {}
-
-MADE = ".made"
-"""Name of a file in a directory of ccb that lists the parent directories created for it. deploy/stub.py writes it
-too."""
-
-PLAN = "plan.md"
-"""Name of the file in a session's directory that holds its plan."""
-
-STOPPED = "stopped"
-"""Name of the file that `ccb stop` leaves in a session. A client that reconnects by itself does not start such a
-session again; a person who starts it removes the file."""
+MADE = ".made"  # file with the parents that were created for a directory of ccb; deploy/stub.py writes it, too
+PLAN = "plan.md"  # file in a session's directory that holds its plan
+STOPPED = "stopped"  # file that `ccb stop` leaves: only a person starts such a session again, which removes it
 
 
 class NoPlace(Exception):
@@ -94,11 +75,9 @@ class NoPlace(Exception):
 
 
 class SessionPaths:
-    """`state` is the session's own directory (journal, log, large outputs). `runtime` holds the sockets and locks of
-    all sessions of this user on this host. Each is "" for a session in memory. `notes` say which better directory could
-    not be used. `durable` is False when the state is in `runtime` or in memory. `lock` is "" where the socket itself is
-    the lock.
-    """
+    """`state` is the session's own directory (journal, log, large outputs), `runtime` that of the sockets and locks of
+    all sessions of this user here; both are "" for a session in memory. `notes` say which better directory could not be
+    used. `durable` is False when the state is in `runtime` or in memory. `lock` is "" where the socket is the lock."""
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
         self.state = state
@@ -118,6 +97,7 @@ class SessionPaths:
         return os.path.join(self.state, name) if self.state else ""
 
 
+_VOLATILE = "the session is kept in %s, which may not outlive a restart of the host"
 MEMORY_NOTE = (
     "no file can be made on this host, so the session is kept in memory only: it survives a lost connection, but not"
     " the end of its worker (a restart of the host, a kill, the end of a headless run); long outputs are not kept whole"
@@ -132,7 +112,7 @@ def memory_paths(session: str, notes: list[str]) -> SessionPaths:
 
 
 def is_session_id(text: str) -> bool:
-    """Return whether a text has the form of a session id. Ids are parts of file names, so nothing else is accepted."""
+    """Return whether a text can be a session id: ids are parts of file names."""
     return 0 < len(text) <= 64 and not text.startswith(".") and "/" not in text and "\0" not in text
 
 
@@ -143,8 +123,8 @@ def home_directory() -> str:
 
 
 def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
-    """Create the directory `path` below `top` with mode 0700. Raise OSError unless each directory on the way below
-    `top` belongs to this user. Append the directories that were created to `made`, the outer ones first."""
+    """Create the directory `path` below `top` with mode 0700, and append what was created to `made`, the outer ones
+    first. Raise OSError unless each directory on the way below `top` belongs to this user."""
     made = [] if made is None else made
     missing, step = [], top
     while not os.path.isdir(step):
@@ -161,8 +141,13 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
             made.append(step)
         except FileExistsError:
             pass
-        if missing:
-            _note_made(step, missing)
+        if missing:  # `ccb clean` removes these parents again
+            try:
+                fd = os.open(os.path.join(step, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                os.write(fd, "\n".join(missing).encode("utf-8", "replace"))
+                os.close(fd)
+            except OSError:
+                pass
             missing = []
         info = os.lstat(step)
         if not stat.S_ISDIR(info.st_mode):
@@ -174,51 +159,37 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
     return path
 
 
-def _note_made(directory: str, parents: list[str]) -> None:
-    """Record in `directory` that its `parents` (the nearest one first) were created for it. `ccb clean` removes them
-    again."""
-    try:
-        fd = os.open(os.path.join(directory, MADE), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        os.write(fd, "\n".join(parents).encode("utf-8", "replace"))
-        os.close(fd)
-    except OSError:
-        pass
-
-
-def _writable(path: str, room: int) -> None:
-    """Raise OSError unless a file of `room` bytes can be written in `path`. Only trying it reveals a full disk or a
-    read-only mount."""
-    probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
-    fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        if os.write(fd, b"x" * room) < room:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
-    finally:
-        os.unlink(probe)
-        os.close(fd)
-
-
-def _usable(path: str, top: str, room: int) -> None:
-    """Create the directory. If it cannot take `room` bytes, remove the directories that were created and raise
-    OSError."""
+def _is_usable(path: str, top: str, room: int, full: Mapping[str, str], notes: list[str]) -> bool:
+    """Create the directory, and write a file of `room` bytes in it: only that reveals a full disk or a read-only mount.
+    If it fails, remove what was created, and say why in `notes`."""
+    if path in full:
+        notes.append(full[path])
+        return False
     made: list[str] = []
     try:
         private_directory(path, top, made)
-        _writable(path, room)
-    except OSError:
+        probe = os.path.join(path, ".probe-" + os.urandom(8).hex())  # on a shared home, other hosts have the same pids
+        fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(fd, b"x" * room) < room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        finally:
+            os.unlink(probe)
+            os.close(fd)
+    except OSError as error:
+        notes.append(_said(error, path))
         for each in reversed(made):
             for remove, name in ((os.unlink, os.path.join(each, MADE)), (os.rmdir, each)):
                 try:
                     remove(name)
                 except OSError:
                     pass
-        raise
+        return False
+    return True
 
 
-def _said(error: OSError) -> str:
-    return "%s: %s" % (error.filename or "?", error.strerror or error)
+def _said(error: OSError, path: str) -> str:
+    return "%s: %s" % (error.filename or path, error.strerror or error)
 
 
 def in_login_scope(root: str = "/") -> bool:
@@ -232,34 +203,32 @@ def in_login_scope(root: str = "/") -> bool:
 
 
 def goes_at_logout(directory: str, root: str = "/") -> bool:
-    """Return whether logind removes this directory at the user's last logout, because the user does not linger. A
-    session that outlives its connection would lose its socket there."""
-    if os.path.normpath(directory) != "/run/user/%d" % os.getuid():
-        return False
-    return not lingers(root)
+    """Return whether logind removes this directory, and a session's socket in it, at the user's last logout."""
+    return os.path.normpath(directory) == "/run/user/%d" % os.getuid() and not lingers(root)
 
 
 def lingers(root: str = "/") -> bool:
-    """Return whether this user lingers: logind keeps the user's service manager running without a login. `root` is the
-    root of the file system; tests set it."""
-    directory = os.path.join(root, "var/lib/systemd/linger")
+    """Return whether logind keeps this user's service manager running without a login. Tests set `root`."""
     try:
-        names = os.listdir(directory)
+        names = os.listdir(os.path.join(root, "var/lib/systemd/linger"))
     except OSError:
         return False
-    if not names:
-        return False
+    return bool(names) and user_name() in names
+
+
+def user_name() -> str:
+    """Return the name of this user, "" for one without an entry."""
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name in names
+        return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        return False
+        return ""
 
 
 def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """Return the directory for sockets, and notes on the preferred directories that failed. `full` maps directories to
-    skip to a note on each. Raise NoPlace."""
+    """Return the directory for sockets, and notes on better ones that failed. `full` maps directories to skip to a note
+    on each. Raise NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -271,26 +240,18 @@ def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[st
         tops.append((home, ".ccb-run"))
     for top, name in tops:
         path = os.path.join(top, name)
-        if path in full:
-            notes.append(full[path])
-            continue
         if len(os.fsencode(os.path.join(path, session + ".sock"))) > MAX_SOCKET_PATH:
             notes.append("%s: too long for a socket" % path)
-            continue
-        try:
-            if top == xdg and os.stat(top).st_uid != os.getuid():
-                raise PermissionError(1, "belongs to another user", top)
-            _usable(path, top, _RUNTIME_ROOM)
-        except OSError as error:
-            notes.append(_said(error))
-            continue
-        return path, notes
+        elif top == xdg and not (os.path.isdir(top) and os.stat(top).st_uid == os.getuid()):
+            notes.append("%s: is no directory of this user" % top)
+        elif _is_usable(path, top, _RUNTIME_ROOM, full, notes):
+            return path, notes
     raise NoPlace(notes)
 
 
 def durable_directory(session: str) -> tuple[str, str]:
-    """Return the state directory of `session` on the disk, and the directory below which it is created; ("", "")
-    without a home directory."""
+    """Return the state directory of `session` on the disk, and the one below which it is created; ("", "") without a
+    home."""
     home = home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
     if not top.startswith("/"):
@@ -314,45 +275,36 @@ def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))
         _must_be_ours(state, os.path.dirname(runtime))
-        return SessionPaths(state, runtime, session, False, [_kept_in(state)])
+        return SessionPaths(state, runtime, session, False, [_VOLATILE % state])
     try:
         runtime, notes = runtime_directory(session, full)
     except NoPlace as error:
         runtime, notes = "", error.notes
-    if state or state_exists(session):
+    exists = state or state_exists(session)
+    if exists:
         _must_be_ours(path, top)
-        return _with_socket(SessionPaths(path, runtime, session, True, notes))
-    try:
-        if path in full:
-            notes.append(full[path])
-        elif path:
-            _usable(path, top, _STATE_ROOM)
-            return _with_socket(SessionPaths(path, runtime, session, True, notes))
-        else:
-            notes.append("there is no home directory")
-    except OSError as error:
-        notes.append(_said(error))
-    if not runtime:
-        return memory_paths(session, notes)
+    if not path:
+        notes.append("there is no home directory")
+    elif exists or _is_usable(path, top, _STATE_ROOM, full, notes):
+        where = SessionPaths(path, runtime, session, True, notes)
+        if not where.socket:
+            raise NoPlace(notes)
+        return where
     volatile = os.path.join(runtime, "sessions", session)
-    try:
-        _usable(volatile, runtime, _STATE_ROOM)
-    except OSError as error:
-        return memory_paths(session, [*notes, _said(error)])
-    return SessionPaths(volatile, runtime, session, False, [*notes, _kept_in(volatile)])
+    if runtime and _is_usable(volatile, runtime, _STATE_ROOM, _NONE, notes):
+        return SessionPaths(volatile, runtime, session, False, [*notes, _VOLATILE % volatile])
+    return memory_paths(session, notes)
 
 
 def directory_of_failure(where: SessionPaths, error: OSError) -> str:
-    """Return the directory of the session in which this error occurred, as a key for `full`; "" for an error
-    elsewhere."""
+    """Return the directory of the session in which this error occurred, as a key for `full`."""
     if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
         return where.runtime
     return where.state
 
 
 def restore_state_directory(where: SessionPaths) -> None:
-    """Create the state directory again, in case a daemon whose session never began has just removed it. Raise
-    OSError."""
+    """Create the state directory again, if an unused daemon has just removed it. Raise OSError."""
     if where.state:
         top = durable_directory(os.path.basename(where.state))[1] if where.durable else where.runtime
         private_directory(where.state, top)
@@ -362,16 +314,4 @@ def _must_be_ours(directory: str, top: str) -> None:
     try:
         private_directory(directory, top)
     except OSError as error:
-        raise NoPlace([_said(error)]) from None
-
-
-def _kept_in(directory: str) -> str:
-    return "the session is kept in %s, which may not outlive a restart of the host" % directory
-
-
-def _with_socket(where: SessionPaths) -> SessionPaths:
-    """Return `where`. Raise NoPlace when it has no directory for the socket and the system has no socket names in
-    memory."""
-    if not where.socket:
-        raise NoPlace(where.notes)
-    return where
+        raise NoPlace([_said(error, directory)]) from None

@@ -1,8 +1,5 @@
-"""Find sessions; their summaries.
-
-The summary is a cache; the journal is authoritative. It also names the process that owns the session, for hosts that
-share a home directory.
-"""
+"""Find sessions, and their summaries. A summary is a cache of what the journal says; it also names the process that
+owns the session, for hosts that share a home directory."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ Json = dict[str, Any]
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _MAX_HELLO = 256 * 1024
 _ASK_S = 2.0
-TITLE = "title"
-"""The file with the name that a list has given to a session."""
+TITLE = "title"  # the file with the name that a list has given to a session
 
 _MAX_EARLIER = 20
 _OF_WORKTREE = re.compile(r"/\.claude/worktrees/[^/]+")
@@ -33,8 +29,7 @@ _DERIVED = ("cwd", "created")  # taken from the journal when the summary does no
 
 
 class SessionEntry:
-    """A session. `directory` is its state directory, "" when it is in memory only. `summary` has the known fields of
-    its summary."""
+    """A session. `directory` is its state directory, "" when it is in memory only; `summary` has its known fields."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
         self.session = session
@@ -73,8 +68,7 @@ class SessionEntry:
 
     @property
     def elsewhere(self) -> str:
-        """The name of another host that may run its daemon because it shares the home directory; "" when there is
-        none."""
+        """The name of another host that may run its daemon because it shares the home; "" for none."""
         return process_identity.elsewhere(self.summary)
 
     @property
@@ -84,33 +78,26 @@ class SessionEntry:
 
 def state_directories() -> list[str]:
     """Return the directories that may hold state directories of sessions. They need not exist."""
-    found = []
     durable, _ = session_paths.durable_directory("")
-    if durable:
-        found.append(os.path.dirname(durable))
-    found += [os.path.join(runtime, "sessions") for runtime in runtime_directories()]
-    return found
+    volatile = [os.path.join(runtime, "sessions") for runtime in runtime_directories()]
+    return [os.path.dirname(durable), *volatile] if durable else volatile
 
 
 def runtime_directories() -> list[str]:
-    """Return the directories that may hold sockets and locks. They need not exist. All candidates count, because
-    another login may have had other environment variables."""
-    found = []
-    xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
-    if xdg.startswith("/"):
-        found.append(os.path.join(xdg, "ccb"))
-    system = "/run/user/%d/ccb" % os.getuid()
-    if system not in found:
-        found.append(system)
-    found.append("/tmp/ccb-%d" % os.getuid())  # noqa: S108 - looked at, not trusted
-    home = session_paths.home_directory()
-    if home:
-        found.append(os.path.join(home, ".ccb-run"))
-    return found
+    """Return the directories that may hold sockets and locks: another login may have had another environment. They need
+    not exist."""
+    xdg, home = os.environ.get("XDG_RUNTIME_DIR") or "", session_paths.home_directory()
+    found = [
+        os.path.join(xdg, "ccb"),
+        "/run/user/%d/ccb" % os.getuid(),
+        "/tmp/ccb-%d" % os.getuid(),  # noqa: S108 - looked at, not trusted
+        os.path.join(home, ".ccb-run"),
+    ]
+    return [path for path in dict.fromkeys(found) if path.startswith("/")]
 
 
 def worker_directories() -> list[str]:
-    """Return the directories that may hold bundles. They need not exist. deploy/stub.py computes the same list."""
+    """Return the directories that may hold bundles, as deploy/stub.py does. They need not exist."""
     home = session_paths.home_directory()
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     if not cache.startswith("/"):
@@ -120,7 +107,7 @@ def worker_directories() -> list[str]:
 
 
 def is_ours(path: str) -> bool:
-    """Whether `path` is a directory of this user, and not a symbolic link to one."""
+    """Whether `path` is a directory of this user, and not a link to one."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -141,8 +128,8 @@ def directories() -> list[tuple[str, str]]:
 
 
 def live_sessions() -> dict[str, Json]:
-    """Return the daemons that run here, by session id. The value is the content of the lock file, or the summary from
-    the hello of a session in memory."""
+    """Return the owners of the sessions whose daemons run here: the lock file, or the summary of a session in
+    memory."""
     found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
@@ -168,7 +155,7 @@ def in_memory() -> dict[str, Json]:
 
 
 def _hello_at(address: str) -> Json:
-    """Connect to the daemon at a name in memory and return its hello; {} when it is not ours or does not answer."""
+    """Return the hello of the daemon at a name in memory; {} when it is not ours or does not answer."""
     deadline = time.monotonic() + _ASK_S
     try:
         daemon = sockets.connect(address, deadline)
@@ -185,8 +172,7 @@ def _hello_at(address: str) -> Json:
 
 
 def read_object(path: str) -> Json:
-    """Return the JSON object in a small file of a session, such as its lock, which identifies its owner; {} when it is
-    empty, damaged or missing. A link is not followed."""
+    """Return the JSON object in a small file of a session, {} for none. A link is not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
@@ -199,11 +185,8 @@ def read_object(path: str) -> Json:
 def sessions() -> list[SessionEntry]:
     """Return all sessions that have begun, the most recently used first."""
     owners = live_sessions()
-    found = []
-    for session, directory in directories():
-        entry = _entry(session, directory, owners.get(session))
-        if entry is not None:
-            found.append(entry)
+    entries = (_entry(session, directory, owners.get(session)) for session, directory in directories())
+    found = [entry for entry in entries if entry is not None]
     there = {entry.session for entry in found}
     for session, owner in owners.items():
         if sockets.in_memory(owner["socket"]) and owner.get("state") and session not in there:
@@ -233,8 +216,7 @@ def _entry(session: str, directory: str, owner: Json | None) -> SessionEntry | N
 
 
 def summary_of(journal: str) -> Json:
-    """Return the summary fields that the start and the end of a journal tell. Only the prompts in these two parts are
-    counted."""
+    """Return the summary fields that the start and the end of a journal tell."""
     from .journal_summary import summarize_ends  # not every start needs it
 
     try:
@@ -252,12 +234,9 @@ def summary_of(journal: str) -> Json:
 
 
 def latest_of(path: str) -> SessionEntry | None:
-    """Return the most recently used session of a directory (a canonical path), None if it has none.
-
-    A session that works in a worktree belongs to the directory in which it was started, too. One whose directory was
-    moved since belongs to it under its new name, and last to those that had that name before. A session without a
-    prompt is returned only if there is no other.
-    """
+    """Return the most recently used session of a directory (a canonical path), one with a prompt if possible. A session
+    in a worktree belongs to the directory in which it was started, too; one whose directory was moved since to its new
+    name first, and last to those that had that name before."""
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
@@ -265,8 +244,7 @@ def latest_of(path: str) -> SessionEntry | None:
 
 
 def earlier_directories(state_directory: str, cwd: str) -> list[str]:
-    """Return the directories (canonical paths) in which a session has worked before it works in `cwd`, the oldest
-    first."""
+    """Return the canonical paths in which a session has worked before `cwd`, the oldest first."""
     before = read_summary(state_directory) if state_directory else {}
     known = [*_listed(before.get("earlier")), str(before.get("cwd") or cwd)]
     return [each for each in dict.fromkeys(known) if each != cwd][-_MAX_EARLIER:]
@@ -278,20 +256,16 @@ def _listed(value: object) -> list[str]:
 
 def by_prefix(text: str) -> list[SessionEntry]:
     """Return the sessions whose id starts with `text`. If an id is exactly `text`, return only that session."""
-    exact, near = [], []
-    for entry in sessions():
-        if entry.session == text:
-            exact.append(entry)
-        elif len(text) >= 4 and entry.session.startswith(text):
-            near.append(entry)
-    return exact or near
+    near = [entry for entry in sessions() if entry.session.startswith(text)]
+    return [entry for entry in near if entry.session == text] or (near if len(text) >= 4 else [])
 
 
 def described(entry: SessionEntry) -> Json:
     """Return the body of a `session` report. Ages are in seconds of this host's clock."""
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
-    pid = summary.get("pid") if alive else None
+    live = summary if alive else {"state": "ended"}
+    pid = _count(live.get("pid"))
     size, used = _count(summary.get("bytes")), entry.updated
     with contextlib.suppress(OSError):
         info = os.stat(entry.journal)
@@ -300,17 +274,17 @@ def described(entry: SessionEntry) -> Json:
     return {
         "session": entry.session,
         "cwd": entry.cwd,
-        "state": str(summary.get("state") or "idle") if alive else "ended",
+        "state": str(live.get("state") or "idle"),
         "alive": alive,
         "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
         "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
         "prompt": (_given_title(entry) or str(summary.get("prompt") or ""))[:200],
-        "driver": str(summary.get("driver") or "") if alive else "",
-        "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
-        "viewers": _count(summary.get("viewers")) if alive else 0,
-        "pid": pid if isinstance(pid, int) else 0,
-        "rss": resident(pid) if isinstance(pid, int) else 0,
+        "driver": str(live.get("driver") or ""),
+        "driver_away": bool(live.get("driver")) and live.get("away") is True,
+        "viewers": _count(live.get("viewers")),
+        "pid": pid,
+        "rss": resident(pid),
         "bytes": size,
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",
@@ -318,7 +292,7 @@ def described(entry: SessionEntry) -> Json:
 
 
 def _given_title(entry: SessionEntry) -> str:
-    """Return the name that a list has given to a session; "" when it has none, or was named otherwise since."""
+    """Return the name that a list has given to a session; "" for none, or if it was named otherwise since."""
     given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}
     return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
 
@@ -337,8 +311,7 @@ def resident(pid: int) -> int:
 
 
 def created_at(state_directory: str) -> float:
-    """Return when a session was created, in seconds of the host's clock: from its summary, else from its journal, else
-    now."""
+    """Return when a session was created, in seconds of the host's clock, by its summary, else its journal, else now."""
     if state_directory:
         when = _time(read_summary(state_directory))
         return when or _time(summary_of(os.path.join(state_directory, "journal.jsonl"))) or time.time()
@@ -353,15 +326,14 @@ def _time(summary: Json) -> float:
 log = logging.getLogger(__name__)
 
 NAME = "summary.json"
-OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")
-"""The fields that name the owning process. They are absent after it has ended normally."""
+OWNER = ("hostname", "boot", "pid", "started", "socket", "bundle", "mark")  # absent once the owner has ended normally
 
 _MAX_BYTES = 64 * 1024
 
 
 class SummaryFile:
-    """The summary file of a running daemon. `fixed` has the fields that never change, including those of OWNER. Without
-    a state directory nothing is written. `fields` is always the same object."""
+    """The summary file of a running daemon; without a state directory nothing is written. `fields` is always the same
+    object."""
 
     def __init__(self, state_directory: str, fixed: Json) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
@@ -393,5 +365,4 @@ class SummaryFile:
 
 
 def read_summary(state_directory: str) -> Json:
-    """Return the fields of a summary, {} when there is no file or it is damaged."""
     return read_object(os.path.join(state_directory, NAME))

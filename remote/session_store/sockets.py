@@ -1,12 +1,6 @@
-"""Where the bridge connects to the daemon of a session: a socket file, or a socket name in memory where no file can be
-made.
-
-A name in memory (Linux: the abstract namespace) belongs to the process that binds it first, and every process of the
-network namespace can connect to it. So it is not trusted: each end asks the kernel who the other end is. A bound name
-is also the session's lock: it is free again when the last process that holds it has ended.
-
-This module is imported before hello, so it imports next to nothing.
-"""
+"""Where the bridge connects to the daemon of a session: a socket file, or where none can be made a name in memory
+(Linux: the abstract namespace). Every process of the network namespace can connect to such a name, so each end asks
+the kernel who the other end is. A bound name is also the session's lock. Imported before hello."""
 
 from __future__ import annotations
 
@@ -25,7 +19,7 @@ _BACKLOG = 16
 
 
 class Stranger(Exception):
-    """A process that is not the session's daemon listens at its address. The text says whose process it is."""
+    """A process that is not the session's daemon listens at its address. The text says whose it is."""
 
 
 def memory_address(session: str) -> str:
@@ -34,13 +28,12 @@ def memory_address(session: str) -> str:
 
 
 def in_memory(address: str) -> bool:
-    """Return whether an address is a name in memory rather than a file."""
     return address.startswith("\0")
 
 
 def sessions_in_memory() -> list[str]:
-    """Return the ids of the sessions at whose name in memory some process listens. Only a connection shows whether
-    it is ours. Empty where there is no /proc."""
+    """Return the ids of the sessions at whose name in memory some process listens; whether it is ours shows a
+    connection."""
     prefix = "@" + _PREFIX % os.geteuid()
     found = []
     try:
@@ -55,8 +48,8 @@ def sessions_in_memory() -> list[str]:
 
 
 def claim(address: str) -> int | None:
-    """Bind a name in memory, which locks its session. Return the descriptor that holds the name; None when another
-    process has it."""
+    """Bind a name in memory, which locks its session. Return the descriptor that holds it; None if another process
+    does."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
         try:
             bound.bind(address)
@@ -68,8 +61,8 @@ def claim(address: str) -> int | None:
 
 
 def listen(address: str, claimed: int = -1) -> socket.socket:
-    """Return a listening socket. For a name in memory it is the socket with the descriptor `claimed`. An existing
-    socket file is replaced. Raise OSError."""
+    """Return a listening socket: that with the descriptor `claimed` for a name in memory, else a new file. Raise
+    OSError."""
     if in_memory(address):
         listener = socket.socket(fileno=os.dup(claimed))
     else:
@@ -80,54 +73,42 @@ def listen(address: str, claimed: int = -1) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if not in_memory(address):
-            _bind(listener, address)
+            listener.bind(address)
             os.chmod(address, 0o600)
         listener.listen(_BACKLOG)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise OSError(error.errno, error.strerror, address) from None
     return listener
 
 
-def _bind(listener: socket.socket, path: str) -> None:
-    try:
-        listener.bind(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from None
-
-
 def listen_as_this_process(listener: socket.socket) -> None:
-    """Call `listen` again, so that the kernel names this process to clients: it names the last process that called
-    `listen`."""
+    """Call `listen` again: the kernel tells clients the process that called it last."""
     listener.listen(_BACKLOG)
 
 
 def connect(address: str, deadline: float) -> socket.socket | None:
     """Return a connection on which the hello has arrived. Return None when no process listens, or the listening one is
-    ending: a killed process keeps its lock and its socket a little longer than its connections. Raise Stranger.
-    """
+    ending: a killed process keeps its lock and its socket a little longer than its connections. Raise Stranger."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    why = ""
     try:
         client.settimeout(max(0.1, deadline - time.monotonic()))
         client.connect(address)
         why = stranger(client, address)
-        if why:
-            raise Stranger(why)
-        if client.recv(1, socket.MSG_PEEK):
+        if not why and client.recv(1, socket.MSG_PEEK):
             return client
     except OSError:
         pass
-    except Stranger:
-        client.close()
-        raise
     client.close()
+    if why:
+        raise Stranger(why)
     return None
 
 
 def stranger(peer: socket.socket, address: str) -> str:
-    """Return "" when the process at the other end is trusted. Otherwise return whose it is: another user's, or one of
-    another container, whose root is not ours. A socket file needs no check, because only this user can enter its
-    directory."""
+    """Return whose the process at the other end is if it is another user's or another container's; "" if it is trusted.
+    Only this user can enter the directory of a socket file."""
     if not in_memory(address):
         return ""
     pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -138,7 +119,6 @@ def stranger(peer: socket.socket, address: str) -> str:
 
 
 def _pid_namespace(pid: str) -> str:
-    """Return the pid namespace of a process; "" when there is no /proc, or /proc does not show the process."""
     try:
         return os.readlink("/proc/%s/ns/pid" % pid)
     except OSError:

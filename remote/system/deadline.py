@@ -12,30 +12,19 @@ T = TypeVar("T")
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`. Cancel it and raise asyncio.TimeoutError after `seconds`.
-
-    `asyncio.wait_for` of Python 3.11 and older returns the result instead of being cancelled if both happen at once. A
-    task that loops would then go on for ever.
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        done, _ = await asyncio.wait({task}, timeout=seconds)
-        if not done:
-            raise asyncio.TimeoutError
-        return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
+    """Return the result of `work`. Cancel it and raise asyncio.TimeoutError after `seconds`. (`asyncio.wait_for` of
+    Python 3.11 and older can lose a cancellation: a task that loops would go on for ever.)"""
+    return await within_while(seconds, lambda: True, work, every=seconds)
 
 
-async def within_while(seconds: float, counts: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work` like `within`, but let the time run only while `counts` returns True. It is asked
-    once a second."""
+async def within_while(
+    seconds: float, counts: Callable[[], bool], work: Coroutine[Any, Any, T], *, every: float = 1.0
+) -> T:
+    """As `within`, but let the time run only while `counts` returns True. It is asked `every` second."""
     task = asyncio.ensure_future(work)
     try:
         while seconds > 0:
-            step = min(seconds, 1.0)
+            step = min(seconds, every)
             done, _ = await asyncio.wait({task}, timeout=step)
             if done:
                 return task.result()
@@ -49,8 +38,8 @@ async def within_while(seconds: float, counts: Callable[[], bool], work: Corouti
 
 
 async def to_its_end(work: asyncio.Future[T]) -> T:
-    """Return the result of `work`, which cannot be cancelled. However often this is cancelled meanwhile, wait until the
-    work is done before the cancellation goes on, so that its result can still be taken from `work`."""
+    """Return the result of `work`, which cannot be cancelled. If this is cancelled meanwhile, wait until the work is
+    done before the cancellation goes on, so that its result can still be taken from `work`."""
     cancelled = False
     while not work.done():
         try:

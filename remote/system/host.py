@@ -1,7 +1,5 @@
-"""The machine as tools see it; pinned paths.
-
-A caged command that runs beside the call may replace a directory by a link between the check and the operation.
-"""
+"""The machine as tools see it, and pinned paths: a caged command that runs beside a call may replace a directory by a
+link between the check and the operation."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
 from .deadline import to_its_end
-from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, started
+from .process import MARK, Process, child_environment, new_mark, started
 from .regular_files import (
     ABSENT,
     FileInfo,
@@ -55,8 +53,8 @@ class StdioRedirect:
 
 class Host:
     """The operations that tools perform on the machine the worker runs on. All paths are absolute. Every method may
-    raise OSError. `session` is the token in the mark of every process started here; programs under
-    `untrusted` directories are never found by `which`."""
+    raise OSError. `session` is the token in the mark of every process started here; programs under `untrusted`
+    directories are never found by `which`."""
 
     def __init__(
         self,
@@ -91,11 +89,11 @@ class Host:
     async def replace(
         self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
     ) -> FileInfo:
-        """Replace the content of the file with `data`, if the content still has the digest `expected`. With `ABSENT`,
-        create the file and its missing parent directories. Keep mode, owner and hard links; write to the target of a
-        link, unless the path is `resolved`. It is one atomic step unless that would make another file of it; then
-        `unkept`, the reason why the content could not be kept before, forbids it. Raise FileChanged, and change
-        nothing, if the content differs."""
+        """Replace the content of the file with `data`, if it still has the digest `expected`. With `ABSENT`, create the
+        file and its missing parent directories. Keep mode, owner and hard links; write to the target of a link, unless
+        the path is `resolved`. It is one atomic step unless that would make another file of it; then `unkept`, the
+        reason why the content could not be kept before, forbids it. Raise FileChanged, and change nothing, if the
+        content differs."""
         real = path if resolved else os.path.realpath(path)
 
         def write() -> FileInfo:
@@ -106,7 +104,7 @@ class Host:
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
-        the digest `expected`. A file that is made gets `mode`. Do nothing if the file is as wanted already. Raise
+        the digest `expected`. A file that is made gets `mode`. Do nothing if it is as wanted already. Raise
         FileChanged, and change nothing, if the content differs."""
 
         def write() -> None:
@@ -116,8 +114,8 @@ class Host:
         await _in_thread(write)
 
     def which(self, name: str) -> str | None:
-        """Return the path of a program, or None if it is not installed. Never return a program inside the project, or
-        one that a relative entry of PATH leads to."""
+        """Return the path of a program, or None. Never return one inside the project, or one that a relative entry of
+        PATH leads to."""
         import shutil  # like tempfile, it takes 4 ms, and no session begins with it
 
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -135,13 +133,11 @@ class Host:
         cage: CageRules | None = None,
         redirect: StdioRedirect | None = None,
     ) -> Process:
-        """Start a process (see `process.start`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
-        added to the environment of children. With a `cage`, run it in that cage with a TMPDIR of its own, or raise
-        CageUnavailable. `redirect` is for a process without a cage. When it is cancelled, nothing runs."""
+        """Start a process (see `process.started`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
+        added to the environment of children. With a `cage`, run it there with a TMPDIR of its own, or raise
+        CageUnavailable. `redirect` is for a process without a cage."""
         whole = {**child_environment(self._environ), **(env or {})}
-        cwd, overrules = await _in_thread(_surroundings, argv, cwd, whole)
-        if overrules:
-            whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
+        cwd = await _in_thread(nearest_directory, cwd)
         mark = new_mark(self.session)
         whole[MARK] = mark
         given = () if redirect is None else (redirect.stdin, redirect.stderr)
@@ -170,34 +166,8 @@ def nearest_directory(path: str) -> str:
     return path
 
 
-def _surroundings(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the directory in which a process with this environment starts, and whether QUIET_SSH is in it and would
-    overrule an ssh that the person has named for git."""
-    cwd = nearest_directory(cwd)
-    named = any("core.sshcommand" in each.lower() for each in argv)
-    return cwd, QUIET_SSH.items() <= env.items() and (named or _names_ssh(cwd, env.get("HOME", "")))
-
-
-def _names_ssh(cwd: str, home: str) -> bool:
-    """Return whether the configuration of git for `cwd` may name an ssh of its own: one of its files does, or it is not
-    all in the usual files."""
-    places = ["/etc/gitconfig", os.path.join(home, ".gitconfig"), os.path.join(home, ".config/git/config")]
-    top = os.path.realpath(cwd)
-    while top != "/" and not os.path.lexists(os.path.join(top, ".git")):
-        top = os.path.dirname(top)
-    if os.path.isfile(os.path.join(top, ".git")):  # a worktree or a submodule
-        return True
-    for place in (*places, os.path.join(top, ".git", "config")):
-        with contextlib.suppress(OSError, NotAFile), open_regular(place) as file:
-            text = _read_at(file, 0, _BLOCK).lower()
-            if b"sshcommand" in text or b"[include" in text:
-                return True
-    return False
-
-
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
-    """Run a file operation in a thread. When cancelled, wait until the operation has ended, so that none goes on
-    unseen."""
+    """Run a file operation in a thread. When cancelled, wait until it has ended, so that none goes on unseen."""
     return await to_its_end(asyncio.get_running_loop().run_in_executor(None, function, *args))
 
 
@@ -209,15 +179,13 @@ def _stat(path: str, follow: bool) -> FileInfo | None:
 
 
 def _read_at(file: int, offset: int, limit: int) -> bytes:
-    chunks = []
-    while limit > 0:
-        chunk = os.pread(file, min(limit, _BLOCK), offset)
+    data = bytearray()
+    while len(data) < limit:
+        chunk = os.pread(file, min(limit - len(data), _BLOCK), offset + len(data))
         if not chunk:
             break
-        chunks.append(chunk)
-        offset += len(chunk)
-        limit -= len(chunk)
-    return b"".join(chunks)
+        data += chunk
+    return bytes(data)
 
 
 def _read(path: str, offset: int, limit: int) -> bytes:
@@ -273,21 +241,15 @@ class PinnedHost:
             return await self._host.list(held)
 
     async def replace(self, path: str, data: bytes, expected: str, *, unkept: str = "") -> FileInfo:
-        self._check(path)
         directory, name = os.path.split(self._real)
-        with _opened(directory, make=expected == ABSENT) as held:
+        with self._held(path, directory, make=expected == ABSENT) as held:
             return await self._host.replace(f"{held}/{name}", data, expected, True, unkept)
 
-    def _check(self, path: str) -> None:
+    def _held(self, path: str, real: str = "", *, make: bool = False) -> contextlib.AbstractContextManager[str]:
+        """Hold the file or directory open, and return a path that leads to just this one."""
         if self._host.real_path(path) != self._real:
             raise PermissionError(errno.EPERM, "it leads elsewhere than when it was checked", path)
-
-    @contextlib.contextmanager
-    def _held(self, path: str) -> Iterator[str]:
-        """Hold the file or directory open, and return a path that leads to just this one."""
-        self._check(path)
-        with _opened(self._real) as held:
-            yield held
+        return _opened(real or self._real, make=make)
 
 
 Files = Union[Host, PinnedHost]
@@ -302,7 +264,11 @@ def _opened(path: str, *, make: bool = False) -> Iterator[str]:
         parts = [part for part in path.split("/") if part]
         for at, part in enumerate(parts):
             inner = at < len(parts) - 1 or make
-            entered = _enter(file, part, inner=inner, make=make)
+            flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if inner else 0)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=file)
+            entered = os.open(part, flags, dir_fd=file)
             os.close(file)
             file = entered
         if stat.S_ISLNK(os.fstat(file).st_mode):
@@ -310,15 +276,3 @@ def _opened(path: str, *, make: bool = False) -> Iterator[str]:
         yield f"/proc/self/fd/{file}"
     finally:
         os.close(file)
-
-
-def _enter(directory: int, name: str, *, inner: bool, make: bool) -> int:
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_DIRECTORY if inner else 0)
-    try:
-        return os.open(name, flags, dir_fd=directory)
-    except FileNotFoundError:
-        if not make:
-            raise
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=directory)
-        return os.open(name, flags, dir_fd=directory)

@@ -1,8 +1,7 @@
 """The environment of the person's own terminal on this host: PATH and the variables of tools as the start-up files of
-their shell set them. A command over ssh gets another one, which lacks nvm, pyenv, conda and the like.
-
-The shell is started interactively, without a terminal. What it sets is kept in a file beside the worker's program. A
-later session starts with that, as long as the start-up files stay as they are, and asks the shell again meanwhile."""
+their shell set them, which a command over ssh lacks. The shell is started interactively, without a terminal. What it
+sets is kept in a file beside the worker's program. A later session starts with that, as long as the start-up files stay
+as they are, and asks the shell again meanwhile."""
 
 from __future__ import annotations
 
@@ -30,18 +29,17 @@ Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
-CACHE = "login.json"
-"""The name of the file in the directory of the worker's program."""
+CACHE = "login.json"  # the name of the file in the directory of the worker's program
 
 _SECONDS, _SILENT_S = 10.0, 1.0
 _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
 
+# Prints the environment between two markers, which are backwards in the command: a shell may print what it runs.
 _PRINT = (
     "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"
 )
-"""Prints the environment between two markers, which are backwards in the command: a shell may print what it runs."""
 
 _KEPT = (
     r"[A-Z0-9_]*PATH|\w+_(?:HOME|ROOT|DIR|DIRS|PREFIX|VERSION|PROXY|proxy|OPTS|BIN|STORE|MIRROR)|[A-Z]*FLAGS"
@@ -55,14 +53,11 @@ _KEPT = (
 _NOT_KEPT = (
     r"CDPATH|XDG_(?!(?:DATA|CONFIG)_DIRS)\w*|GIT_(?!SSH|AUTHOR|COMMITTER)\w*"
     r"|(?i:\w*(?:TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE)\w*|(?:\w+_)?(?:PASS|PWD|KEY|KEYS|APIKEY|AUTH)(?:_\w+)?)"
-)
-"""Variables that say where ccb and git keep their files, by which commands are judged, and names of secrets."""
-_OF_LOADERS = ("LD_", "DYLD_", "PYTHON")
-"""Variables for the children that would change the worker's own programs."""
+)  # variables that say where ccb and git keep their files, by which commands are judged, and names of secrets
+_OF_LOADERS = ("LD_", "DYLD_", "PYTHON")  # variables for the children that would change the worker's own programs
 _USER_IN_URL = r"://[^/@\s]*@"
 _UTF8 = r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)"
 
-_EXEC = r"(?m)^[^#\n]*\bexec\b[^#;\n]*?[\s\"'(]((?:/[\w.+/-]+/)?(?:zsh|fish|bash|ksh|tcsh|nu))\b"
 
 _FILES = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
@@ -75,8 +70,7 @@ _FILES = (
     *("~/.nvm/alias", "~/.nvm/alias/default", "~/.nvm/nvm.sh", "~/.pyenv/version", "~/.rbenv/version", "~/.condarc"),
     *("~/.tool-versions", "~/.config/mise/config.toml", "~/.local/share/mise/installs", "~/.nodenv/version"),
     *("~/.sdkman/candidates", "~/.volta/tools", "~/.asdf/shims", "~/.local/bin/env"),
-)
-"""What the start-up files of shells are, and what they commonly read. Of a directory, each entry counts."""
+)  # what the start-up files of shells are, and what they commonly read. Of a directory, each entry counts
 _MAX_ENTRIES = 200
 
 
@@ -107,7 +101,7 @@ class LoginEnvironment:
         self._first = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
 
     async def settle(self, waits: Callable[[str], None]) -> str:
-        """Return when `environ` is complete. Return what the person must be told, the first time. Call `waits` with a
+        """Return when `environ` is complete, with what the person must be told, the first time. Call `waits` with a
         text for the person if this takes a while."""
         again, said = self._again, ""
         if again is not None and again.done():
@@ -153,14 +147,10 @@ class LoginEnvironment:
 
     async def _renewed(self, cache: str, shell: str, key: Json) -> Mapping[str, str]:
         """Ask the shell again, beside the session: it may read files that no key names. The next turn gets it."""
-        try:
-            kept = await self._asked(shell)
-            if not kept.why:
-                await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
-            return kept.variables
-        except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
-            _log.exception("the environment of the login shell cannot be found again")
-            return {}
+        kept = await self._asked(shell)
+        if not kept.why:
+            await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
+        return kept.variables
 
     def _take(self, variables: Mapping[str, str]) -> None:
         self._environ.update(variables)
@@ -168,42 +158,28 @@ class LoginEnvironment:
         os.environ.update(own)
 
     async def _asked(self, shell: str) -> CachedEnvironment:
-        """Ask a shell, or the one that its start-up files put in its place: not everybody may change the login
-        shell."""
         try:
-            try:
-                return await self._set_by(shell)
-            except ShellFailed as error:
-                home, loop = self._given.get("HOME", "/"), asyncio.get_running_loop()
-                other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
-                if not other:
-                    raise
-                return await self._set_by(other)
+            return CachedEnvironment(kept_variables(await ask(shell, self._given, self._cages, self._session)))
         except ShellFailed as error:
             return CachedEnvironment({}, str(error))
         except OSError as error:
             return CachedEnvironment({}, f"cannot be started ({error.strerror})")
 
-    async def _set_by(self, shell: str) -> CachedEnvironment:
-        return CachedEnvironment(kept_variables(await ask(shell, self._given, self._cages, self._session)))
-
 
 class ShellFailed(Exception):
-    """The shell did not give its environment. The text goes on after the name of the shell. `ended`: it was ended
-    before it was asked."""
-
-    def __init__(self, text: str, *, ended: bool) -> None:
-        super().__init__(text)
-        self.ended = ended
+    """The shell did not give its environment. The text goes on after the name of the shell."""
 
 
 async def ask(
     shell: str, environ: Mapping[str, str], cages: CageServer, session: str = "", seconds: float = _SECONDS
 ) -> dict[str, str]:
     """Return the PATH of an interactive `shell`, and what else its start-up files set. It is a login shell if this
-    process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed, OSError.
-    """
-    given = _own_environment(environ, new_mark(session))
+    process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed,
+    OSError."""
+    # by the last two variables start-up files know an editor that reads their environment, and start no tmux
+    given = {**child_environment(environ, new_mark(session)), "TERM": "xterm-256color"}
+    given.update({"VSCODE_RESOLVING_ENVIRONMENT": "1", "INTELLIJ_ENVIRONMENT_READER": "1"})
+    del given["SHLVL"]
     marker = secrets.token_hex(16)
     name = os.path.basename(shell)
     command = f'{shlex.quote(sys.executable or "python3")} -I -S -c "{_PRINT}" {marker}'
@@ -233,7 +209,7 @@ async def ask(
         await process.stop()
     if not whole.is_set():
         what = f"was not ready within {seconds:g} s" if too_slow else "was ended by its start-up files"
-        raise ShellFailed(f"{what}, so what they set is missing", ended=not too_slow)
+        raise ShellFailed(f"{what}, so what they set is missing")
     pairs = (os.fsdecode(each).partition("=") for each in bytes(printed).split(end)[1].split(b"\0"))
     return {name: value for name, _, value in pairs if name == "PATH" or given.get(name) != value}
 
@@ -256,38 +232,10 @@ def _is_kept(name: str, value: str) -> bool:
     return not is_locale or re.fullmatch(_UTF8, value) is not None  # command lines are judged as UTF-8
 
 
-def _login_shell(environ: Mapping[str, str]) -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
-    except KeyError:
-        return environ.get("SHELL") or ""
-
-
-def _replacing_shell(home: str) -> str:
-    """Return the shell that a start-up file of another one puts in its place, "" for none."""
-    import shutil  # takes 4 ms, and few sessions need it
-
-    for name in (".bash_profile", ".bash_login", ".profile", ".bashrc", ".login", ".cshrc", ".tcshrc", ".zprofile"):
-        with contextlib.suppress(OSError, NotAFile), open_regular(os.path.join(home, name)) as file:
-            found = re.search(_EXEC, os.read(file, _MAX_BYTES).decode("utf-8", "replace"))
-            shell = shutil.which(found[1]) if found else None
-            if shell:
-                return shell
-    return ""
-
-
 def _is_login(environ: Mapping[str, str]) -> bool:
     """Return whether a terminal of the person would have a login shell here: not in a container, where it would replace
     the PATH of the image."""
     return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_CLIENT"))
-
-
-def _own_environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:
-    """Return the environment with which the shell starts. Two of its variables are those by which start-up files know
-    an editor that reads their environment, and start no tmux."""
-    env = child_environment(environ, mark)
-    del env["SHLVL"]
-    return {**env, "TERM": "xterm-256color", "VSCODE_RESOLVING_ENVIRONMENT": "1", "INTELLIJ_ENVIRONMENT_READER": "1"}
 
 
 def _key(shell: str, environ: Mapping[str, str]) -> Json:
@@ -313,7 +261,10 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, CachedEnvironment | None]:
     """Return the shell, the key, and what the file says for it, None if that does not count."""
-    shell = shell or _login_shell(environ)  # may ask a server
+    try:
+        shell = shell or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"  # may ask a server
+    except KeyError:
+        shell = environ.get("SHELL") or ""
     key = _key(shell, environ)
     try:
         with open_regular(cache) as file:

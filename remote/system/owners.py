@@ -1,5 +1,5 @@
-"""Whose a file is. What stands above a project acts on it, as instructions, settings and repositories do, and there
-anybody may have put it: a project may be in /tmp."""
+"""Whose a file is. What stands above a project acts on it, as instructions, settings and repositories do, and in a
+place like /tmp anybody may have put it there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import stat
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a path exists, and nobody but this user and root could put it there or change it: they own it and
-    its directory, and nobody else may write to these. The same must hold for what a link leads to."""
+    """Return whether a path exists, and only this user and root could put it there or change it: they own it, its
+    directory and what a link leads to, and nobody else may write to these."""
     try:
         real = os.path.realpath(path)
         places = dict.fromkeys((path, os.path.dirname(path), real, os.path.dirname(real)))

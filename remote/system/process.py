@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable
 
+from ccb.tunnel.wire.process_tree import send
+
 from ..sandbox.running import RunningCommand, name_of
 from .deadline import to_its_end, within
 
@@ -21,25 +23,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MARK = "CCB_MARK"
-"""The environment variable with the mark that every child inherits: `<token of the session>.<token of the call>`."""
-
+MARK = "CCB_MARK"  # variable with the mark that every child inherits: `<token of the session>.<token of the call>`
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
 _KILL_WAIT = 1.0  # seconds for SIGKILL to take effect; do not wait longer for a process that is stuck in the kernel
+# Limits the memory (KiB) and the computing time (seconds) of each program that the worker runs by itself.
 LIMITED = "ulimit -d 1048576 2>/dev/null; ulimit -t 300 2>/dev/null; "
-"""A script that limits the memory (KiB) and the computing time (seconds) of what the shell runs then: of each program
-that the worker runs by itself."""
 
 _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
 _DRAIN = 0.1  # seconds to wait for more output when the process has ended but another one still holds its pipe
 _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
+# Left out: variables that change where `cd` leads and what wildcards match (commands are judged without them), screens
+# on which a program would ask, and programs that wait for somebody (SUDO_ASKPASS, KUBE_EDITOR, AWS_PAGER).
 _OF_SHELLS = ("BASHOPTS", "CDPATH", "GLOBIGNORE", "OLDPWD", "PWD", "SHELLOPTS")
-"""Variables that change where `cd` leads and what wildcards match. Commands are judged without them."""
-_ASKING = ("EDITOR", "ASKPASS", "PAGER")
-"""The ends of names of programs that wait for somebody: SUDO_ASKPASS, KUBE_EDITOR, AWS_PAGER."""
 _SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
-"""Where a program would ask, on a screen that nobody watches for it."""
+_ASKING = ("EDITOR", "ASKPASS", "PAGER")
+# How programs are told that nobody can be asked: an editor leaves its file as it is, and a question fails at once.
+# SHLVL=1 keeps bash from taking each command for a login over ssh, and reading the start-up files again.
 _NOBODY = {
     **dict.fromkeys(("EDITOR", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "VISUAL"), "true"),
     **dict.fromkeys(("PAGER", "GIT_PAGER"), "cat"),
@@ -50,12 +50,6 @@ _NOBODY = {
     "TERM": "dumb",
     "SHLVL": "1",
 }
-"""How programs are told that nobody can be asked: an editor leaves its file as it is, and a question fails at once.
-SHLVL=1 keeps bash from taking each command for a login over ssh: it would read the start-up files again, and their
-output would mix with the command's."""
-QUIET_SSH = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
-"""Keeps the ssh of git from asking. It stands above the configuration of git, so it is only for those who have no
-command of their own."""
 
 
 def is_of_ccb(name: str) -> bool:
@@ -69,17 +63,11 @@ def without_ccb(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
-    """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
-    and with settings that keep programs from asking anybody."""
-    left_out = (*_OF_SHELLS, *_SCREENS)
-    env = {
-        name: value
-        for name, value in without_ccb(environ).items()
-        if name not in left_out and not name.endswith(_ASKING)
-    }
+    """Return the environment of child processes: without the variables of ccb and of model providers, and with settings
+    that keep programs from asking anybody."""
+    kept = without_ccb(environ).items()
+    env = {name: value for name, value in kept if name not in (*_OF_SHELLS, *_SCREENS) and not name.endswith(_ASKING)}
     env.update(_NOBODY)
-    if "GIT_SSH" not in env:
-        env = {**QUIET_SSH, **env}
     if mark:
         env[MARK] = mark
     return env
@@ -93,8 +81,8 @@ def new_mark(session: str = "") -> str:
 
 class Process:
     """A running command. `stop` it on every path that does not see `wait` return. A thread calls `finish` when the
-    command has ended, and when what it left behind has; what it returns adds to `notes`. So does what lives on although
-    it was killed."""
+    command has ended, and when what it left behind has; what that returns adds to `notes`, as does what lives on
+    although it was killed."""
 
     def __init__(
         self,
@@ -122,9 +110,9 @@ class Process:
         self._loop.add_reader(self._control, self._hear)
 
     async def wait(self) -> int:
-        """Wait until the process has ended and its output has arrived. Return the exit code (negative: the number of
-        the signal). Do not wait for processes left in the background; their output goes to `on_output` until
-        `discard_output` or `stop` is called."""
+        """Wait until the process has ended and its output has arrived, but not for processes left in the background:
+        their output goes to `on_output` until `discard_output` or `stop`. Return the exit code, negative for a
+        signal."""
         await self._exited.wait()
         if not (self._drained.is_set() and self._gone.is_set()):
             with contextlib.suppress(asyncio.TimeoutError):
@@ -139,9 +127,8 @@ class Process:
         await self._finished()
 
     async def stop(self) -> None:
-        """Send SIGTERM, then SIGKILL, to the process and everything it started. Return when the process is reaped and
-        the others are gone, or after some seconds. When cancelled, send SIGKILL at once. May be called again, also
-        after the process has ended: then it ends the processes left in the background."""
+        """Send SIGTERM, then SIGKILL (at once when cancelled), to the process and everything it started. Return when
+        they are gone, or after some seconds. May be called again to end the processes left in the background."""
         self._command.send(signal.SIGTERM)
         try:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -162,7 +149,7 @@ class Process:
 
     def discard_output(self) -> None:
         """Read and drop all further output, so that no process blocks on writing it."""
-        self._on_output = _nothing
+        self._on_output = lambda _: None
 
     def has_leftovers(self) -> bool:
         """Return whether the process has ended but something that it started still lives."""
@@ -170,7 +157,7 @@ class Process:
 
     def left(self) -> list[str]:
         """Return what lives on of what the command had started at its end, as `name (pid 1)`; only the first few."""
-        return [f"{name} (pid {pid})" for pid in self._command.left if (name := name_of(pid))]
+        return _named(self._command.left)
 
     async def _over(self) -> None:
         await self._drained.wait()
@@ -221,7 +208,6 @@ class Process:
             self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
 
     async def _finished(self) -> None:
-        """Wait until `finish` has returned."""
         if self._finishing is not None:
             await asyncio.shield(self._finishing)
 
@@ -230,18 +216,19 @@ class Process:
             await earlier
         try:
             if self._command.is_lost:
-                await self._end_lost()
+                left = await self._loop.run_in_executor(None, self._command.end_lost)
+                await stop_marked(self.mark)
+                names = _named(left)
+                if names:
+                    self.notes.append(f"cannot be killed, and lives on: {', '.join(names)}")
             if self._finish_child is not None:
                 self.notes += await self._loop.run_in_executor(None, self._finish_child)
         except Exception:  # noqa: BLE001 - the top of a task
             _log.exception("process %d could not be finished", self.pid)
 
-    async def _end_lost(self) -> None:
-        left = await self._loop.run_in_executor(None, self._command.end_lost)
-        await stop_marked(self.mark)
-        names = [f"{name} (pid {pid})" for pid in left if (name := name_of(pid))]
-        if names:
-            self.notes.append(f"cannot be killed, and lives on: {', '.join(names)}")
+
+def _named(pids: Iterable[int]) -> list[str]:
+    return [f"{name} (pid {pid})" for pid in pids if (name := name_of(pid))]
 
 
 async def started(
@@ -269,13 +256,9 @@ async def started(
     return Process(command, env[MARK], on_output, command.finish if finishes else None)
 
 
-def _nothing(data: bytes) -> None:
-    """Drop output."""
-
-
 def marked(mark: str) -> list[int]:
-    """Return the pids of the live processes whose environment has this mark, or a mark that begins with this session
-    token. Return an empty list where there is no /proc; only the process group is known there."""
+    """Return the pids of the live processes whose environment has this mark, or one that begins with this session
+    token; [] without /proc."""
     if not mark:
         return []
     wanted = f"{MARK}={mark}".encode()
@@ -308,8 +291,8 @@ async def stop_marked(mark: str) -> None:
 
 async def _end_marked(mark: str, number: int, seconds: float) -> bool:
     """Send a signal to each process with a mark, also to those that they start meanwhile. Return whether all have ended
-    within `seconds`. The whole list of processes is looked through when those that are known have ended, not before: on
-    a large host that takes long."""
+    within `seconds`. The list of all processes, which takes long on a large host, is looked through again only when the
+    known ones have ended."""
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + seconds
     again = True  # a process may end before it is looked at, and leave an unlisted child: look twice
@@ -318,17 +301,9 @@ async def _end_marked(mark: str, number: int, seconds: float) -> bool:
         if not left and not again:
             return True
         again = bool(left)
-        _send_all(left, number)
+        send(left, number)
         while left:
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(0.01)
             left = [pid for pid in left if _has_mark(str(pid), f"{MARK}={mark}".encode())]
-
-
-def _send_all(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):
-            _log.debug("process %d takes no signal %d", pid, number)

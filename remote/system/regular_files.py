@@ -1,9 +1,6 @@
-"""Versions; atomic replacement.
-
-A new file takes the place of the old one in one step (rename), unless it would be another file then: one of several
-hard links, one of another owner, one that is mounted by itself, one in a directory that is closed. Such a file is
-written over in place.
-"""
+"""Versions of files, and their replacement. A new file takes the place of the old one in one step (rename), unless it
+would be another file then: one of several hard links, one of another owner, one that is mounted by itself, one in a
+closed directory. Such a file is written over in place."""
 
 from __future__ import annotations
 
@@ -36,8 +33,8 @@ class FileKind(enum.Enum):
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart
-    cheaply. `links` counts its names."""
+    """A path's state. `mode` is the permission bits; times and `size` (bytes) tell versions apart. `links` counts its
+    names."""
 
     kind: FileKind
     size: int
@@ -53,12 +50,10 @@ class FileChanged(Exception):
 
 
 class NotAFile(Exception):
-    """The path is not a regular file, but a device, a pipe, a socket or a directory, and has no content to read; or it
-    is too large for what reads it."""
+    """The path is no regular file with a content to read, or it is too large for what reads it."""
 
 
-ABSENT = ""
-"""The expected digest of a file that must not exist yet."""
+ABSENT = ""  # the expected digest of a file that must not exist yet
 
 
 def digest_of(data: bytes) -> str:
@@ -133,7 +128,10 @@ def _create(path: str, data: bytes) -> FileInfo:
     directory = os.path.dirname(path)
     if os.path.lexists(path):
         raise FileChanged(f"{path} exists already")
-    _make_directories(directory)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
     with _temporary(directory, 0o666) as (temp, file):
         _write_all(file, data)
         os.fsync(file)
@@ -177,7 +175,7 @@ def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fi
     holds a mixture of both."""
     with lock, _locked(os.path.dirname(path)), _opened(path) as file:
         _lock(file)  # its other names may be in other directories
-        old = _content(file)
+        old = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
         if digest_of(old) != expected:
             raise FileChanged(f"{path} has changed")
         try:
@@ -216,18 +214,10 @@ def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: 
     sync_directory(os.path.dirname(path))
 
 
-def _make_directories(directory: str) -> None:
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except FileExistsError as error:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), error.filename) from None
-
-
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Lock the directory, so that no other session of this machine checks a version that is about to be replaced. Go on
-    without the lock if directories cannot be locked here, or another process keeps it: the digest is still checked
-    right before the change."""
+    """Lock the directory against other sessions of this machine, as far as it can be locked: the digest is checked
+    again right before the change."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -272,8 +262,7 @@ def _to_change(path: str) -> os.stat_result:
 
 
 def _is_mounted(path: str, old: os.stat_result) -> bool:
-    """Return whether a file is mounted by itself somewhere, as into a container: that place would keep the old file.
-    Only the mounts of processes that this user may look at are known."""
+    """Return whether a file is mounted by itself somewhere, as into a container, which would keep the old file."""
     for pid, source, place in all_mounts() if os.path.isdir("/proc") else ():
         if os.path.basename(source) == os.path.basename(path):
             with contextlib.suppress(OSError):
@@ -338,19 +327,10 @@ def remove_left_files(directories: Iterable[str]) -> None:
                 if time.monotonic() > until:
                     return
                 if _TEMP_NAME.fullmatch(entry.name):
-                    _remove_unless_locked(entry.path)
-
-
-def _remove_unless_locked(path: str) -> None:
-    with contextlib.suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            info = os.fstat(file)
-            if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.unlink(path)
-        finally:
-            os.close(file)
+                    with contextlib.suppress(OSError, FileChanged), _opened(entry.path) as file:
+                        if os.fstat(file).st_uid == os.geteuid():
+                            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                            os.unlink(entry.path)
 
 
 @contextlib.contextmanager
@@ -371,23 +351,15 @@ def _opened(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _content(file: int) -> bytes:
-    return b"".join(iter(lambda: os.read(file, _BLOCK), b""))
-
-
 def _digest(path: str) -> str:
     sha = hashlib.sha256()
     try:
         with open_regular(path) as file:
-            offset = 0
-            while True:
-                block = os.pread(file, _BLOCK, offset)
-                if not block:
-                    return sha.hexdigest()
+            for block in iter(lambda: os.read(file, _BLOCK), b""):
                 sha.update(block)
-                offset += len(block)
     except FileNotFoundError:
         return ABSENT
+    return sha.hexdigest()
 
 
 def _rename_to_new(temp: str, path: str) -> None:
@@ -400,8 +372,6 @@ def _rename_to_new(temp: str, path: str) -> None:
         if os.path.lexists(path):
             raise FileChanged(f"{path} exists already") from None
         os.rename(temp, path)
-        return
-    os.unlink(temp)
 
 
 def sync_directory(directory: str) -> None:

@@ -1,14 +1,11 @@
-"""Which text a file holds. Only its byte order mark and strict decoding tell: UTF-8, or UTF-16 with a mark.
-
-Text in another encoding (Latin-1, Shift-JIS) cannot be told apart for sure. It is known as far as it is ASCII: in all
-such encodings, an ASCII byte is a character of its own, unless it follows a byte that is not ASCII."""
+"""Which text a file holds: UTF-8, or UTF-16 with a byte order mark. Text in another encoding cannot be told apart for
+sure, and is known as far as it is ASCII."""
 
 from __future__ import annotations
 
 import codecs
 
-SNIFF = 8192
-"""Bytes at the start of a file in which a NUL makes it a binary one."""
+SNIFF = 8192  # bytes at the start of a file in which a NUL makes it a binary one
 
 _MARKS = (
     (b"\xff\xfe\0\0", ""),  # UTF-32, which hardly a file is in: it counts as binary
@@ -20,8 +17,8 @@ _MARKS = (
 
 
 class Text:
-    """The text of a file without its byte order mark `mark`. If the `codec` is unknown, it is "", and each character of
-    the text stands for one byte."""
+    """The text of a file without its byte order mark `mark`. With an unknown `codec`, "", each character stands for one
+    byte."""
 
     def __init__(self, text: str, codec: str, mark: bytes) -> None:
         self.text = text
@@ -49,8 +46,8 @@ def text_of(data: bytes) -> Text | None:
 
 
 def wide_decoder(head: bytes, *, whole: bool) -> codecs.IncrementalDecoder | None:
-    """Return a decoder for a file that begins with `head` if that is the mark of UTF-16, and such text; None for any
-    other file. `whole`: that is all of it."""
+    """Return a decoder for a file that begins with `head` if that is UTF-16 with a mark, else None. `whole`: that is
+    all of it."""
     mark, codec = _mark(head)
     if codec in ("", "utf-8"):
         return None
@@ -67,8 +64,8 @@ def name_of(head: bytes) -> str:
 
 
 def is_binary(head: bytes, *, whole: bool = False) -> bool:
-    """Return whether a file that begins with `head` (of SNIFF bytes or more) is no text: it has a NUL, or a mark that
-    is not true. `whole`: that is all of it."""
+    """Return whether a file that begins with `head` (SNIFF bytes or more) is no text: it has a NUL, or a mark that is
+    not true."""
     is_marked = _mark(head)[1] != "utf-8"
     return (is_marked or b"\0" in head[:SNIFF]) and wide_decoder(head, whole=whole) is None
 

@@ -203,21 +203,6 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
     assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
 
 
-@pytest.mark.thorough
-async def test_uploads_from_processes_of_the_same_number_do_not_meet(host: Host) -> None:
-    bundle = tiny_bundle()
-    host.cache.mkdir(parents=True, mode=0o700)
-    now = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[-1])
-    others = [
-        host.cache / f".{bundle.sha256[:16]}.{pid}" for pid in range(now, now + 5000)
-    ]  # a home shared by containers
-    for other in others:
-        other.touch()
-    await host.start(bundle)
-    assert (host.cache / f"{bundle.sha256}.bundle").exists()
-    assert all(other.exists() for other in others), "what another writes is not ours to remove"
-
-
 async def test_a_cache_that_cannot_be_made_is_passed_over(host: Host) -> None:
     (host.home / ".cache").write_text("a file", encoding="utf-8")
     _, said = await host.start(tiny_bundle())
@@ -234,19 +219,6 @@ def small_disk(where: Path, size: str) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", str(where)], check=True)
-
-
-async def test_a_full_disk_leaves_nothing_half_written(host: Host) -> None:
-    with small_disk(host.home / ".cache", "64k"), small_disk(host.home / "run", "64k"):
-        bundle = fresh_bundle()
-        transport = LocalTransport(host.env)
-        launched = await launch(transport, {"cwd": "/nowhere", "session": "x", "create": False}, bundle)
-        assert launched.uploaded
-        while await launched.pipe.read():
-            pass
-        await transport.close()
-        assert not list((host.home / ".cache").rglob("*.bundle"))
-        assert not [path for path in (host.home / ".cache").rglob("*") if path.is_file()]
 
 
 async def test_a_python_that_is_too_old_is_named(host: Host) -> None:

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,26 +120,6 @@ def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
     assert cached_bundle(package, "1", folder) == build(package / "remote", package / "tunnel" / "wire", "1")["worker"]
 
 
-def test_two_that_write_at_once_leave_a_whole_file(package: Path, folder: Path, built: list[bytes]) -> None:
-    together = threading.Barrier(4)
-    found: list[bytes] = []
-
-    def start() -> None:
-        together.wait(10)
-        found.append(cached_bundle(package, "1", folder))
-
-    threads = [threading.Thread(target=start) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert len(found) == 4
-    assert len(set(found)) == 1
-    builds = len(built)
-    assert cached_bundle(package, "1", folder) == found[0]
-    assert len(built) == builds
-
-
 def test_a_form_is_packed_once_for_a_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packs: list[str] = []
     pack = builder.pack
@@ -168,14 +147,6 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
         os.utime(path, (1, 1))
         path.chmod(0o700)
     assert build(hooks, context, __version__) == build(ROOT / "remote/hooks", ROOT / "remote/context", __version__)
-
-
-def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "remote" / "hooks", tmp_path / "remote")
-    before = build(tmp_path / "remote", tmp_path / "remote", __version__)
-    with (tmp_path / "remote" / "__init__.py").open("a", encoding="utf-8") as file:
-        file.write("changed = True\n")
-    assert build(tmp_path / "remote", tmp_path / "remote", __version__) != before
 
 
 def test_the_bundle_is_small_and_holds_the_worker_only() -> None:

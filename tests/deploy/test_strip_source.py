@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from io import StringIO
@@ -13,7 +10,6 @@ from pathlib import Path
 from tokenize import COMMENT, generate_tokens
 
 import pytest
-from tests.remote.bundle_in_memory import imports_from
 from tests.support.worker.compiled import files_of
 
 from ccb.deploy.bundle import load
@@ -79,22 +75,6 @@ def test_no_comment_and_no_docstring_travels() -> None:
 def test_nothing_in_the_worker_reads_a_docstring() -> None:
     readers = [name for name, source in _sources() if "__doc__" in source or "getdoc" in source]
     assert readers == ["ccb/tunnel/wire/dataclass.py"], "which gives one to the classes that have none"
-
-
-def test_a_traceback_of_the_worker_names_the_line_of_the_source(tmp_path: Path) -> None:
-    (tmp_path / "worker.bundle").write_bytes(load().data)
-    program = imports_from(tmp_path / "worker.bundle") + "from ccb.tunnel.wire import ndjson; ndjson.dump(object())"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    source = (ROOT / "tunnel" / "wire" / "ndjson.py").read_text(encoding="utf-8").splitlines()
-    named = re.search(r'wire/ndjson\.py", line (\d+), in dump', done.stderr)
-    assert named and "_ENCODER.encode(" in source[int(named[1]) - 1], done.stderr
 
 
 CASES = {

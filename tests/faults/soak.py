@@ -1,17 +1,12 @@
 """`make soak`: one session of 2,000 turns with 50 MB of tool output over a real sshd. The worker's memory grows by less
 than 10 MB and the laptop's by less than 40 MB, and a lost connection is attached again in less than 1 s throughout.
 The outputs come as 25 of 2 MB each, of which the model is told 30,000 characters; every other turn has a small one.
-
-Then one turn of 3,000 tool calls in another session: no request is larger than the model's window of 200,000 tokens.
-At the end the model still has what it was told at the start, and what it read soon after.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import re
 import sys
 import tempfile
 import time
@@ -35,8 +30,6 @@ OUTPUT = 50_000_000
 LARGE = 2_000_000
 WARM = 0.02
 """Share of the turns after which memory is measured first."""
-
-CALLS, WINDOW = 3_000, 200_000
 
 WORKER_MB, LAPTOP_MB, REATTACH_S = 10.0, 40.0, 1.0
 
@@ -95,58 +88,6 @@ async def soak(turns: int) -> Figures:
     return figures
 
 
-class ManyReads:
-    """Plays the model of one long turn. It reads the files of a home in 300 rounds of ten calls, notes the facts that
-    it still sees when it is asked for a summary, and in the end says what it knows. A token is four characters."""
-
-    def __init__(self, home: Path) -> None:
-        self.rounds = self.summaries = self.largest = 0
-        self._files = [str(home / f"{number}.txt") for number in range(40)]
-        for path in self._files:
-            Path(path).write_text("".join(f"line {number}: {'x' * 500}\n" for number in range(8)))
-        Path(self._files[10]).write_text("FACT-1\n")
-
-    def __call__(self, request: Recorded) -> Mapping[str, Any]:
-        whole = json.dumps(request.body)
-        tokens = len(whole) // 4
-        self.largest = max(self.largest, tokens)
-        known = " ".join(sorted(set(re.findall(r"FACT-\d+|the word is [A-Z]+", whole))))
-        blocks: list[Any] = [{"type": "text", "text": known}]
-        if "Answer with the summary alone" in whole:
-            self.summaries += 1
-        elif self.rounds < CALLS // 10:
-            self.rounds += 1
-            paths = [self._files[(self.rounds * 10 + each) % len(self._files)] for each in range(10)]
-            given = [{"file_path": path, "limit": self.rounds + 9} for path in paths]
-            blocks = [{"type": "tool_use", "name": "Read", "input": each} for each in given]
-        return {"blocks": blocks, "usage": {"input_tokens": tokens}}
-
-
-async def many_calls() -> tuple[ManyReads, str]:
-    """Play the long turn. Return its model, and what that said at the end."""
-    with tempfile.TemporaryDirectory(prefix="ccb-soak-") as name, host_user(Path(name)) as user:
-        reads = ManyReads(user.home)
-        async with sshd(Path(name) / "sshd") as server, FakeModel([reads]) as model:
-            argv = [
-                "ssh", f"{user.name}@127.0.0.1:~", *server.client_options(),
-                "-p", "Remember: the word is XYZZY. Read all.", "--output-format", "json",
-            ]  # fmt: skip
-            async with make_laptop(Path(name), model.url).start(argv, piped=False) as run:
-                forgetting = asyncio.create_task(_forget(model))
-                done = await run.done(timeout=600)
-                forgetting.cancel()
-            assert done.code == 0, done.stderr
-            (journal,) = user.home.rglob("journal.jsonl")
-            assert journal.read_text().count('"kind":"tool_start"') == CALLS
-            return reads, str(done.messages[0]["result"])
-
-
-async def _forget(model: FakeModel) -> None:
-    while True:
-        await asyncio.sleep(1)
-        model.requests.clear()  # each holds the whole conversation
-
-
 async def _turn(run: Running, turn: int) -> None:
     content = {"role": "user", "content": f"turn {turn}"}
     await run.send({"type": "user", "message": content, "parent_tool_use_id": None, "session_id": ""})
@@ -195,10 +136,7 @@ def main() -> int:
     _say(f"worker {figures.worker[0]:.1f} MB, grew by {worker:.1f} MB (limit {WORKER_MB:g})")
     _say(f"laptop {figures.laptop[0]:.1f} MB, grew by {laptop:.1f} MB (limit {LAPTOP_MB:g})")
     _say(f"attached again in {slowest:.2f} s at most (limit {REATTACH_S:g})")
-    reads, said = asyncio.run(many_calls())
-    _say(f"{CALLS} calls: {reads.summaries} summaries, {reads.largest} tokens at most (limit {WINDOW}), knows {said!r}")
-    small = worker < WORKER_MB and laptop < LAPTOP_MB and slowest < REATTACH_S
-    return 0 if small and reads.largest < WINDOW and said == "FACT-1 the word is XYZZY" else 1
+    return 0 if worker < WORKER_MB and laptop < LAPTOP_MB and slowest < REATTACH_S else 1
 
 
 def _say(line: str) -> None:

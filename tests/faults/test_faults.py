@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from tests.faults.conftest import Reference
 from tests.faults.play.check import check
+from tests.faults.play.host import agent_of
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import Plan, plan
 from tests.faults.play.runner import play
-from tests.faults.play.trees import agent_of
-from tests.faults.work.own_parts import HOOKED
 from tests.faults.work.work import WORKS
 from tests.support.hosts.sshd import HostUser, Sshd
 
@@ -29,8 +28,7 @@ async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference
     assert (sorted(found.counts) if work.parallel else found.counts) == (
         sorted(work.counts) if work.parallel else work.counts
     )
-    assert len(found.hooked) == len(set(found.hooked)) and bool(found.hooked) == (work.hooked or work.own_parts)
-    assert {*HOOKED} <= {*found.hooked} if work.own_parts else not {*HOOKED} & {*found.hooked}
+    assert len(found.hooked) == len(set(found.hooked)) and bool(found.hooked) == work.hooked
     if name == "basics":
         assert found.files == {"edit.txt": "new line\nkept line\n", "new.txt": "written once\n"}
     assert found.near == work.near and [agent_of(path) for path in found.trees] == work.kept

@@ -43,7 +43,6 @@ _EVERY_CONNECTION = [
     "session_store.locks",
     "session_store.process_identity",
     "session_store.refusal",
-    "session_store.selection",
     "session_store.session_paths",
     "session_store.sockets",
 ]

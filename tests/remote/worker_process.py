@@ -124,15 +124,16 @@ class Laptop:
         return (await self.next(Event, fits)).body
 
     async def attach(
-        self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", decided: bool = True,
-        after: Hello | None = None,
+        self, options: SessionOptions | Json = _DEFAULTS, *, have: int = 0, tail: int = 0, role: str = "driver",
+        decided: bool = True, after: Hello | None = None,
     ) -> Hello:  # fmt: skip
         """Wait for hello, unless it has come (`after`), and drive the session. Unless `decided` is False, return when
         the worker has decided on the attach: what another connection does after that comes after it for the worker,
         too."""
         hello = self.hello = after if after is not None else await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
-        await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
+        given = options.to_json() if isinstance(options, SessionOptions) else options
+        await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, given, tail))
         before = len(self.frames)
         while decided and not any(isinstance(frame, (Attached, Fenced, Refused)) for frame in self.frames[before:]):
             if not await self.read():
@@ -211,18 +212,31 @@ class Laptop:
         await self.message("result")
         return request
 
+    async def rest(self) -> None:
+        """Take what comes until the connection ends."""
+        while await self.read():
+            pass
+
     async def stop(self) -> None:
         """End the session and wait for the bridge to leave."""
         await self.send(Stop(self.epoch))
-        while await self.read():
-            pass
+        await self.rest()
         await asyncio.wait_for(self.process.wait(), DEADLINE_S)
+
+    async def end(self) -> None:
+        """End the session and wait for the end of its worker."""
+        await self.stop()
+        await until(lambda: not alive(self.pid), "the daemon has ended")
+
+    @property
+    def pid(self) -> int:
+        """Of the worker."""
+        return next(frame.pid for frame in self.frames if isinstance(frame, Hello))
 
     async def kill(self) -> None:
         """Kill the worker, and wait until the bridge has left."""
-        os.kill(next(frame.pid for frame in self.frames if isinstance(frame, Hello)), signal.SIGKILL)
-        while await self.read():
-            pass
+        os.kill(self.pid, signal.SIGKILL)
+        await self.rest()
         await self.process.wait()
 
     async def drop(self) -> None:
@@ -277,11 +291,12 @@ class WorkerHost:
         return laptop
 
     async def drive(
-        self, session: str, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", **params: Any
-    ) -> Laptop:
+        self, session: str, options: SessionOptions | Json = _DEFAULTS, *, have: int = 0, tail: int = 0,
+        role: str = "driver", **params: Any,
+    ) -> Laptop:  # fmt: skip
         """Log in to a session and attach to it. `params` are more start parameters."""
         laptop = await self.connect(session, **params)
-        await laptop.attach(options, have=have, role=role)
+        await laptop.attach(options, have=have, tail=tail, role=role)
         return laptop
 
     async def kill_worker(self, pid: int) -> None:

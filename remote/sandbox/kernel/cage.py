@@ -1,10 +1,6 @@
-"""Namespaces and mounts.
-
-With Landlock, a namespace is only needed for the workspace: Landlock cannot except `.git` from a directory that may be
-written. Without Landlock, the whole cage for reading stands on it.
-
-This module runs in the zygote. Root needs no user namespace. Others get one, in which they keep their user id.
-"""
+"""Namespaces and mounts. With Landlock, a namespace is only needed for the workspace: Landlock cannot except `.git`
+from a directory that may be written. Without it, the whole cage for reading stands on namespaces. Root needs no user
+namespace; others get one, in which they keep their user id. This module runs in the zygote."""
 
 from __future__ import annotations
 
@@ -54,8 +50,8 @@ def filter_code(kernel: Kernel, request: CageRequest) -> bytes:
 
 
 def enter(kernel: Kernel, request: CageRequest, code: bytes) -> None:
-    """Put this process into its cage for good; `code` is its filter. Raise OSError, after which the process must not
-    run anything."""
+    """Put this process into its cage for good; `code` is its filter. Raise OSError, after which it must not run
+    anything."""
     if request.workspace or not request.abi:
         enter_namespaces(kernel, request)
     kept = _DAC_READ_SEARCH | (_DAC_OVERRIDE if request.workspace else 0)
@@ -95,10 +91,7 @@ class Mounts:
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
-
-    def make_private(self) -> None:
-        """Keep every further change from other namespaces."""
-        self._mount(b"none", b"/", b"", _REC | _PRIVATE)
+        self._mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
 
     def mount_new(self, kind: bytes, target: bytes, data: bytes) -> None:
         """Mount a new file system of this kind over a directory, if the directory is there."""
@@ -110,17 +103,20 @@ class Mounts:
         self._mount(source, target, b"", _BIND | _REC)
 
     def copy(self, path: bytes, read_only: bool = False) -> int:
-        """Return a descriptor for a copy of the mounts at a path, which nobody sees yet. A link is not followed: the
-        copy shows the link itself."""
+        """Return a descriptor for a copy of the mounts at a path, which nobody sees yet. A link is not followed, but
+        shown."""
         text = ctypes.create_string_buffer(path)
         flags = _CLONE | os.O_CLOEXEC | _RECURSIVE | _NO_FOLLOW
         copy = self._kernel.call("open_tree", _HERE, ctypes.addressof(text), flags)
         if read_only:
-            empty = ctypes.create_string_buffer(b"")
-            attributes = ctypes.create_string_buffer(struct.pack("=4Q", _RDONLY, 0, 0, 0), 32)
-            arguments = ctypes.addressof(empty), _EMPTY_PATH | _RECURSIVE, ctypes.addressof(attributes), 32
-            self._kernel.call("mount_setattr", copy, *arguments)
+            self._set_attributes(copy, b"", _EMPTY_PATH | _RECURSIVE, _RDONLY)
         return copy
+
+    def _set_attributes(self, directory: int, path: bytes, how: int, flags: int) -> None:
+        text, attributes = ctypes.create_string_buffer(path), struct.pack("=4Q", flags, 0, 0, 0)
+        buffer = ctypes.create_string_buffer(attributes, 32)
+        arguments = ctypes.addressof(text), how, ctypes.addressof(buffer), 32
+        self._kernel.call("mount_setattr", directory, *arguments)
 
     def put(self, copy: int, target: bytes) -> None:
         """Show the copy at a path, and close it. A link is not followed."""
@@ -132,20 +128,12 @@ class Mounts:
             os.close(copy)
 
     def limit(
-        self,
-        path: bytes,
-        read_only: bool = False,
-        no_programs: bool = False,
-        no_devices: bool = False,
-        recursive: bool = True,
+        self, path: bytes, read_only: bool, no_programs: bool = False, no_devices: bool = False, recursive: bool = True
     ) -> None:
         """Limit the mount at a path, and the mounts in it. No program in them changes the user it runs as."""
         flags = _NOSUID | read_only * _RDONLY | no_programs * _NOEXEC | no_devices * _NODEV
-        text = ctypes.create_string_buffer(path)
-        attributes = ctypes.create_string_buffer(struct.pack("=4Q", flags, 0, 0, 0), 32)
-        arguments = ctypes.addressof(text), _RECURSIVE if recursive else 0, ctypes.addressof(attributes), 32
         try:
-            self._kernel.call("mount_setattr", _HERE, *arguments)
+            self._set_attributes(_HERE, path, _RECURSIVE if recursive else 0, flags)
         except OSError as error:
             if error.errno != errno.ENOSYS:
                 raise
@@ -200,11 +188,12 @@ def enter_namespaces(kernel: Kernel, request: CageRequest) -> None:
     """Move this process into namespaces of its own, with the view that the request asks for. Raise OSError."""
     _unshare(kernel, _NEWNS if request.network or not request.workspace else _NEWNS | _NEWNET)
     mounts = Mounts(kernel)
-    mounts.make_private()
     if request.workspace:
         _show_workspace(mounts, request)
         if not request.network:
-            _start_loopback()
+            connection = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+            fcntl.ioctl(connection.fileno(), _SIOCSIFFLAGS, struct.pack("=16sH14x", b"lo", _UP_AND_RUNNING))
+            connection.close()
     elif b"/" in request.read:
         _show_all(mounts, request)
     else:
@@ -227,22 +216,6 @@ def _unshare(kernel: Kernel, flags: int) -> None:
             file.write(text)
 
 
-def _start_loopback() -> None:
-    with _socket_of_kernel() as connection:
-        fcntl.ioctl(connection.fileno(), _SIOCSIFFLAGS, struct.pack("=16sH14x", b"lo", _UP_AND_RUNNING))
-
-
-class _socket_of_kernel:
-    """A socket that is only used to ask the kernel for something, as a context manager."""
-
-    def __enter__(self) -> _socket.socket:
-        self._socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
-        return self._socket
-
-    def __exit__(self, *error: object) -> None:
-        self._socket.close()
-
-
 def _show_all(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only what the request says be written. Without Landlock, also allow only harmless
     devices, and run no program from a directory that is only named for reading."""
@@ -260,9 +233,8 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
-    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. A
-    file with names outside is a mount, too, but may move with its directory. A path that has vanished raises
-    FileNotFoundError: then the worker looks again."""
+    it can be neither changed nor renamed, and so is each directory on the way to it. A file with names outside is a
+    mount, too, but may move with its directory. If a path has vanished (FileNotFoundError), the worker looks again."""
     _show_all(mounts, request)
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)
@@ -299,13 +271,17 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
             opened.append((path, os.open(path, os.O_PATH | os.O_CLOEXEC)))
         except OSError:
             pass  # it is not there, or this user cannot reach it
-    links = _links([*request.read, *request.execute, request.cwd, *_names_in_root()])
+    in_root = (b"/" + name for name in os.listdir(b"/"))
+    links = _links([*request.read, *request.execute, request.cwd, *in_root])
     base = next(each for each in _BASES if os.path.isdir(each))
     mounts.mount_new(b"tmpfs", base, b"mode=755")
     for path, file in opened:
         executable, writable = places[path]
-        target = base + path
-        _make_place(target, directory=os.path.isdir("/proc/self/fd/%d" % file))
+        target, is_directory = base + path, os.path.isdir("/proc/self/fd/%d" % file)
+        if not os.path.lexists(target):  # else a mount already shows it
+            os.makedirs(target if is_directory else os.path.dirname(target), exist_ok=True)
+            if not is_directory:
+                os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         try:
             mounts.bind(b"/proc/self/fd/%d" % file, target)
         except FileNotFoundError:
@@ -321,23 +297,9 @@ def _show_only(mounts: Mounts, request: CageRequest) -> None:
     mounts.become_root(base)
 
 
-def _make_place(path: bytes, directory: bool) -> None:
-    """Make what a mount can cover, unless a mount already shows it."""
-    if os.path.lexists(path):
-        return
-    os.makedirs(path if directory else os.path.dirname(path), exist_ok=True)
-    if not directory:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-
-
-def _names_in_root() -> list[bytes]:
-    return [b"/" + name for name in os.listdir(b"/")]
-
-
-def _links(paths: list[bytes]) -> list[tuple[bytes, bytes]]:
+def _links(waiting: list[bytes]) -> list[tuple[bytes, bytes]]:
     """Return the symbolic links on the way to these paths, each with what it points to."""
     found: dict[bytes, bytes] = {}
-    waiting = list(paths)
     while waiting:
         path = waiting.pop()
         reached = b""

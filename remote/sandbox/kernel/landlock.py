@@ -1,7 +1,5 @@
 """Landlock: what a process may do with files, TCP ports, signals and abstract sockets, for every version of its ABI.
-
-This module runs in the zygote.
-"""
+This module runs in the zygote."""
 
 from __future__ import annotations
 
@@ -12,8 +10,7 @@ import struct
 
 from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel
 
-NEWEST_ABI = 7
-"""The newest ABI that this module makes use of."""
+NEWEST_ABI = 7  # the newest ABI that this module makes use of
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
@@ -22,8 +19,7 @@ _REMOVE_AND_MAKE = (
 )
 
 READ = READ_FILE | READ_DIR
-CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE
-"""Everything that changes a directory, except making devices."""
+CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE  # everything that changes a directory, except making devices
 
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _TCP = 1 << 0 | 1 << 1
@@ -43,12 +39,9 @@ def handled(abi: int) -> int:
 
 
 def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: bool, truncation: bool) -> None:
-    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as a kernel with this ABI
-    can. A path that does not exist gives no right. Without `network`, no TCP port can be used. Raise OSError.
-
-    Without `truncation`, the filter of system calls must keep readers from emptying files. That makes reading faster:
-    when a file is opened, the kernel also looks for the right to truncate it, up to the root if no rule gives that.
-    """
+    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as this ABI can. A path
+    that does not exist gives no right. Without `network`, no TCP port can be used. Without `truncation`, the filter of
+    system calls must keep readers from emptying files; that makes opening a file for reading faster. Raise OSError."""
     files = handled(abi) & ~(0 if truncation else TRUNCATE)
     attributes = struct.pack("=Q", files)
     if abi >= 4:
@@ -59,9 +52,8 @@ def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: b
 
 
 def bound_signals(kernel: Kernel) -> bool:
-    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether a signal to its
-    parent shows that the kernel does so: then `kill(-1)` reaches all that this process has started, and nothing else.
-    Raise OSError."""
+    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether that holds: then
+    `kill(-1)` reaches all that this process has started, and nothing else. Raise OSError."""
     parent = os.getppid()
     os.kill(parent, 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)

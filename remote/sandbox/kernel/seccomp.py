@@ -1,8 +1,6 @@
-"""The filter of system calls: it stops what Landlock and mounts do not.
-
-This module runs in the zygote. A filter sees numbers and arguments only, never what a pointer leads to. So a call whose
-harm is behind a pointer is not there at all (ENOSYS), and programs use the older call.
-"""
+"""The filter of system calls: it stops what Landlock and mounts do not. A filter sees numbers and arguments only, so
+a call whose harm is behind a pointer is not there at all (ENOSYS), and programs use the older call. Runs in the
+zygote."""
 
 from __future__ import annotations
 
@@ -34,10 +32,9 @@ _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
 _OF_A_FILE = (1024, 1026, 1036, 1038)  # F_SETLEASE, F_NOTIFY, F_SET_RW_HINT, F_SET_FILE_RW_HINT
 _SOCKET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
+# Letters of ioctl requests of file systems that change something through a file that is only open for reading: btrfs,
+# f2fs, ext4 and the common ones, XFS, versions of files, FAT; each with the one number that only reads, -1 for none.
 _FILE_SYSTEM_REQUESTS = ((0x94, -1), (0xF5, -1), (0x66, 1), (0x58, 31), (0x76, 1), (0x72, 16))
-"""Letters of ioctl requests of file systems that change something through a file that is only open for reading: btrfs,
-f2fs, ext4 and the common ones, XFS, versions of files, FAT. With each stands the one number that only reads, -1 for
-none."""
 
 _NEVER = (
     *("unshare", "setns", "chroot", "pivot_root", "mount", "umount2", "open_tree", "move_mount", "fsopen", "fsconfig"),
@@ -53,15 +50,13 @@ _NEVER = (
 _OF_OTHERS = (
     *("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "migrate_pages"),
     "move_pages",
-)
-"""Calls that name a process in their first argument; 0 is the caller."""
+)  # calls that name a process in their first argument; 0 is the caller
 
 _ATTRIBUTES = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "setxattr", "lsetxattr"),
     *("fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "utime", "utimes"),
     *("futimesat", "utimensat", "file_setattr"),
-)
-"""Calls that change attributes of files: Landlock does not cover them."""
+)  # calls that change attributes of files: Landlock does not cover them
 
 _SIGNALS = ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 _MODES = (("open", 2), ("openat", 3), ("creat", 1), ("mknod", 1), ("mknodat", 2))
@@ -83,7 +78,6 @@ class Filter:
             self._code += [(_GREATER_EQUAL, 0, 1, _X32), (_RETURN, 0, 0, _ERROR | _ENOSYS)]
 
     def deny(self, *names: str, error: int = _EPERM) -> None:
-        """Deny these calls."""
         for name in names:
             self._block(name, [(_RETURN, 0, 0, _ERROR | error)])
 
@@ -134,8 +128,8 @@ class Filter:
             self.deny_if(name, argument, (_O_TRUNC, both), both, _ALLOWED if ends else _LOAD_NUMBER)
 
     def deny_signals_to_others(self) -> None:
-        """Deny signals to anything but the own process group: below ABI 6, Landlock does not limit them. The command
-        leads a group of its own."""
+        """Deny signals to anything but the own process group, which the command leads: below ABI 6, Landlock does
+        not."""
         self.deny(*_SIGNALS)
         self.deny_unless("kill", 0, (0,))
         self.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))

@@ -1,11 +1,7 @@
-"""The supervisor of one command: a process that adopts everything the command starts, and can end all of it.
-
-It is the parent of the command and the subreaper of what the command starts. So a process that forks twice, leaves its
-session and empties its environment is still a descendant of this one. The worker tells it a signal as one byte, and
-hears the end of the command and, when the socket is closed, the end of all it has started.
-
-This module runs in the zygote.
-"""
+"""The supervisor of one command, its parent and the subreaper of what it starts. So a process that forks twice, leaves
+its session and empties its environment is still a descendant of this one, and can be ended. The worker sends a signal
+as one byte, and hears the end of the command and, when the socket is closed, the end of all it has started. Runs in the
+zygote."""
 
 from __future__ import annotations
 
@@ -27,8 +23,7 @@ _FAILED = 126
 _AGAIN_MS, _MOST_MS = 10, 1000  # between two signals; a process of another user may take none, and live for long
 _LAST_S = 5.0  # for what has lost its worker
 _MAX_NAMED = 8
-END = b"\0"
-"""What the worker hears last, behind words of four bytes: nothing is left. Without it, this process was killed."""
+END = b"\0"  # what the worker hears last, behind words of four bytes: nothing is left. Else this process was killed
 _ENVIRONMENT = 1 << 20
 
 

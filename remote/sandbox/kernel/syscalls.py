@@ -1,7 +1,5 @@
-"""System calls that Python does not offer, and the numbers of those that the cage denies.
-
-This module runs in the zygote, which loads its sources by themselves (see `sources.py`): it imports next to nothing.
-"""
+"""System calls that Python does not offer, and the numbers of those that the cage denies. The zygote loads this module
+by its source, so it imports next to nothing."""
 
 from __future__ import annotations
 
@@ -57,8 +55,7 @@ def number(name: str, kind: str) -> int:
 
 
 class Kernel:
-    """Calls the kernel by numbers. Every failure is an OSError that names the step, also where there is no ctypes or no
-    number."""
+    """Calls the kernel by numbers. Every failure is an OSError that names the step, also without ctypes or a number."""
 
     def __init__(self) -> None:
         self.machine = machine()
@@ -110,7 +107,7 @@ class Kernel:
 
 def keep_capabilities(kernel: Kernel, kept: int) -> None:
     """Give up every capability that is not in the bits `kept`. With no_new_privs, which every cage sets, no program
-    gets one back, not even one that root runs."""
+    gets one back."""
     header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
     data = ctypes.create_string_buffer(24)
     arguments = ctypes.addressof(header), ctypes.addressof(data)

@@ -1,11 +1,7 @@
-"""Forks caged commands; probe.
-
-The worker has threads, so after a fork of it no Python code may run safely. It asks this process instead, over a
-socket, and passes the descriptors of the command. The zygote forks a supervisor, and that forks the command. The zygote
-ends with the worker, because its socket is closed then.
-
-This module runs in a bare interpreter, which loads the modules of this room by their sources (see `..server`).
-"""
+"""Forks caged commands, and finds out which cages hold. The worker has threads, so after a fork of it no Python code
+may run safely. It asks this process over a socket instead, and passes the descriptors of the command. The zygote forks
+a supervisor, and that forks the command. It ends with the worker. It runs in a bare interpreter, which loads the
+modules of this room by their sources (see `cage_server`)."""
 
 from __future__ import annotations
 
@@ -61,14 +57,10 @@ def _try(kernel: Kernel, temporary: bytes, more: dict[str, object]) -> str:
         return "the cage does not stop writing here"
     if _works(lambda: _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM).close()):
         return "the cage does not stop sockets here"
-    if temporary and not _works(lambda: os.rmdir(_made(os.path.join(temporary, b"made-by-a-probe")))):
+    inside = os.path.join(temporary, b"made-by-a-probe")
+    if temporary and not (_works(lambda: os.mkdir(inside)) and _works(lambda: os.rmdir(inside))):
         return "the cage stops writing where it must not"
     return ""
-
-
-def _made(path: bytes) -> bytes:
-    os.mkdir(path)
-    return path
 
 
 _HINTS = (
@@ -270,7 +262,10 @@ def _run(
         os.chdir(request.cwd)
         if code is not None:
             step = "cage"
-            _leave_no_core()
+            # No core dump is written. 1, unlike 0, also keeps the kernel from a program that it pipes dumps to.
+            _, most = resource.getrlimit(resource.RLIMIT_CORE)
+            least = 1 if most == resource.RLIM_INFINITY else min(1, most)
+            resource.setrlimit(resource.RLIMIT_CORE, (least, least))
             enter(kernel, request, code)
         step = "program"
         if main is not None:
@@ -281,14 +276,6 @@ def _run(
         os.write(_REPORT, marshal.dumps((step, number, str(error))))
     finally:
         os._exit(_FAILED)
-
-
-def _leave_no_core() -> None:
-    """Let no core dump of this process be written. 1 also keeps the kernel from a program that it pipes dumps to, which
-    0 does not."""
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    least = 1 if most == resource.RLIM_INFINITY else min(1, most)
-    resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _call(main: Main, request: CageRequest) -> NoReturn:

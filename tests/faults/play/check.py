@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tests.faults.play.compare import first_difference, transcript
+from tests.faults.play.host import agent_of
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import Plan
-from tests.faults.play.trees import agent_of
 from tests.faults.work.work import WORKS
 
 from ccb.remote.daemon.assembly import INTERRUPTED

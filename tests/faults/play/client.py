@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.play.host import kill_worker
-from tests.faults.play.journal import Progress, progress
-from tests.faults.play.outcome import Outcome
+from tests.faults.play.outcome import Outcome, Progress, progress
 from tests.faults.play.plan import Plan
-from tests.faults.work.piece import Piece
+from tests.faults.work.pieces import Piece
 from tests.faults.work.work import SUMMARY, WORKS, WorkModel, permission
 from tests.support.hosts.sshd import HostUser
 from tests.support.machine.clock import Clocks

@@ -1,7 +1,9 @@
-"""What came of a session."""
+"""What came of a session, and what its journal says of it: a client that comes back is not told what it missed."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,62 @@ def text_of(path: Path) -> str:
 
 def lines_of(path: Path) -> list[str]:
     return text_of(path).splitlines()
+
+
+@dataclass(frozen=True)
+class Progress:
+    """`results` is the number of turns that are over. `idle`: no turn runs, and none is due. `inputs` are the texts of
+    the prompts that were applied, `untaken` the ids of those words that no turn has taken. `begun` and `ended`
+    are the numbers of tasks of which that is known. `told` are the inputs and the results of all tool calls."""
+
+    results: int
+    idle: bool
+    inputs: list[str]
+    untaken: list[str]
+    begun: int
+    ended: int
+    twice: list[str]
+    told: list[tuple[Json, str]]
+
+
+def progress(path: Path) -> Progress:
+    """Read a journal. A line that is being written does not count yet."""
+    records = [json.loads(line) for line in text_of(path).split("\n")[:-1]]
+    of = {kind: [each["body"] for each in records if each["kind"] == kind] for kind in _KINDS}
+    main = {kind: [body for body in bodies if not body.get("agent_id")] for kind, bodies in of.items()}
+    prompts = {body["id"]: body["body"] for body in main["input"] if body["body"].get("type") == "user"}
+    notices = [body["id"] for body in main["queued"] if body.get("wakes")]
+    taken = [item["input"] for body in main["prompt"] for item in body["items"] if "input" in item]
+    gone = {*taken, *(body["id"] for body in main["unqueued"])}
+    gone |= {body["input_id"] for body in main["taken"]}
+    untaken = [each for each in [*prompts, *notices] if each not in gone]
+    ids = {
+        "input": [body["id"] for body in main["input"]],
+        "taken": taken,
+        "tool_start": [body["tool_use_id"] for body in of["tool_start"]],
+        "queued": [body["id"] for body in main["queued"]],
+    }
+    told = _told(of["message"])
+    return Progress(
+        sum(body.get("type") == "result" for body in of["message"]),
+        not untaken and len(main["turn_start"]) <= len(main["turn_end"]),
+        [json.dumps(body["message"]["content"]) for body in prompts.values()],
+        untaken,
+        sum("run_in_background" in given and "running in background" in result for given, result in told),
+        sum(each.startswith("task:") for each in ids["queued"]),
+        [f"{kind} {each}" for kind, found in ids.items() for each, times in Counter(found).items() if times > 1],
+        told,
+    )
+
+
+def _told(messages: list[Json]) -> list[tuple[Json, str]]:
+    contents = [each["message"]["content"] for each in messages if each.get("type") in ("assistant", "user")]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    inputs = {block["id"]: block["input"] for block in blocks if block["type"] == "tool_use"}
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    return [(inputs.get(block["tool_use_id"], {}), str(block["content"])) for block in results]
+
+
+_KINDS = (
+    "input", "queued", "unqueued", "prompt", "taken", "turn_start", "turn_end", "tool_start", "message",
+)  # fmt: skip

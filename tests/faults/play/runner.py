@@ -16,11 +16,10 @@ from typing import Any
 
 import psutil
 from tests.faults.play.client import Around, Session
-from tests.faults.play.host import kept_by, left_by
+from tests.faults.play.host import kept_by, left_by, make_repository, trees_of
 from tests.faults.play.outcome import Outcome, lines_of, text_of
 from tests.faults.play.plan import Plan, Step
-from tests.faults.play.trees import make_repository, trees_of
-from tests.faults.work.servers import LAPTOP_SETTINGS
+from tests.faults.work.pieces import LAPTOP_SETTINGS
 from tests.faults.work.work import WORKS, WorkModel
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.visited_host import visit

@@ -11,11 +11,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.faults.work import own_parts, servers
-from tests.faults.work.basics import FINISH, LOOK, WAIT
-from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE, TREES
-from tests.faults.work.own_parts import OWN_PARTS
-from tests.faults.work.piece import SCRIPT, SCRIPT_TEXT, Json, Piece
+from tests.faults.work import pieces
+from tests.faults.work.pieces import (
+    AGENTS,
+    BACKGROUND,
+    FILL,
+    FINISH,
+    LOOK,
+    QUEUE,
+    SCRIPT,
+    SCRIPT_TEXT,
+    TREES,
+    WAIT,
+    Json,
+    Piece,
+)
 from tests.support.model.model_script import Recorded
 
 SUMMARY = "summary"
@@ -54,20 +64,15 @@ class Work:
     @property
     def flags(self) -> list[str]:
         """The options of ccb."""
-        allowed = ["--allowedTools", ",".join((*_ALLOWED, servers.ALLOWED, *own_parts.ALLOWED))]
-        allowed += ["--trust"] if self.served or self.own_parts else []
+        allowed = ["--allowedTools", ",".join((*_ALLOWED, pieces.ALLOWED))]
+        allowed += ["--trust"] if self.served else []
         return [*allowed, "--settings", json.dumps({"hooks": _HOOKS})] if self.hooked else allowed
 
     @property
     def files(self) -> dict[str, str]:
         """What is on the host before."""
-        served = {".mcp.json": servers.MCP_JSON} if self.served else {}
-        return {**_FILES, **served, **(own_parts.files() if self.own_parts else {})}
-
-    @property
-    def own_parts(self) -> bool:
-        """Whether agents of the project bring servers and hooks of their own."""
-        return OWN_PARTS in self.pieces
+        served = {".mcp.json": pieces.MCP_JSON} if self.served else {}
+        return {**_FILES, **served}
 
     @property
     def counts(self) -> list[str]:
@@ -87,12 +92,12 @@ class Work:
     @property
     def parallel(self) -> bool:
         """Whether some of it runs at the same time."""
-        return any(piece.agents or piece.systems for piece in self.pieces)
+        return any(piece.agents for piece in self.pieces)
 
     @property
     def at_once(self) -> int:
         """How many answers of the model the laptop may be reading when it is killed: one for each agent at work."""
-        return max(len({**piece.agents, **piece.systems}) or 1 for piece in self.pieces)
+        return max(len(piece.agents) or 1 for piece in self.pieces)
 
     @property
     def moments(self) -> list[str]:
@@ -107,12 +112,11 @@ class Work:
 WORKS = {
     "basics": Work((LOOK, WAIT, FINISH), 7),
     "agents": Work((AGENTS, TREES, FINISH), 18, hooked=True),
-    "background": Work((BACKGROUND, QUEUE, servers.SERVE, servers.SPEND), 11, served=True),
+    "background": Work((BACKGROUND, QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
     "compaction": Work((LOOK, FILL, FINISH), 10),
-    "owners": Work((OWN_PARTS, FINISH), 12),
     "everything": Work(
-        (FILL, BACKGROUND, OWN_PARTS, AGENTS, TREES, WAIT, servers.SERVE, QUEUE, servers.SPEND),
-        42,
+        (FILL, BACKGROUND, AGENTS, TREES, WAIT, pieces.SERVE, QUEUE, pieces.SPEND),
+        32,
         hooked=True,
         served=True,
     ),
@@ -121,7 +125,7 @@ WORKS = {
 
 def permission(tool_input: Json) -> Json:
     """What the client says about a call: it allows all but one word on the laptop. A question gets its answer."""
-    if tool_input.get("word") == servers.REFUSED:
+    if tool_input.get("word") == pieces.REFUSED:
         return {"behavior": "deny", "message": "Not this word."}
     answers = {"answers": {"Which end?": "good"}} if "questions" in tool_input else {}
     return {"behavior": "allow", "updatedInput": {**tool_input, **answers}}
@@ -133,19 +137,13 @@ class WorkModel:
     def __init__(self, work: Work, home: str) -> None:
         self.asked_for_summary = False
         self._agents = [entry for piece in work.pieces for entry in piece.agents.items()]
-        self._systems = [entry for piece in work.pieces for entry in piece.systems.items()]
         self._turns = list(_turns(work))
         self._home = home
 
     def __call__(self, request: Recorded) -> Mapping[str, Any] | None:
         first = str(request.messages[0].get("content"))
         agent = next((answers for word, answers in self._agents if word in first and _DID not in first), None)
-        system = json.dumps((request.body or {}).get("system"))
-        own = next((answers for words, answers in self._systems if words in system), None)
-        if own is not None:
-            called = [*_told(request.messages[0]), *_calls(request.messages)]
-            answers = own
-        elif agent is not None:
+        if agent is not None:
             answers, called = agent, _calls(request.messages)
         else:
             answers, called = self._turn(request.messages)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import socket
 import uuid
 from typing import Any
@@ -37,72 +36,25 @@ ALICE = SessionOptions(client="alice@laptop pid 1 aa")
 BOB = SessionOptions(client="bob@desk pid 2 bb")
 
 
-async def turn(laptop: Laptop, prompt: str, answer: str) -> Json:
-    await laptop.say(prompt)
-    await laptop.answers(says(answer))
-    return await laptop.message("result")
-
-
-async def come(
-    host: WorkerHost, session: str, options: Json, *, have: int = 0, tail: int = 0, role: str = "driver"
-) -> Laptop:
-    laptop = await host.connect(session)
-    hello = await laptop.next(Hello)
-    laptop.epoch = hello.epoch + 1
-    await laptop.send(Attach(laptop.epoch, role, have, uuid.uuid4().hex, options, tail))
-    return laptop
-
-
 def summary(host: WorkerHost, session: str) -> Json:
     found: Json = json.loads((host.state(session) / "summary.json").read_text())
     return found
 
 
-async def test_an_attach_is_granted_in_words_before_anything_else(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session, ALICE)
-    granted = await laptop.next(Attached)
-    assert (granted.role, granted.epoch, granted.driver) == ("driver", 1, ALICE.client)
-    await turn(laptop, "one", "1")
-    viewer = await come(host, session, {}, role="viewer")
-    seen = await viewer.next(Attached)
-    assert (seen.role, seen.driver) == ("viewer", ALICE.client)
-    assert seen.seq >= laptop.last_seq > 0
-
-
 async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     assert (await first.attach(ALICE)).driver == ""
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     await first.drop()
     again = await host.connect(session)
     assert (await again.next(Hello)).driver == ALICE.client, "it is expected back"
     await again.drop()
-    last = await come(host, session, {"client": ALICE.client})
+    last = await host.drive(session, {"client": ALICE.client})
     await last.next(Attached)
     await last.send(Detach(last.epoch))
-    while await last.read():
-        pass
+    await last.rest()
     after = await host.connect(session)
     assert (await after.next(Hello)).driver == ""
-
-
-async def test_the_drivers_name_outlives_a_killed_daemon(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
-    os.kill(first.hello.pid, 9)
-    await until(lambda: not alive(first.hello.pid), "the daemon is dead")
-    again = await host.connect(session)
-    assert (await again.next(Hello)).driver == ALICE.client
-
-
-async def test_a_change_of_driver_is_an_event(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
-    await come(host, session, {"client": BOB.client})
-    fenced = await first.next(Fenced)
-    assert fenced.by == BOB.client
-    fact = await first.next(Event, lambda event: event.kind == "driver")
-    assert fact.body == {"by": BOB.client, "epoch": 2}
 
 
 async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
@@ -111,7 +63,7 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
     first = await host.drive(
         session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
     )
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     command = {"command": "echo run >> count"}
 
     async def tool_result(laptop: Laptop) -> str:
@@ -122,10 +74,10 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
         await laptop.message("result")
         return json.dumps(json.loads(body)["messages"][-1])
 
-    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
     await tool_result(back)
     assert (host.project / "count").read_text() == "run\n"
-    other = await come(host, session, BOB.to_json() | {"allowed_tools": ["Read"]}, have=back.last_seq)
+    other = await host.drive(session, BOB.to_json() | {"allowed_tools": ["Read"]}, have=back.last_seq)
     denied = await tool_result(other)
     assert '"is_error": true' in denied
     assert (host.project / "count").read_text() == "run\n"
@@ -136,13 +88,12 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
 
 async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
-    other = await come(host, session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
+    await first.turn("one", says("1"))
+    other = await host.drive(session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
     await other.next(Attached)
-    await turn(other, "two", "2")
-    os.kill(first.hello.pid, 9)
-    await until(lambda: not alive(first.hello.pid), "the daemon is dead")
-    again = await come(host, session, {"client": BOB.client}, have=other.last_seq)
+    await other.turn("two", says("2"))
+    await host.kill_worker(first.hello.pid)
+    again = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
     await again.say("go")
     await again.answers(calls(("toolu_9", "Bash", {"command": "echo run >> count"})))
     await again.call()
@@ -171,17 +122,17 @@ async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
     before = (host.state(session) / "journal.jsonl").read_bytes()
     if not there:
         await first.drop()
-    run = await come(host, session, BOB.to_json() | {"max_turns": 5}, have=first.last_seq)
+    run = await host.connect(session)
+    await run.attach(BOB.to_json() | {"max_turns": 5}, have=first.last_seq, decided=False)
     await run.say("hello")
     refused = await run.next(Refused)
     assert (refused.code, refused.data) == ("waits_for_answer", {"session": session})
     assert refused.message == "this session waits for an answer about Bash"
-    while await run.read():
-        pass
+    await run.rest()
     assert (host.state(session) / "journal.jsonl").read_bytes() == before
     assert summary(host, session)["driver"] == ALICE.client
     if not there:
-        first = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+        first = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
         assert [frame.state for frame in first.frames if isinstance(frame, Hello)] == ["requires_action"]
     await first.send(Input(first.epoch, "yes", yes_to(asked)))
     await first.call()
@@ -194,14 +145,14 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
 ) -> None:
     """Its own launch options would count again, and with those nobody is asked."""
     run = await host.drive(session, BOB)
-    await turn(run, "one", "1")
+    await run.turn("one", says("1"))
     await run.drop()
     options = SessionOptions(client=ALICE.client, permission_prompts="stdio").to_json()
-    other = await come(host, session, options, have=run.last_seq)
+    other = await host.drive(session, options, have=run.last_seq)
     await other.say("go")
     await other.answers(calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
     asked = await other.message("control_request")
-    back = await come(host, session, {"client": BOB.client}, have=run.last_seq)
+    back = await host.drive(session, {"client": BOB.client}, have=run.last_seq)
     assert (await back.next(Refused)).code == "waits_for_answer"
     await other.send(Input(other.epoch, "yes", yes_to(asked)))
     await other.call()
@@ -211,9 +162,9 @@ async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_den
 async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
     for number in range(30):
-        await turn(first, f"prompt {number}", "x" * 2000)
+        await first.turn(f"prompt {number}", says("x" * 2000))
     whole = first.events
-    back = await come(host, session, {"client": ALICE.client}, tail=20_000)
+    back = await host.drive(session, {"client": ALICE.client}, tail=20_000)
     snapshot = await back.next(Snapshot)
     assert snapshot.body["result"]["result"] == "x" * 2000
     assert snapshot.body["permission_mode"] == "default" and snapshot.body["asks"] == []
@@ -223,14 +174,14 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
         await back.next(Event)
     size = sum(len(json.dumps(event.body)) for event in back.events)
     assert 2_000 < size < 20_000
-    near = await come(host, session, {"client": ALICE.client}, have=whole[-3].seq, tail=20_000)
+    near = await host.drive(session, {"client": ALICE.client}, have=whole[-3].seq, tail=20_000)
     await near.next(Event)
     assert not any(isinstance(frame, Snapshot) for frame in near.frames), "so little is simply sent"
 
 
 async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     await first.say("go")
     opened, _ = await first.call()
     todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
@@ -238,7 +189,7 @@ async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host
         opened, content(calls(("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})))
     )
     asked = await first.message("control_request")
-    back = await come(host, session, {"client": ALICE.client}, tail=1)
+    back = await host.drive(session, {"client": ALICE.client}, tail=1)
     snapshot = await back.next(Snapshot)
     assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
     assert snapshot.body["todos"] == todos
@@ -249,12 +200,12 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
     host: WorkerHost, session: str
 ) -> None:
     first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     running = await first.say("two")
     await first.call()
     waiting = await first.say("three")
     await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
-    back = await come(host, session, {"client": ALICE.client}, tail=1)
+    back = await host.drive(session, {"client": ALICE.client}, tail=1)
     prompts = (await back.next(Snapshot)).body["prompts"]
     assert [(each["input"], each["text"], each["taken"]) for each in prompts] == [
         (running, "two", True),
@@ -265,9 +216,9 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
     for number in range(40):
-        await turn(first, f"prompt {number}", "y" * 1000)
+        await first.turn(f"prompt {number}", says("y" * 1000))
     whole = [(event.seq, event.kind) for event in first.events]
-    viewer = await come(host, session, {}, tail=1, role="viewer")
+    viewer = await host.drive(session, {}, tail=1, role="viewer")
     before = (await viewer.next(Snapshot)).seq + 1
     fetched: list[tuple[int, str]] = []
     pages = 0
@@ -297,7 +248,7 @@ async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: Wo
     await first.next(Progress, lambda frame: frame.body.get("event", {}).get("type") == "content_block_delta")
     shown = text_of(first)
     await first.drop()
-    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
+    back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
     opened, _ = await back.call()
     await back.answer(opened, stream[opened.offset :], offset=opened.offset)
     await back.message("result")
@@ -323,7 +274,7 @@ async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_j
     host: WorkerHost, session: str
 ) -> None:
     first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     await first.send(Detach(first.epoch, done=True))
     await until(lambda: not alive(first.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
@@ -342,8 +293,7 @@ async def test_leaving_while_something_runs_in_the_background_keeps_the_process(
     await first.message("result")
     await until((host.project / "up").exists, "the command runs")
     await first.send(Detach(first.epoch, done=True))
-    while await first.read():
-        pass
+    await first.rest()
     assert alive(first.hello.pid)
     (host.project / "go").touch()
     await until((host.project / "over").exists, "the command has ended by itself")
@@ -360,7 +310,7 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
     other = str(uuid.uuid4())
     second = await host.connect(other, idle_s=0.1)
     idle = await second.attach(BOB)
-    await turn(second, "one", "1")
+    await second.turn("one", says("1"))
     await second.drop()
     await until(lambda: not alive(idle.pid), "the idle one has ended")
     assert alive(first.hello.pid), "a turn that waits for its model call is work"
@@ -369,7 +319,7 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
 async def test_an_idle_worker_gives_way_to_one_where_its_directory_is_now(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     before = await first.attach(ALICE)
-    await turn(first, "one", "1")
+    await first.turn("one", says("1"))
     await first.drop()
     await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
     there = host.project.rename(host.home / "t2")
@@ -389,7 +339,7 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
         await first.drop()
         await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
     else:
-        await turn(first, "one", "1")
+        await first.turn("one", says("1"))
     there = host.project.rename(host.home / "t2")
     second = await host.connect(session, str(there), create=False, named=True)
     hello = await second.next(Hello)
@@ -411,33 +361,19 @@ async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> 
 
 async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
-    run = await come(host, session, BOB.to_json() | {"max_turns": 3}, have=first.last_seq)
-    await turn(run, "two", "2")
+    await first.turn("one", says("1"))
+    run = await host.drive(session, BOB.to_json() | {"max_turns": 3}, have=first.last_seq)
+    await run.turn("two", says("2"))
     await run.send(Stop(run.epoch, finish=True))
     assert (await run.next(Bye)).reason
-    while await run.read():
-        pass
+    await run.rest()
     assert alive(first.hello.pid)
-    back = await come(host, session, {"client": ALICE.client}, have=first.last_seq)
-    await turn(back, "three", "3")
+    back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
+    await back.turn("three", says("3"))
     await first.drop()
     await until(lambda: summary(host, session)["viewers"] == 0, "the host knows that the first one is gone")
     await back.send(Stop(back.epoch, finish=True))
     await until(lambda: not alive(first.hello.pid), "with nobody else there it ends")
-
-
-async def test_a_run_that_ends_leaves_nothing_behind_when_those_who_watched_have_left(
-    host: WorkerHost, session: str
-) -> None:
-    first = await host.drive(session, ALICE)
-    await turn(first, "one", "1")
-    run = await come(host, session, BOB.to_json(), have=first.last_seq)
-    await run.send(Stop(run.epoch, finish=True))
-    await run.next(Bye)
-    assert alive(first.hello.pid)
-    await first.drop()
-    await until(lambda: not alive(first.hello.pid), "nobody watches any more")
 
 
 async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_end(
@@ -447,14 +383,14 @@ async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_e
     await run.say("one")
     opened, _ = await run.call()
     await run.send(Stop(run.epoch, finish=True))
-    other = await come(host, session, BOB.to_json())
+    other = await host.drive(session, BOB.to_json())
     await other.next(Attached)
     await other.drop()
     await run.answer(opened, content(says("1")))
     await run.message("result")
     await run.drop()
     await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
-    back = await come(host, session, {"client": BOB.client})
+    back = await host.drive(session, {"client": BOB.client})
     await back.message("result")
     assert alive(run.hello.pid), "the session was not ended"
 
@@ -463,7 +399,7 @@ async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leave
     host: WorkerHost, session: str
 ) -> None:
     run = await host.drive(session, ALICE)
-    await turn(run, "one", "1")
+    await run.turn("one", says("1"))
     await run.send(Stop(run.epoch, finish=True))
     await until(lambda: not alive(run.hello.pid), "the run has ended")
     late = await host.connect(session)
@@ -491,7 +427,7 @@ async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_no
         while not connected():  # closer than any wait: it comes before the one who starts the worker
             pass
     await laptop.attach(ALICE)
-    await turn(laptop, "one", "1")
+    await laptop.turn("one", says("1"))
 
 
 async def test_a_session_starts_although_the_one_before_it_ended_unused_and_took_its_directory_along(
@@ -510,4 +446,4 @@ async def test_a_session_starts_although_the_one_before_it_ended_unused_and_took
 
         await until(taken_away, "it waits for the lock, and its directory is gone")
     await laptop.attach(ALICE)
-    await turn(laptop, "one", "1")
+    await laptop.turn("one", says("1"))

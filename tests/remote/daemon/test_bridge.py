@@ -84,13 +84,6 @@ async def test_bytes_pass_both_ways_unchanged(relay: Relay) -> None:
     assert read == back
 
 
-async def test_it_leaves_when_the_channel_ends(relay: Relay) -> None:
-    assert relay.process.stdin is not None
-    relay.process.stdin.close()
-    assert await relay.ended() == 0
-    assert await relay.hear(1) == b""
-
-
 async def test_the_last_input_of_a_laptop_that_leaves_reaches_the_daemon(relay: Relay) -> None:
     assert relay.process.stdin is not None
     last = os.urandom(900_000)  # more than the socket takes at once

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 import resource
-import signal
 import socket
 import subprocess
 import sys
@@ -85,8 +84,7 @@ async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str
     assert (await again.message("result"))["result"] == "done"
     await until(lambda: again.last_seq >= again.events[0].seq, "events have come")
     assert [event.seq for event in again.events] == list(range(1, again.last_seq + 1))
-    await again.stop()
-    await until(lambda: not alive(hello.pid), "the daemon has ended")
+    await again.end()
     late = await host.connect(session, create=False, in_memory=True)
     refused = await late.next(Refused)
     assert refused.code == "no_session" and "was in memory only" in refused.message
@@ -101,8 +99,7 @@ async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, se
     hello = await first.attach(SessionOptions())
     await first.turn("go", says("done"))
     await first.send(Detach(first.epoch, done=True))
-    while await first.read():
-        pass
+    await first.rest()
     again = await host.connect(session, create=False)
     assert (await again.attach()).pid == hello.pid
     assert (await again.message("result"))["result"] == "done"
@@ -150,41 +147,28 @@ async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_i
         await laptop.stop()
 
 
-async def test_a_session_whose_home_is_full_is_found_again(host: WorkerHost, session: str) -> None:
-    with disk(host.home / ".local", "size=256k"):
+@pytest.mark.parametrize("storage", ["disk", "volatile"])
+async def test_a_session_whose_disk_is_full_is_found_again(host: WorkerHost, session: str, storage: str) -> None:
+    full = host.home / ".local" if storage == "disk" else host.runtime
+    if storage == "volatile":
+        (host.home / ".local").write_text("in the way")
+    with disk(full, "size=256k"):
         first = await host.connect(session)
         hello = await first.attach(SessionOptions())
         await first.next(Event)
         await first.say("go")
         await first.call()
-        fill(host.home / ".local")
+        fill(full)
         await first.drop()
         again = await host.connect(session, create=False)
         found = await again.next(Hello)
-        assert (found.pid, found.storage) == (hello.pid, "disk")
+        assert (found.pid, hello.storage, found.storage) == (hello.pid, storage, storage)
         await again.drop()
-        os.kill(hello.pid, signal.SIGKILL)
-        await until(lambda: not alive(hello.pid), "the daemon is dead")
+        await host.kill_worker(hello.pid)
+        if storage == "volatile":
+            (full / "full").unlink()
         third = await host.connect(session, create=False)  # the last page of the journal has room for a few words
         assert (await third.next(Hello)).seq > 0
-
-
-async def test_a_session_in_a_runtime_directory_that_is_full_is_found_again(host: WorkerHost, session: str) -> None:
-    (host.home / ".local").write_text("in the way")
-    with disk(host.runtime, "size=256k"):
-        first = await host.connect(session)
-        hello = await first.attach(SessionOptions())
-        assert hello.storage == "volatile"
-        await first.next(Event)
-        await first.say("go")
-        await first.call()
-        fill(host.runtime)
-        await first.drop()
-        again = await host.connect(session, create=False)
-        found = await again.next(Hello)
-        assert (found.pid, found.storage) == (hello.pid, "volatile")
-        (host.runtime / "full").unlink()
-        await again.drop()
 
 
 async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
@@ -283,20 +267,6 @@ def test_who_connects_to_a_name_is_known(wrapper: list[str], who: str, session: 
     with subprocess.Popen([*wrapper, python, "-c", COMER, address[1:]]), listener:
         said = accepted(listener, address)
     assert who in said if who else said == ""
-
-
-def test_only_names_that_somebody_listens_at_are_sessions(session: str) -> None:
-    address = sockets.memory_address(session)
-    claimed = sockets.claim(address)
-    assert claimed is not None
-    assert session not in sockets.sessions_in_memory()
-    with sockets.listen(address, claimed):
-        os.close(claimed)
-        assert session in sockets.sessions_in_memory()
-    assert session not in sockets.sessions_in_memory()
-    again = sockets.claim(address)
-    assert again is not None
-    os.close(again)
 
 
 async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: WorkerHost, session: str) -> None:

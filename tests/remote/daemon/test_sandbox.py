@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,11 +14,11 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive, until
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
-from ccb.tunnel.wire.frames import Attach, Attached, Hello, Input, Refused
+from ccb.tunnel.wire.frames import Attach, Attached, Hello, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -136,24 +135,6 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
     assert snapshot(host.home) == before, "also what went on in the background"
 
 
-async def test_a_call_that_wants_out_of_the_sandbox_is_asked_and_names_no_cage(
-    host: WorkerHost, session: str, reading: None
-) -> None:
-    laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", *bash("cat .; touch made", dangerouslyDisableSandbox=True))))
-    asked = await laptop.message("control_request")
-    assert asked["request"]["sandbox"] == "no cage"
-    allow = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": allow}
-    await laptop.send(Input(laptop.epoch, "answer", {"type": "control_response", "response": response}))
-    opened, _ = await laptop.call()
-    assert (host.project / "made").exists()
-    await laptop.answer(opened, content(says("done")))
-    await laptop.message("result")
-    await laptop.stop()
-
-
 async def test_the_workspace_is_open_without_a_question_but_not_what_acts_later_nor_the_network(
     host: WorkerHost, session: str, workspace: None
 ) -> None:
@@ -249,18 +230,6 @@ async def test_workspace_mode_is_refused_with_the_reason_where_its_cage_cannot_b
     laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
     refused = await laptop.next(Refused)
     assert refused.code == "no_sandbox" and refused.data["why"]
-
-
-async def test_the_worker_asks_for_cages_while_the_first_client_attaches(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
-    await laptop.next(Attached)
-    deadline = time.monotonic() + DEADLINE_S
-    viewer = await host.connect(session)
-    while not (await viewer.next(Hello)).sandbox:  # a hello names the cage once it is known, here before a turn
-        assert time.monotonic() < deadline
-        await viewer.drop()
-        viewer = await host.connect(session)
-    await laptop.stop()
 
 
 _HANGING = """

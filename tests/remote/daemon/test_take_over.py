@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
 import os
 import signal
@@ -15,15 +13,10 @@ import pytest
 from tests.remote.agent_kit import calls, content, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.daemon.attached_client import SILENT_S, STUCK_S
 from ccb.remote.session_store.session_log import UnfinishedWork
 from ccb.tunnel.wire.frames import (
     Applied,
     Attach,
-    Attached,
-    CallData,
-    CallEnd,
-    CallOpen,
     Detach,
     Event,
     Fenced,
@@ -41,17 +34,6 @@ from ccb.tunnel.wire.session_options import SessionOptions
 Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
 BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
-
-
-async def come(
-    host: WorkerHost, session: str, options: Json, *, have: int = 0, tail: int = 0, role: str = "driver"
-) -> Laptop:
-    laptop = await host.connect(session)
-    hello = await laptop.next(Hello)
-    laptop.epoch = hello.epoch + (role == "driver")
-    await laptop.send(Attach(laptop.epoch, role, have, uuid.uuid4().hex, options, tail))
-    await laptop.next(Attached)
-    return laptop
 
 
 async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
@@ -82,17 +64,12 @@ def allow(asked: Json, **more: Any) -> Json:
     return {"behavior": "allow", "updatedInput": asked["request"]["input"], **more}
 
 
-async def kill(hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
-
-
 async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
     host: WorkerHost, session: str
 ) -> None:
     alice = await host.drive(session, ALICE)
     asked = await ask(alice, "echo run >> count")
-    bob = await come(host, session, {"client": BOB.client})
+    bob = await host.drive(session, {"client": BOB.client})
     again = await bob.message("control_request")
     assert again["request_id"] == asked["request_id"]
     assert (await alice.next(Fenced)).by == BOB.client
@@ -106,7 +83,7 @@ async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_not
     assert not any(isinstance(frame, Applied) and frame.id.startswith("answer:") for frame in alice.frames)
     await bob.answer(opened, content(says("done")))
     await bob.message("result")
-    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "deny"}}
     await back.send(Input(back.epoch, "another-id", {"type": "control_response", "response": response}))
     late = await back.next(Event, lambda event: event.kind == "late_answer")
@@ -131,8 +108,8 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     await answer(alice, asked, {"behavior": "deny", "message": "no", "updatedPermissions": [refused]})
     await alice.answers(says("all right", "msg_x"))
     await alice.message("result")
-    await kill(alice.hello)
-    again = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    await host.kill_worker(alice.hello.pid)
+    again = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     await again.say("go")
     opened, _ = await again.call()
     tools = [("toolu_3", "Bash", {"command": "touch again"}), ("toolu_4", "Bash", {"command": "mkdir asked"})]
@@ -147,15 +124,15 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
 ) -> None:
     alice = await host.drive(session, ALICE)
     before = json.loads(await turn(alice, "one", "1"))
-    plain = await come(host, session, BOB.to_json(), have=alice.last_seq)
+    plain = await host.drive(session, BOB.to_json(), have=alice.last_seq)
     same = json.loads(await turn(plain, "two", "2"))
     assert (same["system"], same["tools"]) == (before["system"], before["tools"])
     given = BOB.to_json() | {"append_system_prompt": "Speak Latin.", "disallowed_tools": ["Bash"]}
-    other = await come(host, session, given, have=plain.last_seq)
+    other = await host.drive(session, given, have=plain.last_seq)
     changed = json.loads(await turn(other, "three", "3"))
     assert changed["system"][-1]["text"] == "Speak Latin."
     assert {t["name"] for t in before["tools"]} - {t["name"] for t in changed["tools"]} == {"Bash"}
-    last = await come(host, session, {"client": BOB.client}, have=other.last_seq)
+    last = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
     assert json.loads(await turn(last, "four", "4"))["system"] == changed["system"]
 
 
@@ -166,11 +143,11 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
-    other = await come(host, session, given, have=alice.last_seq)
+    other = await host.drive(session, given, have=alice.last_seq)
     chosen = json.loads(await turn(other, "two", "2"))["model"]
     if killed:
-        await kill(alice.hello)
-    back = await come(host, session, {"client": ALICE.client}, have=other.last_seq)
+        await host.kill_worker(alice.hello.pid)
+    back = await host.drive(session, {"client": ALICE.client}, have=other.last_seq)
     asked = await ask(back, "touch made")
     await answer(back, asked, allow(asked))
     _, body = await back.call()
@@ -178,77 +155,20 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     assert json.loads(body)["model"] == chosen, "the model is the session's"
 
 
-async def test_what_one_reads_of_the_model_it_reads_to_the_end_although_another_drives(
-    host: WorkerHost, session: str
-) -> None:
-    alice = await host.drive(session, ALICE)
-    await alice.say("go")
-    opened, _ = await alice.call()
-    answer = content(calls(("toolu_1", "Bash", {"command": "echo ran >> count"})))
-    await alice.answer(opened, answer[:200], end=False)
-    bob = await come(host, session, {"client": BOB.client, "allowed_tools": ["Bash"]})
-    await alice.next(Fenced)
-    rest = base64.b64encode(answer[200:]).decode()
-    await bob.send(CallData(bob.epoch, opened.stream, 200, base64.b64encode(b"forged").decode()))
-    await alice.send(CallData(alice.epoch, opened.stream, 200, rest))
-    await alice.send(CallEnd(alice.epoch, opened.stream))
-    following, body = await bob.call()
-    assert following.id != opened.id and "toolu_1" in body.decode()
-    await bob.answer(following, content(says("done")))
-    await bob.message("result")
-    assert (host.project / "count").read_text() == "ran\n"
-
-
-@pytest.mark.parametrize("role", ["driver", "viewer"])
-async def test_who_was_taken_over_from_reads_on_after_a_lost_connection(
-    role: str, host: WorkerHost, session: str
-) -> None:
-    alice = await host.drive(session, ALICE)
-    await alice.say("go")
-    opened, _ = await alice.call()
-    answer = content(says("a long answer"))
-    await alice.answer(opened, answer[:200], end=False)
-    bob = await come(host, session, {"client": BOB.client})
-    await alice.next(Fenced)
-    await alice.drop()
-    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq, role=role)
-    again = await back.next(CallOpen)
-    assert (again.id, again.offset) == (opened.id, 200)
-    await back.answer(again, answer[200:], offset=200)
-    await (bob if role == "viewer" else back).message("result")
-    assert not [frame for frame in bob.frames if isinstance(frame, CallOpen)]
-
-
-async def test_who_was_taken_over_from_and_says_nothing_any_more_is_not_waited_for_long(
-    host: WorkerHost, session: str
-) -> None:
-    alice = await host.drive(session, ALICE)
-    await alice.say("go")
-    opened, _ = await alice.call()
-    os.kill(alice.process.pid, signal.SIGSTOP)
-    bob = await come(host, session, {"client": BOB.client})
-    again, _ = await asyncio.wait_for(bob.call(), (STUCK_S + SILENT_S) / 2)
-    assert again.id == opened.id
-    os.kill(alice.process.pid, signal.SIGCONT)
-    await bob.answer(again, content(says("done")))
-    await bob.message("result")
-
-
 async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
-    back = await come(host, session, {"client": ALICE.client}, have=alice.last_seq)
+    back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     assert await turn(back, "two", "2")
 
 
 async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
-    viewer = await come(host, session, {}, role="viewer")
+    viewer = await host.drive(session, {}, role="viewer")
     await alice.send(Detach(alice.epoch, done=True))
-    while await alice.read():
-        pass
+    await alice.rest()
     await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
     assert (await viewer.next(Past)).body["records"]
     assert alive(alice.hello.pid)
@@ -261,10 +181,10 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
     alice = await host.drive(session, ALICE)
     for number in range(4):
         await turn(alice, f"prompt {number}", "v" * 400_000)
-    stuck = await come(host, session, {}, tail=1, role="viewer")
+    stuck = await host.drive(session, {}, tail=1, role="viewer")
     os.kill(stuck.process.pid, signal.SIGSTOP)
     try:
-        other = await come(host, session, {}, tail=1, role="viewer")
+        other = await host.drive(session, {}, tail=1, role="viewer")
         for number in range(30):
             await stuck.send(Fetch(stuck.epoch, number, alice.last_seq, 512 * 1024))
         await other.send(Fetch(other.epoch, 1, alice.last_seq, 512 * 1024))
@@ -285,13 +205,12 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
 async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, session: str) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "v" * 400_000)
-    viewer = await come(host, session, {}, tail=1, role="viewer")
+    viewer = await host.drive(session, {}, tail=1, role="viewer")
     os.kill(viewer.process.pid, signal.SIGSTOP)
     for number in range(200):
         await viewer.send(Fetch(viewer.epoch, number, alice.last_seq, 512 * 1024))
     os.kill(viewer.process.pid, signal.SIGCONT)
-    while await viewer.read():
-        pass
+    await viewer.rest()
     assert await turn(alice, "two", "2")
 
 
@@ -310,7 +229,7 @@ async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_cli
     host: WorkerHost, session: str
 ) -> None:
     """The other client must not take the result of this turn for that of its own prompt."""
-    first = await come(host, session, ALICE.to_json())
+    first = await host.drive(session, ALICE.to_json())
     second = await host.connect(session)
     hello = await second.next(Hello)
     await first.say("go")

@@ -65,16 +65,6 @@ async def test_a_caged_command_reads_but_does_not_write(caged: Caged) -> None:
     assert (caged.root / "a").read_text() == "content\n"
 
 
-async def test_after_its_end_nothing_is_started(caged: Caged) -> None:
-    assert await caged.run("true") == 0
-    caged.host.close()
-    with pytest.raises(CageUnavailable, match="has ended"):
-        await caged.start("true")
-    server = CageServer()
-    server.close()
-    assert server.availability().mechanism is CageMechanism.NONE
-
-
 async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
     assert await caged.run('echo x >"$TMPDIR/a" && mkdir -m 0 "$TMPDIR/b" && echo "$TMPDIR"') == 0
     path = caged.output.decode().strip()
@@ -172,28 +162,11 @@ async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(cag
     assert len(set(ids.split())) == 1
 
 
-async def test_what_leaves_the_group_is_found_by_its_mark_and_killed(caged: Caged) -> None:
-    process = await caged.start("sh", "-c", "setsid sh -c 'trap \"\" TERM; echo $$; while :; do sleep 1; done' & wait")
-    await until(lambda: caged.output.endswith(b"\n"))
-    child = int(caged.output)
-    assert os.getpgid(child) != process.pid
-    assert len(marked(caged.host.session)) >= 2
-    await process.stop()
-    assert marked(caged.host.session) == []
-    await until(lambda: not is_alive(child))
-
-
 async def test_a_program_that_is_not_there_is_the_usual_error(caged: Caged) -> None:
     for argv in (["/no/such/program"], ["no-such-program"]):
         with pytest.raises(FileNotFoundError, match=r"no.such.program"):
             await caged.start(*argv)
     assert await caged.run("true") == 0
-
-
-async def test_a_command_whose_directory_is_gone_runs_in_the_nearest_one(caged: Caged) -> None:
-    process = await caged.host.start(["pwd"], str(caged.root / "gone" / "too"), caged.output.extend, None, caged.rules)
-    assert await process.wait() == 0
-    assert caged.output.decode() == f"{caged.root}\n"
 
 
 async def test_a_cage_that_cannot_be_made_runs_nothing(caged: Caged) -> None:
@@ -393,14 +366,6 @@ async def test_the_zygote_cannot_be_looked_into(caged: Caged) -> None:
     await caged.run("true")
     flags = os.stat(f"/proc/{_zygote_of(caged.host)}/environ")
     assert flags.st_uid == 0
-
-
-def test_no_session_pays_for_a_cage_that_it_does_not_use() -> None:
-    program = "import sys; from ccb.remote.system.host import Host; h = Host(); h.close(); print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
-    )
-    assert "ctypes" not in done.stdout.split()
 
 
 def _with_source() -> dict[str, str]:

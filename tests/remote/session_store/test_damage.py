@@ -76,8 +76,7 @@ def ends_turn(after: int, event: Event) -> bool:
 
 async def kill(laptop: Laptop, hello: Hello) -> None:
     os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
+    await laptop.rest()
     await until(lambda: not alive(hello.pid), "the daemon is dead")
 
 
@@ -97,38 +96,39 @@ async def test_a_write_torn_at_any_byte_costs_only_that_record(
     assert path.read_bytes().endswith(b"}\n")
 
 
-@pytest.mark.parametrize("size", [50, 600_000], ids=["from memory", "from the file"])
-async def test_a_number_that_cannot_be_right_hides_nothing_that_follows(tmp_path: Path, size: int) -> None:
+def _wrong_number(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:2], lines[2].replace(b'"seq":3', b'"seq":3000003'), *lines[3:]]
+
+
+def _zeros_amid(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:3], b"\0" * len(b"".join(lines[3:6])) + lines[6][-20:], *lines[7:]]
+
+
+def _damaged_end(lines: list[bytes]) -> list[bytes]:
+    return [*lines[:8], b"#" * 30 + b"\n"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "size", "lost"),
+    [
+        (_wrong_number, 50, {3}),
+        (_wrong_number, 600_000, {3}),
+        (_zeros_amid, 50, {4, 5, 6, 7}),
+        (_damaged_end, 50, {9}),
+    ],
+    ids=["a number", "a number, from the file", "zeros amid", "the end"],
+)
+async def test_damage_hides_nothing_that_follows_and_no_number_is_given_twice(
+    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]], size: int, lost: set[int]
+) -> None:
+    """Clients may have seen a damaged record."""
     path = tmp_path / "journal.jsonl"
-    lines = await filled(path, 6, size)
-    lines[2] = lines[2].replace(b'"seq":3', b'"seq":3000003')
-    journal = reopened(path, lines)
-    assert len(journal.damaged) == 1
-    assert read(journal) == [(1, 1), (2, 2), (3, None), (4, 4), (5, 5), (6, 6)]
+    journal = reopened(path, damage(await filled(path, 9, size)))
+    expected = [(n, None if n in lost else n) for n in range(1, 10)]
+    assert (len(journal.damaged), read(journal)) == (1, expected)
+    assert journal.append(MessageRecord({"n": 10})).seq == 10
     await journal.close()
-
-
-async def test_a_stretch_of_the_disk_that_came_back_as_zeros(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    lines = await filled(path, 9)
-    lines[3:7] = [b"\0" * len(b"".join(lines[3:6])) + lines[6][-20:]]
-    journal = reopened(path, lines)
-    assert read(journal) == [(1, 1), (2, 2), (3, 3), *((n, None) for n in range(4, 8)), (8, 8), (9, 9)]
-    await journal.close()
-
-
-async def test_the_number_of_a_damaged_last_record_is_not_given_again(tmp_path: Path) -> None:
-    """Clients may have seen it."""
-    path = tmp_path / "journal.jsonl"
-    lines = await filled(path, 4)
-    journal = reopened(path, [*lines[:3], b"#" * 30 + b"\n"])
-    assert journal.seq == 4
-    assert read(journal)[-1] == (4, None)
-    assert journal.append(MessageRecord({"n": 5})).seq == 5
-    await journal.close()
-    again = Journal(str(path))
-    assert read(again) == [(1, 1), (2, 2), (3, 3), (4, None), (5, 5)]
-    await again.close()
+    assert read(Journal(str(path))) == [*expected, (10, 10)]
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n"], ids=["to the end of the file", "before the last line end"])
@@ -151,23 +151,6 @@ async def test_numbers_of_durable_records_that_a_power_cut_made_zeros_are_not_gi
     assert read(again)[-1] == (new, 10)
     assert len(again.damaged) == 1
     await again.close()
-
-
-async def test_damage_at_the_end_that_cannot_be_closed_for_want_of_room_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "journal.jsonl"
-    lines = await filled(path, 2)
-
-    def full(fd: int, data: bytes) -> int:
-        raise OSError(28, os.strerror(28))
-
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "write", full)
-        with pytest.raises(JournalError, match=os.strerror(28)) as caught:
-            reopened(path, [lines[0], b"\0" * 200])
-    assert caught.value.full
-    assert path.read_bytes() == lines[0] + b"\0" * 200
 
 
 @settings(max_examples=40, deadline=None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.remote.agent_kit import Reply, calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until
+from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire.frames import Attach, Event, Hello, Refused, Snapshot
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -103,14 +103,6 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     await first.stop()
 
 
-async def test_the_latest_session_of_a_path_is_forked(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.drive(session)
-    await ask(first, "one", says("1"))
-    second = await host.connect(copy, fork=True, **LATEST)
-    assert (await second.attach()).session == copy
-    assert journal(host, copy)[0]["body"]["session"] == copy
-
-
 @pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
 async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_made(
     how: Json, host: WorkerHost, session: str, copy: str
@@ -177,8 +169,7 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
     outputs = host.state(session) / "outputs"
     (kept,) = [each for each in outputs.iterdir() if not each.name.startswith(".")]
     await host.drive(copy, fork_of=session)
-    await first.stop()
-    await until(lambda: not alive(first.hello.pid), "the original has ended")
+    await first.end()
     kept.unlink()
     mine = host.state(copy) / "outputs" / kept.name
     assert mine.read_text().endswith("20000\n")
@@ -189,8 +180,7 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
 async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
     first = await host.drive(session)
     await ask(first, "one", says("1"))
-    await first.stop()
-    await until(lambda: not alive(first.hello.pid), "the original has ended")
+    await first.end()
     path = host.state(session) / "journal.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b'{"seq":99,"time":1,"kind":"mess')

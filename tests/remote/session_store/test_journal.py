@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import os
 import resource
 import signal
@@ -25,19 +24,6 @@ from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord,
 
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
     return [(record.seq, record.kind, record.body) for record in journal.read(after)]
-
-
-async def test_what_is_committed_is_read_again_after_a_restart(tmp_path: Path) -> None:
-    path = str(tmp_path / "journal.jsonl")
-    journal = Journal(path)
-    for number in range(3):
-        journal.append(MessageRecord({"n": number}))
-    await journal.commit()
-    await journal.close()
-    again = Journal(path)
-    assert records(again) == [(1, "message", {"n": 0}), (2, "message", {"n": 1}), (3, "message", {"n": 2})]
-    assert again.append(MessageRecord({})).seq == 4
-    await again.close()
 
 
 async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None:
@@ -93,35 +79,6 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
     assert journal.durable == 50
     assert len(synced) <= 3
     await journal.close()
-
-
-async def test_a_torn_last_line_is_cut_off_and_said(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = Journal(str(path))
-    journal.append(MessageRecord({"whole": True}))
-    await journal.close()
-    with path.open("ab") as file:
-        file.write(b'{"seq":2,"time":0,"kind":"mess')
-    again = Journal(str(path))
-    assert again.damaged
-    assert records(again) == [(1, "message", {"whole": True})]
-    assert again.append(MessageRecord({})).seq == 2
-    await again.close()
-    assert [json.loads(line)["seq"] for line in path.read_bytes().splitlines()] == [1, 2]
-
-
-async def test_a_damaged_middle_is_said_and_its_number_is_not_given_again(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    journal = Journal(str(path))
-    for number in range(3):
-        journal.append(MessageRecord({"n": number}))
-    await journal.close()
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(lines[0] + b"\x00" * (len(lines[1]) - 1) + b"\n" + lines[2])
-    again = Journal(str(path))
-    assert again.damaged
-    assert [(seq, kind) for seq, kind, _ in records(again)] == [(1, "message"), (2, "damaged"), (3, "message")]
-    await again.close()
 
 
 @settings(max_examples=20, deadline=None)

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 import threading
-import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -204,16 +203,6 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
 
 
-def test_a_damaged_first_record_is_passed_over(states: Path) -> None:
-    session = make(states, "/a")
-    journal = states / session / "journal.jsonl"
-    init = {"seq": 9, "time": 1.0, "kind": "message", "body": {"type": "system", "subtype": "init", "cwd": "/a"}}
-    rest = journal.read_text().split("\n", 1)[1]
-    journal.write_text('{"seq":1,"ti\n' + rest + json.dumps(init) + "\n")
-    found = latest_of("/a")
-    assert found is not None and found.session == session
-
-
 def test_what_is_no_session_is_passed_over(states: Path) -> None:
     (states / "empty").mkdir()
     (states / "begun").mkdir()
@@ -258,16 +247,6 @@ def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tm
     assert described(entry)["pid"] == os.getpid()
 
 
-@pytest.mark.thorough
-def test_a_thousand_sessions_are_listed_quickly(states: Path) -> None:
-    for number in range(1000):
-        make(states, f"/{number % 50}", updated=float(number))
-    before = time.process_time()
-    assert len(ours(states)) == 1000
-    assert latest_of("/7") is not None
-    assert time.process_time() - before < 2.0
-
-
 MOVES = {"beside": "t2", "in place of another": "t2", "with the directory around it": "../q/t", "away": "../t"}
 
 
@@ -287,15 +266,6 @@ async def test_a_directory_that_was_moved_is_found_under_the_directories_around_
     said = await directory.news()
     assert (f"what was {before} is {now} now" in said) is (way != "away")
     assert is_same_directory(str(now), await directory.identity_now())
-
-
-async def test_a_new_directory_in_the_place_of_a_removed_one_is_not_taken_for_it(tmp_path: Path) -> None:
-    (before := tmp_path / "t").mkdir()
-    (before / "file").touch()
-    directory = SessionDirectory(str(before))
-    before.rename(tmp_path / "t2")
-    (tmp_path / "t2/file").rename(tmp_path / "t2/other")  # as if its number was used again
-    assert await directory.news() == ""
 
 
 async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:

@@ -93,19 +93,6 @@ async def test_start_up_files_may_do_what_they_want(tmp_path: Path, odd: str) ->
     assert odd != "functions and odd values" or (found["ODD_HOME"], found["EMPTY_HOME"]) == ("a\nb=c", "")
 
 
-EXEC = ["exec zsh", "[ -x /usr/bin/zsh ] && exec /usr/bin/zsh -l", 'exec "$(command -v zsh)" -l', "exec -l zsh  # mine"]
-
-
-@pytest.mark.parametrize("line", EXEC)
-async def test_the_shell_that_replaces_the_login_shell_is_asked(tmp_path: Path, line: str) -> None:
-    shell_called("zsh", tmp_path)
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", f"# exec fish\n{line}")
-    write(tmp_path, ".zshrc", POSIX_LINE)
-    assert await settled(environ, tmp_path) == ""
-    assert (environ["PATH"].split(":")[0], environ["NVM_DIR"]) == (FIRST, "/opt/nvm")
-
-
 ENDS = {"exec": "exec zsh", "tmux": "exec tmux", "exit": "exit 0", "killed": "kill -9 $$"}
 
 
@@ -123,13 +110,6 @@ async def test_a_shell_that_hangs_is_ended_with_all_that_it_has_started(tmp_path
     with pytest.raises(ShellFailed, match="was not ready within 1 s"):
         await ask("/bin/bash", environ, session="hangs", seconds=1)
     assert marked("hangs") == []
-
-
-async def test_nothing_that_the_shell_starts_is_left(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", f"setsid sleep 1000 & disown\n{POSIX_LINE}")
-    await ask("/bin/bash", environ, session="leaves")
-    assert marked("leaves") == []
 
 
 async def test_a_container_has_no_login_shell(tmp_path: Path) -> None:

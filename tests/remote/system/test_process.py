@@ -50,13 +50,6 @@ async def test_output_comes_merged_and_in_order(host: Host, tmp_path: Path) -> N
     await process.stop()
 
 
-async def test_all_output_is_there_when_wait_returns(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "head -c 3000000 /dev/zero", output, tmp_path)
-    await process.wait()
-    assert len(output) == 3_000_000
-
-
 async def test_input_is_empty_and_the_process_leads_its_own_session(host: Host, tmp_path: Path) -> None:
     output = bytearray()
     process = await _start(host, "cat; ps -o sid= -p $$; echo $$", output, tmp_path)
@@ -79,7 +72,6 @@ async def test_no_child_is_led_to_an_editor_or_a_screen_where_it_would_wait() ->
     env = child_environment(dict.fromkeys((*asking, *editors, *own), "waits"))
     assert not {*asking, *own}.intersection(env)
     assert {env[name] for name in editors} == {"true"}
-    assert env["GIT_SSH_COMMAND"] == "ssh -o BatchMode=yes"
     assert (env["SSH_ASKPASS_REQUIRE"], env["DEBIAN_FRONTEND"]) == ("never", "noninteractive")
     assert without_ccb({"DISPLAY": ":1", "CCB_X": "1"}) == {"DISPLAY": ":1"}, "a server's description may name it"
 
@@ -106,26 +98,6 @@ async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
     await process.stop()
     assert output.split()[1:] == [b"asked"]
     assert process.returncode == -signal.SIGKILL
-    await until(lambda: not is_alive(child))
-
-
-async def test_a_polite_process_is_not_killed(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.remote.system.process.TERM_GRACE", 20.0)
-    output = bytearray()
-    process = await _start(
-        host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path
-    )
-    await _pid_from(output)
-    await process.stop()
-    assert process.returncode == 0
-
-
-async def test_stop_finds_what_has_left_the_process_group(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "setsid sh -c 'echo $$; exec sleep 300' & wait", output, tmp_path)
-    child = await _pid_from(output)
-    assert os.getpgid(child) != process.pid
-    await process.stop()
     await until(lambda: not is_alive(child))
 
 
@@ -180,41 +152,11 @@ async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path
         await foreign.stop()
 
 
-async def test_a_long_environment_is_looked_at_whole(host: Host, tmp_path: Path) -> None:
-    env = {"AAA": "x" * 100_000}
-    process = await host.start(["sleep", "60"], str(tmp_path), bytearray().extend, env)
-    assert marked(host.session) == [process.pid]
-    await stop_marked(host.session)
-    assert await process.wait() == -signal.SIGTERM
-
-
-async def test_a_session_that_has_left_nothing_looks_for_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    listed: list[str] = []
-    real = os.listdir
-
-    def watched(path: str) -> list[str]:
-        listed.append(path)
-        return real(path)
-
-    monkeypatch.setattr(os, "listdir", watched)
-    await stop_marked(new_mark())
-    assert listed == ["/proc"] * 2
-
-
 _LOST = (
     "P=$(env -i setsid sh -c '(sleep 300 >/dev/null 2>&1 & echo $!)');"
     "until grep -q sleep /proc/$P/comm; do :; done; echo $P;"
 )
 """A process that has forked twice, left its session and lost its environment; its pid is printed."""
-
-
-async def test_stop_finds_what_has_forked_twice_and_lost_its_environment(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, f"{_LOST} sleep 300", output, tmp_path)
-    child = await _pid_from(output)
-    assert child not in marked(host.session)
-    await process.stop()
-    assert not is_alive(child)
 
 
 _IN_PYTHON = "import ctypes, os, signal, time\nlibc = ctypes.CDLL(None)\n"

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
 
-from ccb.remote.daemon.clients import LifeLimits
 from ccb.remote.daemon.copy_writer import CopyWriter
 from ccb.remote.daemon.daemon import Daemon
 from ccb.remote.session_store.session_paths import SessionPaths
@@ -161,7 +160,7 @@ class InProcessHost:
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = daemon(self._where, self._facts, LifeLimits(), CopyWriter("", "b" * 64, ""))
+        self.daemon = daemon(self._where, self._facts, CopyWriter("", "b" * 64, ""))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None

@@ -1,0 +1,249 @@
+"""The pieces of work of a session that faults happen to, a turn each: basics; sub-agents, a task in the background, a
+queued prompt and a compaction; calls of MCP servers, one that the host runs for its project, one on the laptop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+Answers = Callable[[str], list[Json]]
+"""The answers of a model in a home directory, in order."""
+
+SCRIPT = "work.sh"
+SCRIPT_TEXT = """\
+# LINE [FILE]: add a line to `count`; with FILE, say that it runs, and end when FILE exists. All that is in the home.
+cd
+echo "$1" >> count
+[ -z "$2" ] || {
+    touch "$1-runs"
+    while [ ! -e "$2" ]; do sleep 0.05; done
+    sleep 0.2
+    echo "$1-ended" >> count
+}
+echo "$1-done"
+"""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds to
+    the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
+    `moments` say that it is in the midst of something: names of files, or "summary".
+
+    What the client does in it: interrupts when the file `interrupt_at` exists; says `says` when the file `says_at`
+    exists, and makes `says_then` when that is in the journal; makes `ends` when the turn is over, which ends a task in
+    the background, and a turn about that follows."""
+
+    prompt: str
+    answers: Answers
+    counts: tuple[str, ...] = ()
+    agents: Mapping[str, Answers] = field(default_factory=dict)
+    near: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
+    interrupt_at: str = ""
+    says: str = ""
+    says_at: str = ""
+    says_then: str = ""
+    ends: str = ""
+
+
+def bash(command: str, **more: object) -> Json:
+    return tool("Bash", command=command, **more)
+
+
+def tool(name: str, **given: object) -> Json:
+    return {"type": "tool_use", "name": name, "input": given}
+
+
+def say(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+INTERRUPT_AT = "waiting"
+"""The file that says that the tool of the second turn runs."""
+
+QUESTION: Json = {
+    "question": "Which end?",
+    "header": "End",
+    "options": [{"label": label, "description": f"The {label} one"} for label in ("good", "bad")],
+}
+
+
+def _look(home: str) -> list[Json]:
+    ticks = "for n in 1 2 3 4 5; do echo tick $n >> count; sleep 0.1; done; echo ticked"
+    return [
+        {
+            "blocks": [
+                say("I look at the files and count. " * 8),
+                tool("Read", file_path=f"{home}/a.txt"),
+                tool("Read", file_path=f"{home}/b.txt"),
+                tool("Read", file_path=f"{home}/edit.txt"),
+                bash("echo one >> count; echo counted"),
+            ],
+            "delay": 0.004,
+        },
+        {
+            "blocks": [
+                tool("Edit", file_path=f"{home}/edit.txt", old_string="old line", new_string="new line"),
+                bash("echo two >> count; echo asked"),
+            ]
+        },
+        {"blocks": [say("Now the long one."), bash(ticks)]},
+        {"text": "The first part is done, and this is a longer sentence about it. " * 6, "delay": 0.004},
+    ]
+
+
+def _wait(_: str) -> list[Json]:
+    return [{"blocks": [bash(f"touch {INTERRUPT_AT}; sleep 60; echo never >> count")]}]
+
+
+def _finish(home: str) -> list[Json]:
+    return [
+        {
+            "blocks": [
+                tool("AskUserQuestion", questions=[QUESTION]),
+                tool("Write", file_path=f"{home}/new.txt", content="written once\n"),
+                bash("echo three >> count; echo third"),
+            ]
+        },
+        {"text": "All of it is done.", "delay": 0.01},
+    ]
+
+
+LOOK = Piece("first: look and count", _look, ("one", "two", *(f"tick {n}" for n in range(1, 6))))
+WAIT = Piece("second: wait for me", _wait, interrupt_at=INTERRUPT_AT, moments=(INTERRUPT_AT,))
+FINISH = Piece("third: finish", _finish, ("three",))
+
+
+FULL = 190_000
+"""The tokens that an answer reports so that the conversation is compacted."""
+
+
+def _task(part: str, **more: str) -> Json:
+    given = {"description": f"Do {part}", "prompt": f"part {part}: count", **more}
+    return tool("Task", subagent_type="general-purpose", **given)
+
+
+def _part(part: str, until: str = "") -> Answers:
+    return lambda _: [{"blocks": [bash(f"sh {SCRIPT} {part} {until}".strip())]}, {"text": f"{part} is done."}]
+
+
+def _agents(_: str) -> list[Json]:
+    return [
+        {"blocks": [say("One agent first."), _task("alone")]},
+        {"blocks": [_task("left"), _task("right")]},
+        {"text": "The agents are done."},
+    ]
+
+
+def _leave(_: str) -> list[Json]:
+    answers = [{"blocks": [bash(f"sh {SCRIPT} leaves looks-runs")]}, {"blocks": [bash("echo left >> left.txt")]}]
+    return [*answers, {"text": "It is left there."}]
+
+
+def _trees(_: str) -> list[Json]:
+    tasks = [_task(part, isolation="worktree") for part in ("looks", "leaves")]
+    return [{"blocks": tasks}, {"text": "They worked apart."}]
+
+
+def _background(_: str) -> list[Json]:
+    return [{"blocks": [bash(f"sh {SCRIPT} task go", run_in_background=True)]}, {"text": "It runs."}]
+
+
+def _queue(_: str) -> list[Json]:
+    return [{"blocks": [bash(f"sh {SCRIPT} busy said")]}, {"text": "Nothing was said."}]
+
+
+def _fill(_: str) -> list[Json]:
+    return [
+        {"blocks": [say("It fills up. " * 20), bash(f"sh {SCRIPT} full")], "usage": {"input_tokens": FULL}},
+        {"blocks": [bash(f"sh {SCRIPT} emptied")]},
+        {"text": "There is room again."},
+    ]
+
+
+AGENTS = Piece(
+    "delegate it",
+    _agents,
+    ("alone", "left", "left-ended", "right", "right-ended"),
+    # Each of the two waits for the other: they run at the same time.
+    {
+        "part alone:": _part("alone"),
+        "part left:": _part("left", "right-runs"),
+        "part right:": _part("right", "left-runs"),
+    },
+    moments=("left-runs", "right-runs"),
+)
+TREES = Piece(
+    "do it apart",
+    _trees,
+    ("looks", "looks-ended", "leaves", "leaves-ended"),
+    kept=("leaves",),
+    agents={"part looks:": _part("looks", "leaves-runs"), "part leaves:": _leave},
+    moments=("looks-runs", "leaves-runs"),
+)
+BACKGROUND = Piece("start it", _background, ("task", "task-ended"), moments=("task-runs",), ends="go")
+QUEUE = Piece(
+    "be busy", _queue, ("busy", "busy-ended"), moments=("busy-runs",), says="words meanwhile", says_at="busy-runs",
+    says_then="said",
+)  # fmt: skip
+FILL = Piece("fill the window", _fill, ("full", "emptied"), moments=("summary",))
+
+
+NAME, NEAR_NAME = "tally", "purse"
+ALLOWED = f"mcp__{NAME}"
+
+REFUSED = "refused"
+"""The word that the person does not let the server on the laptop count."""
+
+SERVER = """
+import json, os, sys, time
+tool = {"name": "count", "inputSchema": {"type": "object"}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    result = {"capabilities": {"tools": {}}, "tools": [tool]}
+    if asked["method"] == "initialize":
+        result |= {"protocolVersion": "2025-06-18", "serverInfo": {"name": "counter", "version": "1"}}
+    if asked["method"] == "tools/call":
+        given = asked["params"]["arguments"]
+        word, until = given["word"], given.get("until", ".")
+        open("count", "a").write(word + "\\n")
+        open(word + "-runs", "w").close()
+        time.sleep(given.get("seconds", 0.3))
+        while not os.path.exists(until):
+            time.sleep(0.05)
+        open("count", "a").write(word + "-ended\\n")
+        result = {"content": [{"type": "text", "text": "counted " + word}]}
+    if "id" in asked:
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+"""Counts words. A call lasts for some `seconds`, so that a disturbance can come in its middle. With `until`, it ends
+when that file exists."""
+
+COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
+MCP_JSON = json.dumps({"mcpServers": {NAME: COMMAND}})
+LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: COMMAND}})
+
+
+def count(word: str, *, server: str = NAME, **more: object) -> Json:
+    return tool(f"mcp__{server}__count", word=word, **more)
+
+
+def _serve(_: str) -> list[Json]:
+    return [{"blocks": [count("served")]}, {"blocks": [count("again")]}, {"text": "It has counted."}]
+
+
+def _spend(_: str) -> list[Json]:
+    near = [count(word, server=NEAR_NAME, seconds=1) for word in ("spent", REFUSED)]
+    return [*({"blocks": [each]} for each in near), {"text": "It has counted on the laptop."}]
+
+
+SERVE = Piece(
+    "use the server", _serve, ("served", "served-ended", "again", "again-ended"), moments=("served-runs", "again-runs")
+)
+SPEND = Piece("use mine", _spend, near=("spent", "spent-ended"), moments=("spent-runs",))
