@@ -1,10 +1,10 @@
-"""Permission mode, sandbox mode, cages."""
+"""The permission modes, the sandbox modes, and which cage a session may use."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Callable
@@ -52,7 +52,6 @@ def is_root_without_sandbox() -> bool:
 
 
 def check_mode(mode: str, allow_bypass: bool, is_root: bool) -> None:
-    """Raise ModeError if the mode does not exist or cannot be chosen."""
     if mode not in MODES:
         raise ModeError("invalid_mode", f"Cannot set permission mode: must be one of {', '.join(MODES)}")
     if mode != BYPASS:
@@ -91,16 +90,8 @@ def repository_around(directory: str, home: str) -> list[str]:
     return found
 
 
-def files_of_own_configuration(home: str) -> list[str]:
-    """Return the files that the person's own configuration of git names: git ends with an error if it cannot read an
-    included one."""
-    own = [os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config")]
-    included = _named_in(own, home)
-    return [*included, *_named_in(included, home)]
-
-
 def _named_in(paths: Iterable[str], home: str) -> list[str]:
-    """Return the regular files that configuration files name."""
+    """Return the regular files that configuration files of git name."""
     found = []
     for path in paths:
         try:
@@ -124,15 +115,15 @@ def _linked(marker: str, session: str) -> list[str]:
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
     inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
-    if is_under(inner, session):
+    if is_under(inner, session) or not is_ours(inner):
         return []
     common = os.path.dirname(os.path.dirname(inner))
     if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
         confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
-        return [common] if confirmed and is_ours(common) and is_ours(inner) else []
+        return [common] if confirmed and is_ours(common) else []
     outer = repository_top(os.path.dirname(os.path.dirname(marker)))
     modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
-    return [inner] if modules and is_under(inner, modules) and is_ours(inner) and not is_under(outer, session) else []
+    return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
 
 
 def _line(path: str) -> str:
@@ -146,7 +137,6 @@ def _line(path: str) -> str:
 
 READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
 SANDBOX_MODES = (READ_ONLY, WORKSPACE, OFF)
-
 NO_CAGE = "no cage"
 
 
@@ -183,11 +173,19 @@ class Cages:
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
-        protected = tuple(filter(os.path.isdir, _own_places(rules.write)))
+        # a session may work in a /tmp that holds such a place, from where the next worker runs code outside of any cage
+        workers = map(os.path.realpath, map(os.path.dirname, worker_directories()))
+        protected = tuple(
+            real for real in workers if os.path.isdir(real) and any(is_under(real, top) for top in rules.write)
+        )
         return replace(rules, read=(*rules.read, *self._read_by_git(directories)), protected=protected)
 
     def _read_by_git(self, directories: Sequence[str]) -> list[str]:
-        return [*repository_around(directories[0], self.home), *files_of_own_configuration(self.home)]
+        """Return the repository around, and what the person's own configuration names: git ends with an error if it
+        cannot read an included file."""
+        own = [os.path.join(self.home, ".gitconfig"), os.path.join(self.home, ".config", "git", "config")]
+        included = _named_in(own, self.home)
+        return [*repository_around(directories[0], self.home), *included, *_named_in(included, self.home)]
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
         """Return why one of the directories can be changed by no command without a question, "" if all can."""
@@ -200,19 +198,10 @@ class Cages:
         return ""
 
 
-def _own_places(above: Sequence[str]) -> Iterator[str]:
-    """Yield where ccb keeps its worker, below these directories: the next worker runs code from there, outside of any
-    cage. A session may work in a /tmp or a cache that holds such a place."""
-    for place in map(os.path.dirname, worker_directories()):
-        real = os.path.realpath(place)
-        if any(is_under(real, top) for top in above):
-            yield real
-
-
 @dataclass(frozen=True)
 class Sandbox:
-    """What the session wants (`mode`, `allow_net`), and the cages of its host. A session whose host has lost the
-    workspace cage goes on in the read-only cage."""
+    """What the session wants, and the cages of its host. A session whose host has lost the workspace cage goes on in
+    the read-only cage."""
 
     cages: Cages
     mode: str = READ_ONLY
@@ -232,14 +221,6 @@ class Sandbox:
         question."""
         wanted = self.mode == WORKSPACE and self.cages.probe().workspace
         return wanted and not self.cages.why_no_workspace(directories)
-
-    def read_only_cage(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
-        """Return the cage of a command that is let through as read-only; None if it would run without one."""
-        return None if self.mode == OFF else self.cages.read_only(directories, readable)
-
-    def edits_cage(self, directories: Sequence[str]) -> CageRules | None:
-        """Return the cage of a command that only makes edits which are accepted; None if it would run without one."""
-        return None if self.mode == OFF else self.cages.workspace(directories, network=False)
 
     @property
     def trust_without_cage(self) -> Trust:

@@ -1,8 +1,4 @@
-"""Real paths, patterns, secrets.
-
-This is about files that a call names. It is no wall: a program that runs without a question reads what it wants in its
-cage.
-"""
+"""The directories of a session, path patterns of rules, and which files are protected or usually hold secrets."""
 
 from __future__ import annotations
 
@@ -116,20 +112,16 @@ def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]
     """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, so that a
     rule about a link to a directory means the directory; but a link in the project does not extend a relative allow
     rule to files outside the project."""
-    starts: list[tuple[str, str]] = []
-    relative, within = False, places.cwd
+    within = ""  # where a link does not lead out of
     if text.startswith("//"):
-        root, relative_to_it, glob = text[2:].partition(ROOT_MARK)
-        if relative_to_it:
-            relative, within = True, os.path.realpath("/" + root)
-            starts.append((within, "/" + glob))
-        else:
-            starts.append(("/", text[2:]))
+        root, has_mark, glob = text[2:].partition(ROOT_MARK)
+        within = os.path.realpath("/" + root) if has_mark else ""
+        starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
     elif text == "~" or text.startswith("~/"):
-        starts.append((places.home, text[2:] or "**"))
+        starts = [(places.home, text[2:] or "**")]
     else:
-        relative = not text.startswith("..")
-        starts.append((places.cwd, text[2:] if text.startswith("./") else text))
+        within = "" if text.startswith("..") else places.cwd
+        starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
         if wide and text.startswith("/"):
             starts.append(("/", text[1:]))
     found: list[tuple[str, str]] = []
@@ -138,7 +130,7 @@ def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]
         real = os.path.realpath(os.path.join(start, head))
         if wide:
             found.append((os.path.normpath(os.path.join(start, head)), tail))
-        elif relative and not is_under(real, within):
+        elif within and not is_under(real, within):
             continue
         found.append((real, tail))
     return found
@@ -207,29 +199,21 @@ def _piece(body: str, at: int) -> tuple[str, int]:
         return _DIRECTORIES, at + 3
     if body[at:] == "**":
         return ".*", at + 2
-    if body.startswith("**", at):
-        return _IN_NAME, at + 2
     if body[at] == "*":
-        return _IN_NAME, at + 1
+        return _IN_NAME, at + (2 if body.startswith("**", at) else 1)
     if body[at] == "?":
         return "[^/]", at + 1
-    if body[at] == "[":
-        return _bracket(body, at)
-    return re.escape(body[at]), at + 1
-
-
-def _bracket(body: str, start: int) -> tuple[str, int]:
-    end = body.find("]", start + 2)
+    end = body.find("]", at + 2) if body[at] == "[" else -1
     if end < 0:
-        return re.escape("["), start + 1
-    inner = body[start + 1 : end]
+        return re.escape(body[at]), at + 1
+    inner = body[at + 1 : end]
     negated = inner[:1] in ("!", "^")
     chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[1:] if negated else inner)
     piece = f"(?!/)[{'^' if negated else ''}{chars}]"
     try:
         re.compile(piece)
     except re.error:
-        return re.escape(body[start : end + 1]), end + 1
+        piece = re.escape(body[at : end + 1])
     return piece, end + 1
 
 
@@ -243,22 +227,10 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 def protection(real: str, home: str) -> str | None:
     """Return why writing the path always needs the approval of a person, or None. Such files start programs, hold keys
     or instruct agents: who can write them acts later, outside of any cage."""
-    return why_protected(real) or _protection_by_place(real.casefold(), home) or _protection_by_git(real)
-
-
-def _protection_by_git(real: str) -> str | None:
-    """Return why a path is protected that is in a repository without a `.git`, or that makes a directory one."""
-    above, name = os.path.split(real)
-    while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
-        there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
-        if is_repository(there):
-            return f"{above} is a repository of git"
-        above, name = os.path.split(above)
-    return None
-
-
-def _protection_by_place(name: str, home: str) -> str | None:
-    """Return why a path, in lower case, is protected for where it is, or None."""
+    why = why_protected(real)
+    if why:
+        return why
+    name = real.casefold()
     for place in _HOME_PLACES:
         if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
             return f"~/{place} starts programs"
@@ -268,6 +240,12 @@ def _protection_by_place(name: str, home: str) -> str | None:
     for place in _KERNEL_PLACES:
         if is_under(name, place):
             return f"{place} is not made of files"
+    above, name = os.path.split(real)
+    while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
+        there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
+        if is_repository(there):  # one without a `.git`, also if the path makes it one
+            return f"{above} is a repository of git"
+        above, name = os.path.split(above)
     return None
 
 
@@ -280,18 +258,16 @@ NAMES = (
     *("secrets.json", "secrets.toml", "secrets.yml", "secrets.yaml"),
 )
 _SENSITIVE_HOME_PLACES = (
+    *(".ssh", ".aws", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".azure", ".config/gh"),
     *(
-        ".ssh",
-        ".aws",
-        ".gnupg",
-        ".kube",
-        ".docker/config.json",
-        ".config/gcloud",
-        ".azure",
-        ".config/gh",
         ".config/hub",
+        ".config/op",
+        ".config/rclone",
+        ".password-store",
+        ".local/share/keyrings",
+        ".terraform.d",
+        ".npmrc",
     ),
-    *(".config/op", ".config/rclone", ".password-store", ".local/share/keyrings", ".terraform.d", ".npmrc"),
     *(".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome", ".config/chromium"),
 )
 _SYSTEM_PLACES = ("/etc/ssh", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/proc", "/root")
@@ -322,10 +298,6 @@ def is_too_wide(directory: str, home: str) -> bool:
         return True
     if any(is_under(directory, place) or is_under(place, directory) for place in _SYSTEM_PLACES):
         return True
-    return _has_sensitive_file(directory)
-
-
-def _has_sensitive_file(directory: str) -> bool:
     try:
         with os.scandir(directory) as found:
             return any(_is_named_so(each.name) for each in itertools.islice(found, _MAX_ENTRIES))

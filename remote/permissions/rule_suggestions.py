@@ -1,5 +1,4 @@
-"""The permission updates that a question suggests. "Allow for this session" adds the first one, so it must be
-narrow."""
+"""The permission updates that a question suggests: the first must be narrow, "allow for this session" adds it."""
 
 from __future__ import annotations
 
@@ -44,10 +43,6 @@ def accept_edits() -> Json:
     return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
-def add_directory(directory: str) -> Json:
-    return {"type": "addDirectories", "directories": [directory], "destination": "session"}
-
-
 def command_rule(command: Command) -> Rule | None:
     """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
     sudo or rm."""
@@ -84,40 +79,33 @@ def directory_rule(tool: str, real: str, home: str) -> Rule | None:
     a home, return the rule for the file alone, or None for a directory."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
-        return _path_rule(tool, directory, "/**")
+        return _path_rule(tool, f"{directory}/**", directory)
     return file_rule(tool, real) if real != directory else None
+
+
+def file_rule(tool: str, real: str) -> Rule | None:
+    return _path_rule(tool, real, real)
 
 
 def _directory(real: str) -> str:
     return real if os.path.isdir(real) else os.path.dirname(real)
 
 
-def file_rule(tool: str, real: str) -> Rule | None:
-    return _path_rule(tool, real, "")
-
-
-def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
+def _path_rule(tool: str, pattern: str, path: str) -> Rule | None:
     if re.search(r"[*?\[\]()\n,]", path):
         return None
     try:
-        return parse_rule(f"{tool}(/{path}{tail})")
+        return parse_rule(f"{tool}(/{pattern})")
     except RuleError:
         return None
 
 
-def for_file(writes: bool, real: str) -> list[Json]:
-    """Return the update for one file and no other."""
-    rule = file_rule(EDIT.name if writes else READ.name, real)
-    return add_rules([rule]) if rule else []
-
-
 def for_path(writes: bool, real: str, places: PathScope, accepts_edits: bool) -> list[Json]:
     """Return updates for a file tool. The first is enough by itself."""
-    if not writes:
-        rule = directory_rule(READ.name, real, places.home)
-        return add_rules([rule]) if rule else []
-    if places.holds(real):
+    if writes and places.holds(real):
         return [accept_edits()]
-    rule = directory_rule(EDIT.name, real, places.home)
-    updates = [] if is_too_wide(_directory(real), places.home) else [add_directory(_directory(real))]
+    rule = directory_rule(EDIT.name if writes else READ.name, real, places.home)
+    updates: list[Json] = []
+    if writes and not is_too_wide(_directory(real), places.home):
+        updates = [{"type": "addDirectories", "directories": [_directory(real)], "destination": "session"}]
     return updates if rule is None or (accepts_edits and updates) else [*add_rules([rule]), *updates]

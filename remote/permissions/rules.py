@@ -1,4 +1,4 @@
-"""Rules, the set in force, updates, decisions."""
+"""Permission rules, the set in force, updates of it, and decisions."""
 
 from __future__ import annotations
 
@@ -44,29 +44,18 @@ class Decision:
 
 def headless_denial(decision: Decision, tool_name: str) -> str:
     """Return the text for the model: the reason and, if there is one, the flag that would have allowed the call."""
-    text = f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session."
-    hint = _hint(decision)
+    hint, update = "", decision.suggestions[0] if decision.suggestions else {}
+    if update.get("type") == "addRules":
+        rules = [Rule(rule["toolName"], rule.get("ruleContent")) for rule in update["rules"]]
+        hint = f"--allowedTools {_quoted(','.join(map(str, rules)))}"
+    elif update.get("type") == "setMode":
+        hint = f"--permission-mode {update['mode']}"
+    elif update.get("type") == "addDirectories":
+        hint = f"--add-dir {_quoted(update['directories'][0])}"
+    way = f"To allow it, start the session with {hint}." if hint else "An interactive session can allow it."
     return (
-        f"{text} To allow it, start the session with {hint}."
-        if hint
-        else f"{text} An interactive session can allow it."
+        f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session. {way}"
     )
-
-
-def _hint(decision: Decision) -> str:
-    for update in decision.suggestions[:1]:
-        if update.get("type") == "addRules":
-            return f"--allowedTools {_quoted(','.join(_text(rule) for rule in update['rules']))}"
-        if update.get("type") == "setMode":
-            return f"--permission-mode {update['mode']}"
-        if update.get("type") == "addDirectories":
-            return f"--add-dir {_quoted(update['directories'][0])}"
-    return ""
-
-
-def _text(rule: Mapping[str, Any]) -> str:
-    content = rule.get("ruleContent")
-    return rule["toolName"] if content is None else f"{rule['toolName']}({content})"
 
 
 def _quoted(text: str) -> str:
@@ -78,7 +67,7 @@ ANY_TOOL = "*"
 
 
 class RuleError(ValueError):
-    """A rule cannot be parsed; the text names it and says what is wrong."""
+    """A rule cannot be parsed; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +83,13 @@ class Rule:
         return self.broken or (self.tool if self.content is None else f"{self.tool}({self.content})")
 
     def covers_tool(self, name: str) -> bool:
-        """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
-        files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
+        """Return whether this rule applies to calls of the tool `name`: a rule about Edit covers all tools that write
+        files, one about Read all that read files, and one about an MCP server all its tools."""
         return self.tool in (ANY_TOOL, *traits_of(name).rule_names) or mcp_rule_covers(self.tool, name)
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse one rule. Raise RuleError if it is invalid."""
+    """Raise RuleError if the rule is invalid."""
     try:
         tool, content = tool_traits.rule_parts(text)
     except ValueError as error:
@@ -127,7 +116,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:
-    """Parse every rule of several lists. Raise RuleError for an invalid one."""
+    """Parse every rule of several lists. Raise RuleError."""
     return [parse_rule(rule) for text in texts for rule in split_rules(text)]
 
 
@@ -184,12 +173,11 @@ COMMAND_LINE = "cliArg"
 COMMAND = "command"
 CLIENT = "client"
 SKILLS = "skills"
-_SOURCES = ("user", "project", "local", "flag")
 _PUBLIC = {
+    **{each: f"{each}Settings" for each in ("user", "project", "local", "flag")},
     "managed": "policySettings",
     "kept": "localSettings",
     CLIENT: "session",
-    **{each: f"{each}Settings" for each in _SOURCES},
 }
 
 
@@ -254,7 +242,7 @@ _MAX_ITEMS = 200
 
 
 class UpdateError(ValueError):
-    """The update is not one of the known shapes."""
+    """The update is not of a known shape."""
 
 
 @dataclass(frozen=True)
@@ -283,8 +271,14 @@ def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
             behavior = Behavior(update.get("behavior"))
         except ValueError:
             raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
-        rules = tuple(_read_rule(kind, item) for item in _list(kind, "rules", update))
-        return PermissionUpdate(kind, destination, behavior, rules)
+        rules = []
+        for item in _list(kind, "rules", update):
+            given = item if isinstance(item, Mapping) else {}
+            tool, content = given.get("toolName"), given.get("ruleContent")
+            if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
+                raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
+            rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
+        return PermissionUpdate(kind, destination, behavior, tuple(rules))
     if kind in _DIRECTORY_KINDS:
         found = _list(kind, "directories", update)
         if not all(isinstance(item, str) and item for item in found):
@@ -298,11 +292,3 @@ def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
     if not isinstance(found, list) or len(found) > _MAX_ITEMS:
         raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
     return found
-
-
-def _read_rule(kind: str, item: Any) -> Rule:
-    tool = item.get("toolName") if isinstance(item, Mapping) else None
-    content = item.get("ruleContent") if isinstance(item, Mapping) else None
-    if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
-        raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
-    return parse_rule(tool if content is None else f"{tool}({content})")
