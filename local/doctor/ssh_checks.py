@@ -17,8 +17,7 @@ from pathlib import Path
 from ccb.tunnel.errors import AuthFailed, CcbError, HostKeyError
 from ccb.tunnel.openssh.kept_connections import KeptRoute, kept_directory, key_of, not_kept, read_record
 from ccb.tunnel.openssh.shared_master import ANSWER_S, find_master, over_master
-from ccb.tunnel.ssh.carrier import route, ssh_of_jump_hosts
-from ccb.tunnel.ssh_config.applied_options import AppliedOption, applied_options
+from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import DEFAULT_KEYS
 from ccb.tunnel.ssh_config.host_config import HostConfig
 from ccb.tunnel.ssh_config.ssh_target import SshTarget, only_openssh
@@ -47,17 +46,14 @@ async def ssh_findings(
     """
     try:
         hops = await route(target, words)
-        applied = await asyncio.gather(
-            *(applied_options(each, words if each is target else ssh_of_jump_hosts(words)) for each, _ in hops)
-        )
     except CcbError as error:
         yield error_finding(CONNECTION, "ssh options", error)
         return
     jumps = [each.shown for each, _ in hops[:-1]]
-    for (each, config), options in zip(hops, applied, strict=True):
+    for each, config in hops:
         where = CONNECTION if each is target else JUMP_HOST + each.shown
         through = f", through {', '.join(jumps)}" if jumps and each is target else ""
-        async for finding in _hop_findings(config, options, through, openssh):
+        async for finding in _hop_findings(config, through, openssh):
             yield replace(finding, where=where)
     if not openssh and sharing.keep_s:
         yield await kept_finding([hop.config for hop in hops], target, sharing.keep_s)
@@ -65,18 +61,11 @@ async def ssh_findings(
         yield shared
 
 
-async def _hop_findings(
-    config: HostConfig, applied: list[AppliedOption] | None, through: str, openssh: bool
-) -> AsyncIterator[Finding]:
+async def _hop_findings(config: HostConfig, through: str, openssh: bool) -> AsyncIterator[Finding]:
     through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
     yield _finding("address", FindingState.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
-    if applied is None:
-        yield _finding(
-            "ssh options", FindingState.INFO, "not listed: without OpenSSH on this machine, their origin is not known"
-        )
-    else:
-        lines = [f"{each.name} {_public_value(each.name, each.value)}  ({each.where})" for each in applied]
-        yield _finding("ssh options", FindingState.INFO, "\n".join(lines) or "all defaults")
+    lines = [f"{name} {_public_value(name, value)}" for name, values in config.given.items() for value in values]
+    yield _finding("ssh options", FindingState.INFO, "\n".join(lines) or "all defaults")
     honoured = only_openssh(config.no_effect)
     if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import getopt
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,21 +11,11 @@ from ..wire.dataclass import dataclass
 
 _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 
-_FLAG_OPTIONS = {
-    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
-    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
-    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11",
-    "-Y": "ForwardX11",
-}  # fmt: skip
-"""The ssh_config option that each flag of ssh sets."""
-
 
 @dataclass(frozen=True)
 class SshTarget:
-    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`).
-
-    Raise UsageError for a host or user that ssh would take for an option.
-    """
+    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`). Raise UsageError for
+    a host or user that ssh would take for an option."""
 
     host: str
     user: str | None = None
@@ -42,10 +31,8 @@ class SshTarget:
 
     @classmethod
     def of_jump_host(cls, spec: str) -> SshTarget:
-        """Return the target that a ProxyJump value such as `user@host:port` names.
-
-        It has none of the command line's options: as in ssh, those are for the host itself.
-        """
+        """Return the target that a ProxyJump value such as `user@host:port` names. As in ssh, the options of the
+        command line are not for it."""
         user, _, rest = spec.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
         host, port = rest, None
         if rest.startswith("["):
@@ -63,44 +50,17 @@ class SshTarget:
 
     def flags(self) -> list[str]:
         """Return the words that give ssh everything but the host."""
-        words = self._flags_without_user()
-        if self.user is not None:
-            words += ["-l", self.user]
-        return words
-
-    def with_flags(self, flags: Sequence[tuple[str, str]]) -> SshTarget:
-        """Return the target with the options that flags of ssh set.
-
-        A port is kept only as 22, to note that one was given.
-        """
-        given = dict(flags)
-        options = [value for flag, value in flags if flag == "-o"]
-        options += [f"{_FLAG_OPTIONS[flag]}={value}" for flag, value in flags if flag in _FLAG_OPTIONS]
-        return dataclasses.replace(
-            self,
-            user=self.user or given.get("-l"),
-            port=self.port or (22 if "-p" in given else None),
-            identities=(*self.identities, *(value for flag, value in flags if flag == "-i")),
-            options=(*self.options, *options),
-        )
+        return [*self._flags_without_user(), *(["-l", self.user] if self.user is not None else [])]
 
     def shell_command(self, ssh: Sequence[str] = ("ssh",), *more: str, command: str = "true") -> str:
-        """Return the line that runs `command` on this host in a terminal, without ccb.
-
-        It has all options of the command line: with another port or key another server may answer. `ssh` are the words
-        that start ssh; `more` are further flags, such as -v.
-        """
+        """Return the line that runs `command` on this host in a terminal, without ccb, with all options of the command
+        line. `ssh` are the words that start ssh; `more` are further flags, such as -v."""
         return f"{shlex.join([*ssh, *more, *self._flags_without_user(), self.shown])} {command}"
 
     def _flags_without_user(self) -> list[str]:
-        words = []
-        for option in self.options:
-            words += ["-o", option]
-        for identity in self.identities:
-            words += ["-i", identity]
-        if self.port is not None:
-            words += ["-p", str(self.port)]
-        return words
+        words = [word for option in self.options for word in ("-o", option)]
+        words += [word for identity in self.identities for word in ("-i", identity)]
+        return [*words, *(["-p", str(self.port)] if self.port is not None else [])]
 
 
 def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:

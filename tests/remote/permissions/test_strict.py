@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.support.worker.permission_desk import Desk
 
+from ccb.remote.permissions.command_matcher import BashPolicy
 from ccb.remote.permissions.modes import Trust
 from ccb.remote.permissions.rules import COMMAND_LINE, Behavior, RuleSet, parse_rules
-from ccb.remote.permissions.command_matcher import BashPolicy
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 

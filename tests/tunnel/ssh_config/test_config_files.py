@@ -27,8 +27,7 @@ from ccb.tunnel.secret import SECRET_VARIABLES
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config import config_files as ssh_config
-from ccb.tunnel.ssh_config.applied_options import applied_options
-from ccb.tunnel.ssh_config.config_files import read_config, resolve, with_identities
+from ccb.tunnel.ssh_config.config_files import read_config, resolve
 from ccb.tunnel.ssh_config.host_config import HostConfig, host_config
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
@@ -133,7 +132,6 @@ async def test_what_the_configuration_starts_inherits_no_credential(
     seen = tmp_path / "seen"
     only_config(tmp_path, monkeypatch).write_text(f'Match exec "export > {seen}; true"\n  Port 77\n')
     assert (await resolve(SshTarget("far"))).port == 77
-    await applied_options(SshTarget("far"))
     assert "HOME=" in seen.read_text() and "sk-secret" not in seen.read_text()
 
 
@@ -145,8 +143,6 @@ async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
     monkeypatch.setattr(ssh_config, "_RESOLVE_DEADLINE_S", 1.0)
     with pytest.raises(ConfigError, match="did not answer"):
         await resolve(SshTarget("far"))
-    monkeypatch.setattr("ccb.tunnel.ssh_config.applied_options._DEADLINE_S", 1.0)
-    assert await applied_options(SshTarget("far")) is None
     said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True, env=os.environ).stdout
     assert "sleep 4321" not in said.splitlines()
 
@@ -255,7 +251,7 @@ def meaning(config: HostConfig) -> dict[str, object]:
     """What is to be the same: not the names of default keys, nor that a pass over the files lists a variable again, nor
     the digest of the lines that `ssh -G` prints."""
     found = dataclasses.asdict(config)
-    del found["no_effect"], found["digest"], found["stream"]["algorithms"]
+    del found["given"], found["no_effect"], found["digest"], found["stream"]["algorithms"]
     found["stream"]["send_env"] = set(config.stream.send_env)
     found["identities"]["files"] = [path for path in config.identities.files if not path.name.startswith("id_")]
     return found
@@ -264,7 +260,9 @@ def meaning(config: HostConfig) -> dict[str, object]:
 @given(configuration, target)
 def test_both_readings_agree(both_config: Path, lines: list[object], target: SshTarget) -> None:
     shutil.copy(write(both_config.parent, lines, itertools.count()), both_config)
-    ours = host_config(with_identities(read_config(target, [both_config]), target), {}, target)
+    options = read_config(target, [both_config])
+    keys = [*target.identities, *options.get("identityfile", ())]
+    ours = host_config({**options, "identityfile": keys}, {}, target)
     assert meaning(ours) == meaning(asyncio.run(resolve(target))), both_config.read_text()
 
 
