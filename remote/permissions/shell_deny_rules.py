@@ -120,9 +120,9 @@ def _pattern(rule: Rule) -> CommandPattern:
 def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathScope, start: str) -> Rule | None:
     """Return the deny (or ask) rule that some command of the line falls under. The search is wide: it looks through
     wrappers, into `sh -c`, and into the raw text of a line that cannot be parsed."""
-    contents = [rules.contents(behavior, tool.name) for tool in (BASH, READ, EDIT)]
-    search = _Search(*contents, rules.whole_tool(behavior, EDIT.name), places)
-    if not (any(contents) or search.no_writes):
+    about_commands, reads, writes = (rules.contents(behavior, tool.name) for tool in (BASH, READ, EDIT))
+    search = _Search(about_commands, reads, writes, rules.whole_tool(behavior, EDIT.name), places)
+    if not (about_commands or reads or writes or search.no_writes):
         return None
     try:
         commands = parse(text)

@@ -1,4 +1,4 @@
-"""Requests that carry JSON-RPC of MCP servers."""
+"""The names of MCP tools, the requests that carry JSON-RPC of MCP servers, and how lines of servers are read."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _MAX_SERVER = 64
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name under which the model and the rules know a tool. It is the same on both machines and at any time,
-    and no other tool has it: a name that loses something ends with a mark, which is a hash of the whole name."""
+    """Return the name under which the model and the rules know a tool, and no other tool: a name that loses something
+    ends with a mark, which is a hash of the whole name."""
     first = f"mcp__{server_name(server)}__"
     return first + _marked(tool, _OTHER.sub("_", tool), MAX_NAME - len(first))
 
@@ -58,8 +58,7 @@ def _marked(name: str, plain: str, room: int) -> str:
 
 
 def unmarked(name: str) -> str:
-    """Return the name of an MCP tool without marks. Rules that deny or ask cover it, too: whoever wrote them may know
-    the tool by that name."""
+    """Return the name of an MCP tool without marks, by which whoever wrote a rule may know it."""
     return _MARK.sub("", name) if name.startswith("mcp__") else name
 
 
@@ -83,7 +82,7 @@ class McpMessage:
 
 
 def read_mcp_message(fields: Json) -> McpMessage:
-    """Read the fields of a request. Raise RequestRefused."""
+    """Raise RequestRefused."""
     server, message = fields.get("server_name"), fields.get("message")
     if not (isinstance(server, str) and isinstance(message, dict)):
         raise RequestRefused("the request has no server_name or no message")
@@ -115,8 +114,7 @@ CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
 
 @dataclass(frozen=True)
 class Elicitation:
-    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url"). The
-    fields are those of the public `elicitation` request."""
+    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url")."""
 
     mcp_server_name: str
     message: str
@@ -182,17 +180,16 @@ def read_messages(data: bytes) -> list[Json] | Unreadable:
     """Return the messages in a line or body. Bytes that are not UTF-8 and half surrogates become U+FFFD, and numbers
     that JSON does not have become null: the rest of an answer is worth reading."""
     text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
-    start = text.find('{"')
-    found = _loaded(text)
-    if found is None and start > 0:  # a warning in front of the message
-        found = _loaded(text[start:])
-    if isinstance(found, dict):
-        found = [found]
-    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    try:
-        listed = [_whole(each) for each in listed] if _HALF.search(data) else listed
-    except RecursionError:
-        listed = []
+    start = max(0, text.find('{"'))
+    listed: list[Json] = []
+    for part in dict.fromkeys((text, text[start:])):  # perhaps there is a warning in front of the message
+        try:
+            found = json.loads(part, parse_constant=lambda _: None, parse_float=_finite)
+            given = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
+            listed = [_whole(each) for each in given] if _HALF.search(data) else given
+        except (ValueError, RecursionError):
+            continue
+        break
     if not listed:
         match = _ID.search(data)
         return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text[:1] in ("{", "["))
@@ -213,7 +210,7 @@ class LineReader:
         self._odd: asyncio.TimerHandle | None = None
 
     def sent(self, message: Json) -> None:
-        """The server gets a message."""
+        """Note that the server gets a message."""
         if message.get("method") == "notifications/cancelled":
             self.done((message.get("params") or {}).get("requestId"))
         if "method" in message and message.get("id") is not None:
@@ -224,7 +221,7 @@ class LineReader:
                 self._hello = message["id"]  # it may print a lot before it is up
 
     def done(self, number: object) -> None:
-        """Nobody waits for the answer to a request any more."""
+        """Note that nobody waits for the answer to a request any more."""
         self._pending.discard(number)
 
     def read(self, line: bytes) -> list[Json]:
@@ -307,13 +304,6 @@ def limit_of(described: object, environ_value: str | None) -> float:
 def too_long(seconds: float) -> str:
     """Return what a call ends with at its limit."""
     return f"no answer within {seconds:g} s, the limit of its calls ({LIMIT_VARIABLE} sets another, in milliseconds)"
-
-
-def _loaded(text: str) -> object:
-    try:
-        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _finite(text: str) -> float | None:

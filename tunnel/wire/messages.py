@@ -15,9 +15,9 @@ from .frames import Json
 from .prompt_content import is_attached_file
 
 
-def _at(*path: str) -> Any:
-    """A field that is read from this place in the object; others are read from the place of their name."""
-    return field(metadata={"path": path})
+def _at(*path: str) -> dict[str, tuple[str, ...]]:
+    """The metadata of a field that is read from this place in the object, and not from the place of its name."""
+    return {"path": path}
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class AssistantMessage:
     `is_api_error`: ccb wrote the line itself to show a failed model call, so it is not part of the conversation."""
 
     body: Json
-    message_id: str = _at("message", "id")
-    blocks: list[Json] = _at("message", "content")
-    is_api_error: bool = _at("is_api_error_message")
+    message_id: str = field(metadata=_at("message", "id"))
+    blocks: list[Json] = field(metadata=_at("message", "content"))
+    is_api_error: bool = field(metadata=_at("is_api_error_message"))
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class UserMessage:
     conversation before it."""
 
     body: Json
-    blocks: list[Json] = _at("message", "content")
+    blocks: list[Json] = field(metadata=_at("message", "content"))
     uuid: str
-    is_replay: bool = _at("isReplay")
-    is_summary: bool = _at("isCompactSummary")
+    is_replay: bool = field(metadata=_at("isReplay"))
+    is_summary: bool = field(metadata=_at("isCompactSummary"))
 
     def text(self, separator: str) -> str:
         """Return the texts of its blocks, joined, without files that go along with a prompt. Another block without text
@@ -62,7 +62,7 @@ class ResultMessage:
     is_error: bool
     errors: list[str]
     total_cost_usd: float
-    model_usage: dict[str, Json] = _at("modelUsage")
+    model_usage: dict[str, Json] = field(metadata=_at("modelUsage"))
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SystemMessage:
     subtype: str
     model: str
     cwd: str
-    permission_mode: str = _at("permissionMode")
+    permission_mode: str = field(metadata=_at("permissionMode"))
     attempt: int
     decision_behavior: str
 
@@ -124,7 +124,7 @@ class ControlRequest:
 
     body: Json
     request_id: str
-    subtype: str = _at("request", "subtype")
+    subtype: str = field(metadata=_at("request", "subtype"))
     request: Json
 
     @property
@@ -156,11 +156,11 @@ class ControlResponse:
     `error` what a refusal says, and `code` its public `error_code`."""
 
     body: Json
-    request_id: str = _at("response", "request_id")
-    subtype: str = _at("response", "subtype")
-    payload: Json | None = _at("response", "response")
-    error: str = _at("response", "error")
-    code: str = _at("response", "error_code")
+    request_id: str = field(metadata=_at("response", "request_id"))
+    subtype: str = field(metadata=_at("response", "subtype"))
+    payload: Json | None = field(metadata=_at("response", "response"))
+    error: str = field(metadata=_at("response", "error"))
+    code: str = field(metadata=_at("response", "error_code"))
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,8 @@ def parse_message(body: Json) -> PublicMessage:
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         values.append(read(value))
-    message: PublicMessage = cls(body, *values)
-    return message
+    make: Callable[..., PublicMessage] = cls
+    return make(body, *values)
 
 
 MAX_EVENT = 4 * 1024 * 1024

@@ -22,8 +22,8 @@ _TELLING = re.compile(r"[0-9/:-]")
 
 
 def may_be_model(name: str) -> bool:
-    """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
-    tag, so it has a digit, a slash, a colon or a hyphen in it: a plain word is a slip."""
+    """Return whether `name` is an alias, or an id that some provider may know. An id has a digit, a slash, a colon or a
+    hyphen in it: a plain word is a slip."""
     return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
@@ -42,9 +42,9 @@ _HOUR_SHARE = 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens. A token that is read from the cache, or written to
-    it for five minutes, costs a share of an input token. A request of more tokens than `long_from` costs so many times
-    as much, and its answer, too. `free`: the price is known, and is 0."""
+    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token that one costs
+    which is read from the cache or written to it for five minutes. A request of more tokens than `long_from` costs so
+    many times as much, and its answer, too. `free`: the price is known, and is 0."""
 
     context_window: int = 200_000
     max_output: int = 64_000
@@ -98,7 +98,7 @@ _FAMILIES = (  # the first matching prefix counts
 
 
 class ModelTable:
-    """What one end of a session knows of models: of Claude models by itself, of others what it has learned."""
+    """What one end of a session knows of models: Claude models, and those that it has learned."""
 
     def __init__(self) -> None:
         self._learned: dict[str, ModelFacts] = {}
@@ -127,8 +127,8 @@ class ModelTable:
         return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
 
     def paid_as(self, answered: str, asked: str) -> str:
-        """Return the name under which an answer is paid for: that of the model which has answered, as it says. Some
-        servers know it by another name than the one that was asked for, and of that nobody knows the price."""
+        """Return the name under which an answer is paid for: that of the model which has answered, unless only the one
+        that was asked for has a price."""
         return asked if asked and not self.facts(answered).priced else answered
 
 
@@ -211,7 +211,7 @@ def context_tokens(usage: Mapping[str, Any]) -> int:
 
 
 def provider_of(model: str) -> str:
-    """Return the name of the provider in front of a model's, "" for none."""
+    """Return the provider's name in front of a model's, "" for none."""
     return model.partition("/")[0] if "/" in model else ""
 
 
@@ -240,10 +240,5 @@ def _is_readable(usage: object) -> bool:
     objects = [usage, *(parts or ())]
     objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
     texts = all(isinstance(usage.get(name), (str, type(None))) for name in _TEXTS)
-    return texts and all(map(_has_counts, objects))
-
-
-def _has_counts(part: object) -> bool:
-    """Return whether the counts in a part of a usage can be read."""
-    counts = [part.get(name) for name in _COUNTS] if isinstance(part, dict) else [""]
-    return all(each is None or _is_count(each) for each in counts)
+    counts = [part.get(name) if isinstance(part, dict) else "" for part in objects for name in _COUNTS]
+    return texts and all(each is None or _is_count(each) for each in counts)

@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from .control_protocol import Answer, AnsweredBy, Durability, RequestFailed, RequestKind, RequestRefused, payload_of
 from .dataclass import dataclass
@@ -34,8 +34,8 @@ _MOVED = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class Page:
-    """A fetched page. `redirect` is set, and there is no body, if the server sends to another host. `cut`: the body was
-    longer than the limit."""
+    """A fetched page, `cut` at the limit. `redirect` is set, and there is no body, if the server sends to another
+    host."""
 
     url: str
     status: int
@@ -59,7 +59,6 @@ class WebFetcher:
         self._stopped = False
 
     def stop(self) -> None:
-        """End the request as soon as possible."""
         self._stopped = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -73,7 +72,8 @@ class WebFetcher:
             if not target:
                 return page
             following = read_url(target)
-            if not same_site(place.host, following.host) or (place.scheme, following.scheme) == ("https", "http"):
+            is_same_site = place.host.removeprefix("www.") == following.host.removeprefix("www.")
+            if not is_same_site or (place.scheme, following.scheme) == ("https", "http"):
                 return Page(place.url, page.status, page.reason, "", "", b"", redirect=following.url)
             place = following
         raise WebRefused(f"more than {_MAX_REDIRECTS} redirects")
@@ -91,19 +91,15 @@ class WebFetcher:
         connection = http.client.HTTPConnection(place.host, place.port)
         try:
             self._socket = connection.sock = self._connected(place)
-            connection.request(
-                "GET" if sent is None else "POST",
-                place.target,
-                sent,
-                {
-                    "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
-                    "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
-                    "Accept-Encoding": "gzip, identity",
-                    "Connection": "close",
-                    **({} if sent is None else {"Content-Type": "application/json"}),
-                    **(headers or {}),
-                },
-            )
+            all_headers = {
+                "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
+                "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+                "Accept-Encoding": "gzip, identity",
+                "Connection": "close",
+                **({} if sent is None else {"Content-Type": "application/json"}),
+                **(headers or {}),
+            }
+            connection.request("GET" if sent is None else "POST", place.target, sent, all_headers)
             response = connection.getresponse()
             location = response.headers.get("Location", "")
             target = urljoin(place.url, location) if response.status in _MOVED and location else ""
@@ -133,11 +129,10 @@ class WebFetcher:
         names = proxy is not None and self._allow_private
         for address in [place.host] if names else resolve(place, allow_private=self._allow_private):
             try:
-                plain = (
-                    socket.create_connection((address, place.port), self._left())
-                    if proxy is None
-                    else tunnel(proxy, address, place.port, self._left())
-                )
+                if proxy is None:
+                    plain = socket.create_connection((address, place.port), self._left())
+                else:
+                    plain = tunnel(proxy, address, place.port, self._left())
             except OSError as error:
                 problem = error
                 continue
@@ -214,19 +209,14 @@ def _fetched(answer: Answer) -> FetchedText:
     status = fields.get("status")
     if not isinstance(status, int):
         raise RequestFailed("the laptop's answer cannot be read")
-    url, reason, media_type, text, redirect = (
+    url, reason, kind, text, redirect = (
         as_text(fields.get(name)) for name in ("url", "reason", "media_type", "text", "redirect")
     )
-    return FetchedText(url, status, reason, media_type, text[:MAX_TEXT], redirect, fields.get("cut") is True)
+    return FetchedText(url, status, reason, kind, text[:MAX_TEXT], redirect, fields.get("cut") is True)
 
 
 WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch",
-    AnsweredBy.LAPTOP,
-    _fetched,
-    read=_read,
-    durability=Durability.MEMORY,
-    deadline_s=TIMEOUT_S + 30,
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, durability=Durability.MEMORY, deadline_s=TIMEOUT_S + 30
 )
 
 
@@ -234,8 +224,7 @@ MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}
 _OF_A_SITE = ipaddress.ip_network("fec0::/10")
 _OF_A_CLOUD = (ipaddress.ip_address("168.63.129.16"), ipaddress.ip_address("192.0.0.192"))
-"""What is only reached inside: private networks of old (RFC 3879), and the servers of Azure and Oracle that give
-virtual machines their configuration."""
+"""Only reached inside: old private networks (RFC 3879), the servers that configure machines of Azure and Oracle."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -276,18 +265,8 @@ def read_url(url: str) -> WebPlace:
     if not host or not url.strip().isprintable():
         raise WebRefused("the URL is not valid")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return WebPlace(parts.scheme, host.rstrip("."), port or _PORTS[parts.scheme], _quoted(target))
-
-
-def _quoted(target: str) -> str:
-    from urllib.parse import quote
-
-    return quote(target, safe="/?&=%+,;:@!$'()*~-._#[]|")
-
-
-def same_site(one: str, other: str) -> bool:
-    """Return whether two hosts are the same but for a `www.`."""
-    return one.removeprefix("www.") == other.removeprefix("www.")
+    target = quote(target, safe="/?&=%+,;:@!$'()*~-._#[]|")
+    return WebPlace(parts.scheme, host.rstrip("."), port or _PORTS[parts.scheme], target)
 
 
 def is_public(address: str) -> bool:
