@@ -102,8 +102,8 @@ class CommandMatcher(RuleMatcher):
 
 
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
-    """Return ALLOW for a line that only reads, or that only changes files whose changes are accepted, if this host can
-    make the cage for it; else None."""
+    """Return ALLOW for a line that only reads or makes accepted edits, if this host can make the cage for it; else
+    None."""
     places, sandbox = state.places, state.sandbox
     readable = state.rules.only(Behavior.ALLOW, READ.name)
     if _allows(BashPolicy(readable, places, False, state.start), command):
@@ -130,13 +130,11 @@ def _command(tool_input: Json) -> str:
 
 
 def _policy(state: RuleState) -> BashPolicy:
-    """Return the policy for lines that would run without a cage."""
     trust = state.sandbox.trust_without_cage
     return BashPolicy(state.rules, state.places, state.accepts_edits, state.start, trust=trust)
 
 
 def _sensitive_target(command: str, state: RuleState) -> str:
-    """Return the pattern of a sensitive file that a command line names, "" if it names none."""
     rules = RuleSet()
     for tool in (READ, EDIT):
         rules.add("", Behavior.ASK, [Rule(tool.name, pattern) for pattern in sensitive_patterns()])
@@ -149,7 +147,6 @@ def _allows(policy: BashPolicy, command: str) -> bool:
 
 
 def _leaves_sandbox(tool_input: Json) -> bool:
-    """Return whether a command asks to run without a cage. Anything but a clear no does."""
     return tool_input.get(LEAVE_SANDBOX, False) is not False
 
 
@@ -218,12 +215,11 @@ class BashPolicy:
         return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
 
     def allows_exactly(self, text: str) -> bool:
-        """Return whether a rule allows exactly this text, as a person has seen it."""
         return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
 
     def understand(self, text: str, about: DeniedKinds, *, by_rules: bool = False) -> Decision | None:
-        """Return None if the deny rules that there are (`about`) have seen all of the line. Otherwise return the
-        question. `by_rules`: a rule or a check of its own covers each command with its arguments."""
+        """Return the question if the deny rules that there are (`about`) have not seen all of the line. `by_rules`: a
+        rule or a check of its own covers each command with its arguments."""
         try:
             commands = parse(text)
             bases = shell_directories(commands, self._places, self._start)
@@ -247,7 +243,6 @@ class BashPolicy:
         return None
 
     def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
-        """Raise Unknown if a line that the command runs, as `sh -c` does, does not show which files it opens."""
         if hides_lines(command):
             raise Unknown("the text does not show what it runs")
         for line in lines_inside(command):
@@ -260,7 +255,7 @@ class BashPolicy:
     def _check_files_shown(
         self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds
     ) -> None:
-        """Raise Unknown if the text does not show which files the command opens, as far as deny rules are about it."""
+        """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
         for redirect in command.redirects:
             if redirect.target.dynamic and (about.writes if redirect.writes else about.reads):
                 raise Unknown("a path is known only when it runs")
@@ -305,15 +300,14 @@ class BashPolicy:
         return _Problem(reason, rule_suggestions.exact_command_rule(inner))
 
     def _may_read(self, command: Command) -> bool:
-        """Return whether the command can be let through because it only reads."""
         if self._trust is not Trust.LITERAL_COMMANDS:
             return self._is_trusted
         literal = not command.assignments and all(word.is_literal for word in command.words)
         return literal and all(is_null(redirect.target) for redirect in command.redirects)
 
     def _uncovered_by_rules(self, command: Command, inner: Command | None) -> str | None:
-        """Return None if a rule allows the command. Return the argument that rules with a wildcard do not cover, or ""
-        if no rule is about the command."""
+        """Return None if a rule allows the command, else the argument that a wildcard does not cover, "" for no such
+        rule."""
         own = (*command.assignments, *command.words)
         texts = {canonical(own): own}  # that a rule may match
         if not command.redirects:
@@ -339,11 +333,9 @@ class BashPolicy:
         return uncovered
 
     def _uncovered(self, words: Sequence[Word], head: int) -> str | None:
-        """Return the first argument that a rule does not cover which spells out the first `head` words, or None."""
         return risky_options.uncovered(words, head, self._is_inside, self._bases) if words else None
 
     def _is_inside(self, path: str) -> bool:
-        """Return whether a path leads to a file of the working directories that is not protected."""
         if path in self._inside:
             return self._inside[path]
         if path.startswith("~") or self._bases is None or len(self._inside) >= _MAX_PLACES:
@@ -353,7 +345,6 @@ class BashPolicy:
         return self._inside[path]
 
     def _git_problem(self, command: Command) -> _Problem | None:
-        """Return the problem of a repository whose files make git do more than read. Only this text can be allowed."""
         for base in self._bases or [self._start] if runs_git(command) else ():
             strict = self._trust is Trust.LITERAL_LINES
             why = why_unsafe(self._places.real(base), self._places.roots, self._places.home, strict)
@@ -380,7 +371,6 @@ class BashPolicy:
             return _Problem(f"`{_shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
 
     def _file_problem(self, word: Word, writes: bool) -> _Problem | None:
-        """Return the first problem of the files that a word may stand for, which the shell or a command opens."""
         if writes and is_null(word):
             return None
         try:
@@ -417,7 +407,6 @@ class BashPolicy:
         return _Problem(f"The command writes {real}.", rule, real, is_write_inside=True)
 
     def _creation_problem(self, command: Command) -> _Problem | None:
-        """Judge mkdir and touch."""
         for word in command.words[1:]:
             if not word.text.startswith("-"):
                 problem = self._file_problem(word, writes=True)
@@ -433,8 +422,8 @@ def _no_rule(command: Command) -> str:
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
-    """Return the permission updates that would allow a line. `whole` is the rule for exactly this text, None when such
-    a rule would not help."""
+    """Return the updates that would allow a line; `whole` is the rule for exactly this text, if such a rule would
+    help."""
     rules = [problem.rule for problem in problems if problem.rule]
     if len(rules) < len(problems):
         return rule_suggestions.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []
@@ -444,8 +433,7 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
 
 
 def _is_unclear(word: Word) -> bool:
-    """Return whether the text does not show what the program gets, as wildcards with brackets, which the locale
-    explains."""
+    """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
     return word.dynamic or (word.is_glob and (has_deep_wildcards(word) or "[" in word.skeleton))
 
 

@@ -111,11 +111,10 @@ class PermissionEngine:
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """The real paths of the working directories, the session's first."""
         return self._places.roots
 
     def set_mode(self, mode: str) -> None:
-        """Switch to another mode. Raise ModeError if it cannot be chosen."""
+        """Raise ModeError if the mode cannot be chosen."""
         check_mode(mode, self._allow_bypass, self._is_root)
         self._switch(mode)
 
@@ -129,8 +128,7 @@ class PermissionEngine:
         self._mode = mode
 
     def relaunch(self, launch: LaunchRules) -> None:
-        """Replace the rules and settings of the former command line with those of a new one. Rules from other sources
-        stay. Raise RuleError or ModeError."""
+        """Replace what came from the former command line. Raise RuleError or ModeError."""
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
@@ -170,17 +168,16 @@ class PermissionEngine:
         self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
-        """Replace the rules that a client has for the tools of its own MCP servers, each the name of a tool."""
+        """Replace the rules that a client has for the tools of its own MCP servers, each a name."""
         for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
             self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
 
     def remember_in(self, directory: str) -> None:
-        """Let files in this directory be read and written, in which the agent keeps notes; "" for none. It is compared
-        with real paths, so that a link in its place opens nothing."""
+        """Let files in this directory be used for notes of the agent; "" for none. Only real paths count: a link opens
+        nothing."""
         self._memory = directory
 
     def listed(self) -> list[dict[str, str]]:
-        """Return all rules, as clients see them."""
         return self._rules.listed()
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
@@ -197,8 +194,8 @@ class PermissionEngine:
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
-        """Let these allow rules of skills hold until this is called again, or, besides others, `for_turn`. One that
-        cannot be read does not count."""
+        """Let these allow rules of skills hold until the next call, or `for_turn`. One that cannot be read does not
+        count."""
         found = []
         for rule in rules:
             try:
@@ -211,13 +208,11 @@ class PermissionEngine:
             self._rules.replace(SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
-        """Return whether the model is offered a tool: False when a rule denies every call of it."""
         rules = self._rules.about(Behavior.DENY, tool_name)
         return all(rule.content is not None or rule.broken for rule in rules)
 
     def left_out(self, tool_name: str) -> list[str]:
-        """Return which files a search must leave out, as regular expressions (for fullmatch) of absolute paths in lower
-        case."""
+        """Return which files a search must leave out, as `PathPattern.expressions` does."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
         if traits_of(tool_name).searches_content and not self._rules.whole_tool(Behavior.ALLOW, tool_name):
@@ -285,7 +280,6 @@ class PermissionEngine:
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
-        """Return whether a call changes nothing, as far as the tool and the judge of command lines can tell."""
         try:
             return _matcher(tool.traits.rules).only_reads(tool, tool_input)
         except TypeError:  # an input that the matcher cannot read
@@ -322,8 +316,7 @@ class PermissionEngine:
         return matcher.decide(tool, tool_input, state)
 
     def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
-        """Return the modes in which the work may begin when the person approves a plan, and the rule for the commands
-        that they allow with it."""
+        """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""
         modes = dict.fromkeys((ACCEPT_EDITS, DEFAULT, self.mode_before_plan))
         ways: list[Json] = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
         wanted = tool_input.get("allowedPrompts")
@@ -352,8 +345,7 @@ class _NamedTool:
 
 
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise RuleError, which names its file. A path that begins with one slash starts where
-    the settings of a project are."""
+    """Return a rule of settings. Raise RuleError, which names its file. A path with one slash starts at the project."""
     try:
         if not isinstance(given.value, str):
             raise RuleError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
@@ -442,7 +434,6 @@ class ChildPermissions(PermissionEngine):
         return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
 
     def _limited(self) -> PermissionEngine:
-        """Return the parent's engine as it is now, in the mode and the directory of the sub-agent."""
         engine = copy.copy(self._parent)
         engine._mode = self.mode
         engine._memory = self._memory

@@ -40,8 +40,7 @@ _KEY = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
 
 def settings(text: str) -> Iterator[Setting]:
-    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way: continued lines,
-    and a section and a key on one line."""
+    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way."""
     section = subsection = ""
     for line in text.split("\n"):
         line = line.rstrip("\r")
@@ -108,8 +107,8 @@ _OFF = ("false", "no", "off", "0")
 
 
 def _names_program(setting: Setting) -> bool:
-    """Return whether a setting may make a reading sub-command run a program. Unknown settings may. The paths in
-    `core.worktree`, `core.hooksPath` and FILES are for the caller to judge."""
+    """Return whether a setting may make a reading sub-command run a program. Unknown settings may. Paths are judged by
+    the caller."""
     if setting.section == "alias":
         return setting.key in SUBCOMMANDS or setting.subsection in SUBCOMMANDS
     if setting.name == "core.fsmonitor":
@@ -124,8 +123,7 @@ _MODE = struct.Struct(">I")
 
 
 def _submodules(data: bytes, hash_bytes: int) -> list[bytes]:
-    """Return the paths of the submodules in an index. Raise ValueError, IndexError or struct.error for data that is no
-    index which this reader follows."""
+    """Return the paths of the submodules in an index. Raise ValueError, IndexError or struct.error for other data."""
     if _MODE.pack(_GITLINK) not in data:
         return []
     magic, version, count = struct.unpack_from(">4sII", data)
@@ -282,8 +280,8 @@ class _Repository:
 
 
 def _points_back(own: str, entry: str) -> bool:
-    """Return whether the directory of a linked work tree names the `.git` that leads to it. Whoever owns the repository
-    has made that link, and must be this user or root."""
+    """Return whether a linked work tree names the `.git` that leads to it, as only the owner of the repository can
+    arrange. That must be this user or root."""
     back = _text(os.path.join(own, "gitdir")) or ""
     return (
         is_ours(own)
@@ -299,7 +297,6 @@ def _check_place(path: str, roots: Sequence[str], what: str) -> None:
 
 
 def _check_links(directory: str) -> None:
-    """Refuse links in a repository's directory: git would read what they lead to."""
     for path in (directory, *(os.path.join(directory, name) for name in ("info", "objects/info"))):
         try:
             with os.scandir(path) as entries:
@@ -314,7 +311,6 @@ def _check_links(directory: str) -> None:
 
 
 def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = False) -> list[Setting]:
-    """Return the settings of a configuration file. Raise Unsafe if one may start a program or read a file outside."""
     text = _text(path)
     if text is None:
         raise UnsafeRepository(f"{path} cannot be read")
@@ -345,7 +341,6 @@ def _expanded(path: str, home: str) -> str:
 
 
 def _own_files(home: str) -> Iterator[str]:
-    """Yield the configuration files of the person and of the machine."""
     settings_home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     for path in (os.path.join(home, ".gitconfig"), os.path.join(settings_home, "git/config"), "/etc/gitconfig"):
         if os.path.lexists(path):
@@ -353,7 +348,7 @@ def _own_files(home: str) -> Iterator[str]:
 
 
 def _own_hooks(home: str) -> list[str]:
-    """Return the directories of hooks that the person's configuration names, which may be relative to a work tree."""
+    """Return the directories of hooks that the person names relative to a work tree."""
     found: list[str] = []
     for path in _own_files(home):
         lines = re.findall(r"^[ \t]*hookspath[ \t]*=[ \t]*(.*)$", _text(path) or "", re.IGNORECASE | re.MULTILINE)
@@ -362,7 +357,7 @@ def _own_hooks(home: str) -> list[str]:
 
 
 def _data(path: str) -> bytes:
-    """Return the content of a regular file. Raise OSError for anything else, and for a file over the limit."""
+    """Return the content of a regular file below the limit. Raise OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -372,7 +367,6 @@ def _data(path: str) -> bytes:
 
 
 def _text(path: str) -> str | None:
-    """Return the text of a small regular file, or None."""
     try:
         data = _data(path)
     except OSError:

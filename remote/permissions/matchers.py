@@ -55,7 +55,6 @@ class RuleState:
         return self.mode == ACCEPT_EDITS
 
     def path_rules(self, tool_name: str) -> list[Rule]:
-        """Return the deny and ask rules with a pattern for a tool."""
         return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
 
 
@@ -81,7 +80,7 @@ class RuleMatcher:
         return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
 
     def cage_if_granted(self, tool_input: Json, state: RuleState) -> CageRules | None:
-        """Return the cage in which a call runs that the person has granted; None for no cage."""
+        """Return the cage in which a call runs that the person has granted."""
         return None
 
     def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
@@ -158,8 +157,7 @@ class PathMatcher(RuleMatcher):
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
-    """Return the path that a call is about: the literal head of an absolute glob pattern, or else the path in the
-    input."""
+    """Return the path that a call is about: the literal head of an absolute glob pattern, or the path in the input."""
     where = _path_input(traits)
     pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):

@@ -42,12 +42,12 @@ class ModeError(ValueError):
 
 
 def stricter(one: str, other: str) -> str:
-    """Return the mode that lets less happen without a question. A mode that is not known counts as the strictest."""
+    """Return the mode that lets less happen without a question. An unknown one is the strictest."""
     return min(one, other, key=lambda mode: _BY_FREEDOM.index(mode) if mode in _BY_FREEDOM else -1)
 
 
 def is_root_without_sandbox() -> bool:
-    """Whether the user is root on a machine that is not declared a sandbox: then permissions may not be bypassed."""
+    """Return whether permissions may not be bypassed: the user is root, and the machine is not declared a sandbox."""
     return os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"
 
 
@@ -76,9 +76,8 @@ _NAMES_A_FILE = re.compile(r'^[ \t]*(?:path|excludesfile|attributesfile)[ \t]*=[
 
 
 def repository_around(directory: str, home: str) -> list[str]:
-    """Return the paths outside of a session's directory that git reads when it runs there: the repository that the
-    directory is a part of, or of which it is a linked worktree or a submodule. What files in the directory claim does
-    not count, because anybody may have written them: the repository itself must confirm it."""
+    """Return what git reads outside of a session's directory: the repository that the directory is a part of, a linked
+    worktree or a submodule. The repository itself must confirm it: files in the directory may be anybody's."""
     real = os.path.realpath(directory)
     top = repository_top(real)
     if not top:
@@ -91,7 +90,6 @@ def repository_around(directory: str, home: str) -> list[str]:
 
 
 def _named_in(paths: Iterable[str], home: str) -> list[str]:
-    """Return the regular files that configuration files of git name."""
     found = []
     for path in paths:
         try:
@@ -108,9 +106,8 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
 
 
 def _linked(marker: str, session: str) -> list[str]:
-    """Return the directory of the repository that a `.git` file names, if it is outside of the session's directory and
-    was made for this file by git: nobody who can only write in the session's directory can fake that. It must be this
-    user's own."""
+    """Return the repository that a `.git` file names outside of the session's directory, if it is this user's own and
+    git made it for this file: nobody who can only write in the session's directory can fake that."""
     named = _line(marker)
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
@@ -127,7 +124,6 @@ def _linked(marker: str, session: str) -> list[str]:
 
 
 def _line(path: str) -> str:
-    """Return the first line of a small file, or ""."""
     try:
         with open_regular(path) as file:
             return os.fsdecode(os.read(file, _MAX_BYTES)).partition("\n")[0]
@@ -160,16 +156,15 @@ class Cages:
     home: str
 
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
-        """Return the cage for commands that only read in `directories`, in the repository around the first of them and
-        below `readable`; None if this host has none."""
+        """Return the cage for commands that only read in `directories`, in the repository around them and below
+        `readable`."""
         if self.probe().mechanism is CageMechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
         return replace(rules, read=(*rules.read, *self._read_by_git(directories), *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
-        """Return the cage for commands that may change `directories`, and read what git reads there; None if this host
-        has none, or if one of them is no workspace."""
+        """Return the cage for commands that may change `directories`; None if one of them is no workspace."""
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
@@ -181,14 +176,12 @@ class Cages:
         return replace(rules, read=(*rules.read, *self._read_by_git(directories)), protected=protected)
 
     def _read_by_git(self, directories: Sequence[str]) -> list[str]:
-        """Return the repository around, and what the person's own configuration names: git ends with an error if it
-        cannot read an included file."""
         own = [os.path.join(self.home, ".gitconfig"), os.path.join(self.home, ".config", "git", "config")]
         included = _named_in(own, self.home)
         return [*repository_around(directories[0], self.home), *included, *_named_in(included, self.home)]
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
-        """Return why one of the directories can be changed by no command without a question, "" if all can."""
+        """Return why one of the directories can be changed by no command without a question, or ""."""
         if holds_home(directories, self.home):
             return "the session's directories hold a home directory, and too much in it acts outside of a cage later"
         for directory in map(os.path.realpath, directories):
@@ -217,8 +210,7 @@ class Sandbox:
             raise SandboxError("ccb cannot make the cage of --sandbox workspace here", why, about_place=True)
 
     def opens_workspace(self, directories: Sequence[str]) -> bool:
-        """Return whether calls that stay in the workspace cage or write in the session's directories need no
-        question."""
+        """Return whether calls that stay in the workspace need no question."""
         wanted = self.mode == WORKSPACE and self.cages.probe().workspace
         return wanted and not self.cages.why_no_workspace(directories)
 
@@ -231,11 +223,10 @@ class Sandbox:
         return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
-        """Return the cage of a command that runs without a question in workspace mode; None in other modes."""
         return self.cages.workspace(directories, self.allow_net) if self.mode == WORKSPACE else None
 
     def in_force(self, directories: Sequence[str]) -> str:
-        """Return in words which cage holds the commands that run without a question in the session's directories."""
+        """Return in words which cage holds the commands that run without a question."""
         if self.opens_workspace(directories):
             return "workspace cage with network" if self.allow_net else "workspace cage"
         if self.mode == OFF:
@@ -245,7 +236,6 @@ class Sandbox:
 
 
 def cage_text(cage: CageRules | None) -> str:
-    """Return in words the cage in which one call runs."""
     if cage is None:
         return NO_CAGE
     return f"{cage.kind.value} cage with network" if cage.network else f"{cage.kind.value} cage"

@@ -35,7 +35,6 @@ _KNOWN_LATER = "an argument is known only when it runs"
 
 
 def is_pathless(command: Command) -> bool:
-    """Return whether no argument of the command names a file that it reads."""
     inner = effective(command)
     if inner is None or any("/" in word.text and word.is_glob for word in inner.words[1:]):
         return False  # `echo /etc/*` lists a directory
@@ -66,7 +65,6 @@ def operands_read(command: Command) -> list[Word]:
 
 
 def _operands_of_find(command: Command) -> list[Word]:
-    """Return the directories that find walks, and the operands of the commands that its -exec starts."""
     words = command.words[1:]
     texts = [word.text for word in words]
     if "-L" in texts or "-follow" in texts:
@@ -130,8 +128,8 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
 
 
 def option_values(text: str) -> list[str]:
-    """Return every text that may be the value of an option in the same word. Only the program knows which letters take
-    a value, so every tail of `-nFf../x` counts, except tails longer than any file name."""
+    """Return every text that may be the value of an option in the same word: only the program knows which letters take
+    one."""
     if text.startswith("--"):
         return [text.partition("=")[2]] if "=" in text else []
     letters = re.match(r"-[A-Za-z0-9.]*", text)
@@ -151,8 +149,7 @@ _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
 def _jq_files(words: Sequence[Word]) -> list[Word]:
-    """Return the files among the arguments of jq. Raise Unknown if it may open others: its program can with `import`,
-    and so can --run-tests, -f and -L."""
+    """Return the files among the arguments of jq. Raise Unknown if it may open others."""
     found: list[Word] = []
     rest = list(words)
     has_program = False
@@ -218,7 +215,7 @@ def check_directories(command: Command, words: Sequence[Word], places: PathScope
 
 def shell_directories(commands: Sequence[Command], places: PathScope, start: str) -> list[str] | None:
     """Return every directory the shell may be in while the line runs, None if that is unclear. Names count as well as
-    what they lead to: `cd link; cd ..` goes back to where the link is, in most shells."""
+    what they lead to: `cd link; cd ..` goes back in most shells."""
     bases = [start]
     for command in commands:
         inner = effective(command)
@@ -242,8 +239,7 @@ def shell_directories(commands: Sequence[Command], places: PathScope, start: str
 
 
 def directories_inside(line: Sequence[Command], places: PathScope, bases: Sequence[str]) -> list[str] | None:
-    """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if that is
-    unclear."""
+    """Return every directory that a shell started in one of `bases` may be in while it runs a line, None if unclear."""
     found: list[str] = []
     for base in bases:
         directories = shell_directories(line, places, base)
@@ -254,8 +250,7 @@ def directories_inside(line: Sequence[Command], places: PathScope, bases: Sequen
 
 
 def resolve(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown if they
-    cannot be determined."""
+    """Return the real paths that a word may stand for, from each directory the shell may be in. Raise Unknown."""
     if word.dynamic:
         raise Unknown("a path is known only when it runs")
     text = word.text
@@ -276,7 +271,7 @@ _OWN_VIEW = re.compile(r"/(?:proc/[^/]+(?:/task/[^/]+)?/(cwd|root|fd)|dev/fd)(?=
 
 
 def _own_view(text: str) -> re.Match[str] | None:
-    """Return the start of a path that means a different file in each process, as `/proc/self/cwd` does."""
+    """Match the start of a path that means a different file in each process, as `/proc/self/cwd` does."""
     return _OWN_VIEW.match("/" + os.path.normpath(text).lstrip("/")) if text.startswith("/") else None
 
 
@@ -287,7 +282,6 @@ def without_own_view(text: str, base: str) -> str:
 
 
 def has_deep_wildcards(word: Word) -> bool:
-    """Return whether the search for what a word matches may take long."""
     return sum(map(_is_wild, word.text.split("/"))) > _MAX_DEPTH
 
 
@@ -296,8 +290,8 @@ def _is_wild(part: str) -> bool:
 
 
 def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the real paths that a word with wildcards matches, for rules that deny: at most _MAX_MATCHES for each
-    base, and none for wildcards that reach too deep, which are asked about."""
+    """Return the real paths that a word with wildcards matches, for rules that deny; none for wildcards that reach too
+    deep, which are asked about."""
     if has_deep_wildcards(word):
         return []
     text = re.sub(r"\[\^", "[!", word.text)
@@ -312,8 +306,8 @@ def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
 
 
 def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str]:
-    """Return the real paths that a word with wildcards may match in any locale, and perhaps others: `?` counts as `*`,
-    because the locale says how many bytes make a character."""
+    """Return the real paths that a word with wildcards may match in any locale: `?` counts as `*`, because the locale
+    says how many bytes make a character."""
     if not text.isascii():
         raise Unknown("its wildcards are not ASCII")
     if has_deep_wildcards(word):
@@ -341,7 +335,6 @@ def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str
 
 
 def _may_become_option(text: str, base: str) -> bool:
-    """Return whether a word with wildcards may match a file whose name begins with a dash."""
     pattern = re.sub(r"\[.*", "*", text.split("/")[0], flags=re.DOTALL)
     if pattern[:1] not in ("-", "*", "?"):
         return False

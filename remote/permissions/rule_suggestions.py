@@ -30,8 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
 def add_rules(rules: Sequence[Rule]) -> list[Json]:
-    """Return a list of one update for all of the rules. Empty if there are too many for a person to read before
-    agreeing."""
+    """Return one update for all of the rules, or none if they are too many to read before agreeing."""
     unique = list(dict.fromkeys(rules))
     if not unique or len(unique) > _MAX_RULES:
         return []
@@ -44,8 +43,7 @@ def accept_edits() -> Json:
 
 
 def command_rule(command: Command) -> Rule | None:
-    """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
-    sudo or rm."""
+    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
     name = command.name
     if not command.assignments and name in HARMLESS and name not in _TARGETS:
         return Rule(BASH.name, f"{name} *")
@@ -60,14 +58,14 @@ def command_rule(command: Command) -> Rule | None:
 
 
 def exact_command_rule(command: Command) -> Rule | None:
-    """Return the rule for exactly this simple command, or None if a rule cannot express that."""
+    """Return the rule for exactly this simple command, if a rule can express that."""
     if command.fed or not all(word.is_literal for word in command.words):
         return None
     return exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def exact_rule(text: str) -> Rule | None:
-    """Return the rule for exactly this text, or None if a rule cannot express that."""
+    """Return the rule for exactly this text, if a rule can express that."""
     text = text.strip()
     if not text or len(text) > _MAX_COMMAND or "\n" in text or not CommandPattern(text).is_exact:
         return None
@@ -75,8 +73,8 @@ def exact_rule(text: str) -> Rule | None:
 
 
 def directory_rule(tool: str, real: str, home: str) -> Rule | None:
-    """Return the rule for everything in a directory, or in the directory of a file. Where that would be too wide, as in
-    a home, return the rule for the file alone, or None for a directory."""
+    """Return the rule for everything in a directory, or that of a file. Where that would be too wide, return the rule
+    for the file alone, or None."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
         return _path_rule(tool, f"{directory}/**", directory)

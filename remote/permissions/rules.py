@@ -43,7 +43,7 @@ class Decision:
 
 
 def headless_denial(decision: Decision, tool_name: str) -> str:
-    """Return the text for the model: the reason and, if there is one, the flag that would have allowed the call."""
+    """Return the text for the model, with the flag that would have allowed the call."""
     hint, update = "", decision.suggestions[0] if decision.suggestions else {}
     if update.get("type") == "addRules":
         rules = [Rule(rule["toolName"], rule.get("ruleContent")) for rule in update["rules"]]
@@ -83,8 +83,8 @@ class Rule:
         return self.broken or (self.tool if self.content is None else f"{self.tool}({self.content})")
 
     def covers_tool(self, name: str) -> bool:
-        """Return whether this rule applies to calls of the tool `name`: a rule about Edit covers all tools that write
-        files, one about Read all that read files, and one about an MCP server all its tools."""
+        """Return whether this rule applies to calls of the tool: one about Edit covers all tools that write files, one
+        about Read all that read files, one about an MCP server all its tools."""
         return self.tool in (ANY_TOOL, *traits_of(name).rule_names) or mcp_rule_covers(self.tool, name)
 
 
@@ -98,8 +98,8 @@ def parse_rule(text: str) -> Rule:
 
 
 def broken_rules(text: object, why: str) -> list[Rule]:
-    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool. What a
-    path rule is about is within the reach of commands, too."""
+    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool.
+    Commands reach what a path rule is about, too."""
     tool = str(text).partition("(")[0].strip()
     if not tool_traits.is_tool(tool) and not tool.startswith("mcp__"):
         return [Rule(ANY_TOOL, broken=why)]
@@ -108,7 +108,6 @@ def broken_rules(text: object, why: str) -> list[Rule]:
 
 
 def split_rules(text: str) -> list[str]:
-    """Split a list of rules at commas and blanks outside parentheses. Raise RuleError if one is left open."""
     rules, still_open = tool_traits.split_rules(text)
     if still_open:
         raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
@@ -116,7 +115,6 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:
-    """Parse every rule of several lists. Raise RuleError."""
     return [parse_rule(rule) for text in texts for rule in split_rules(text)]
 
 
@@ -143,8 +141,8 @@ class CommandPattern:
         return found if not wildcard or head.endswith(" ") else max(0, found - 1)
 
     def matches(self, command: str) -> bool:
-        """Return whether the pattern covers the command. `*` matches any text; ` *` at the end also matches no text at
-        all. The time is linear in the length of the texts."""
+        """Return whether the pattern covers the command, in linear time. ` *` at the end also matches no text at
+        all."""
         command = re.sub(r"\s", " ", command)
         for ending in (":*", " *"):
             if self.text.endswith(ending):
@@ -199,7 +197,6 @@ class RuleSet:
         self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
 
     def listed(self) -> list[dict[str, str]]:
-        """Return all rules, as clients see them."""
         return [
             {
                 "behavior": behavior.value,
@@ -212,7 +209,6 @@ class RuleSet:
         ]
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
-        """Return the rules that cover calls of a tool, with and without a pattern."""
         names = (tool,) if behavior is Behavior.ALLOW else (tool, unmarked(tool))
         return [
             rule
@@ -223,7 +219,6 @@ class RuleSet:
         ]
 
     def only(self, behavior: Behavior, *tools: str) -> RuleSet:
-        """Return a set of the rules of one behavior that cover calls of these tools."""
         found = RuleSet()
         for tool in tools:
             found.add("", behavior, self.about(behavior, tool))
@@ -258,7 +253,7 @@ class PermissionUpdate:
 
 
 def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
-    """Parse an update. Raise UpdateError or RuleError if it is invalid."""
+    """Raise UpdateError or RuleError if the update is invalid."""
     if not isinstance(update, Mapping):
         raise UpdateError("a permission update is not an object")
     kind, destination = update.get("type"), update.get("destination", "session")

@@ -59,8 +59,8 @@ class _Search:
         return None
 
     def about_text(self, text: str) -> Rule | None:
-        """Return the first rule that matches a line that cannot be parsed. Try the text itself, the text without
-        quotes, and the pieces between separators."""
+        """Return the rule that matches a line that cannot be parsed, the line without quotes, or a piece between
+        separators."""
         joined = re.sub(r"\\\n", "", text)
         for variant in {joined, re.sub(r"['\"\\]", "", joined)}:
             for piece in [variant, *_SEPARATORS.split(variant)]:
@@ -83,7 +83,6 @@ class _Search:
         return None
 
     def _about_files(self, command: Command, bases: Sequence[str]) -> Rule | None:
-        """Return the rule about a file that the command names or the shell opens for it."""
         for redirect in command.redirects:
             writes = redirect.writes and not is_null(redirect.target)
             if writes and self.no_writes:
@@ -118,8 +117,8 @@ def _pattern(rule: Rule) -> CommandPattern:
 
 
 def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathScope, start: str) -> Rule | None:
-    """Return the deny (or ask) rule that some command of the line falls under. The search is wide: it looks through
-    wrappers, into `sh -c`, and into the raw text of a line that cannot be parsed."""
+    """Return the deny (or ask) rule that some command of the line falls under: also behind wrappers, in `sh -c`, and in
+    the raw text of a line that cannot be parsed."""
     about_commands, reads, writes = (rules.contents(behavior, tool.name) for tool in (BASH, READ, EDIT))
     search = _Search(about_commands, reads, writes, rules.whole_tool(behavior, EDIT.name), places)
     if not (about_commands or reads or writes or search.no_writes):
@@ -132,8 +131,7 @@ def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathS
 
 
 def _candidates(piece: str) -> list[str]:
-    """Return the commands that a piece of a line may run: the piece without its assignments, and what its wrapper
-    starts."""
+    """Return the commands that a piece of a line may run: without its assignments, and what its wrapper starts."""
     words = piece.split()
     while words and re.match(r"[A-Za-z_]\w*\+?=", words[0]):
         words.pop(0)
@@ -151,8 +149,8 @@ _MAX_ENTRIES = 20_000
 
 
 def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) -> Rule | None:
-    """Return the first path rule that a command of the line would circumvent by reading a whole directory above the
-    rule's files. If the search takes too long, the rule counts as found."""
+    """Return the path rule that a command would circumvent by reading a whole directory above the rule's files. If the
+    search takes too long, the rule counts as found."""
     try:
         commands = parse(text) if rules else []
     except NotUnderstood:
@@ -168,8 +166,7 @@ def swept_rule(text: str, rules: Sequence[Rule], places: PathScope, start: str) 
 
 
 def _roots(command: Command, places: PathScope, bases: Sequence[str]) -> list[str]:
-    """Return the directories that a command reads recursively: all `bases` and those it names if they are unclear, none
-    for other commands."""
+    """Return the directories that a command reads recursively: all `bases` and those it names if that is unclear."""
     inner = effective(command)
     if inner is None or not _reads_through(inner):
         return []

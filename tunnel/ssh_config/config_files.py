@@ -86,7 +86,7 @@ _WITHOUT_MEANING = {
 
 
 def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[str, list[str]]:
-    """Return the options of `target` by lower-case name, in the form of `ssh -G`: several values as a list, times in
+    """Return the options of `target` by lower-case name, as `ssh -G` prints them: several values as a list, times in
     seconds. The command line counts first, then `files` (default: the user's and the system's). Blocking. Raise
     ConfigError."""
     if files is None:
@@ -121,7 +121,7 @@ class _Reading:
             self.options.setdefault("port", [str(target.port)])
 
     def read(self, path: Path, system: Path | None, depth: int) -> None:
-        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that."""
+        """`system` is the directory of the system's configuration, if the file is a part of that."""
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
             state = path.stat()
@@ -151,7 +151,6 @@ class _Reading:
         return self.options[name][0] if name in self.options else default
 
     def _option(self, keyword: str, rest: str, where: str) -> None:
-        """Add the option of a line that applies."""
         name = OLD_NAMES.get(keyword, keyword)
         if name in _WITHOUT_MEANING:
             return
@@ -185,14 +184,13 @@ class _Reading:
 
 
 def _keyword(line: str) -> tuple[str, str]:
-    """Return the lower-case option of a line and the rest of it, two empty strings for an empty line or a comment."""
+    """Return the lower-case option of a line and the rest of it, empty strings for none."""
     found = _LINE.match(line)
     return (found[1].lower(), found[2]) if found and not found[1].startswith("#") else ("", "")
 
 
 def _words(text: str, where: str) -> list[str]:
-    """Split `text` into one or more words, up to a comment. Quotes may be single or double, and a backslash stands
-    before a quote, a backslash or a space."""
+    """Split `text` into words, up to a comment. A backslash stands before a quote, a backslash or a space."""
     words: list[str] = []
     quote = ""
     fresh = True
@@ -224,7 +222,6 @@ def _words(text: str, where: str) -> list[str]:
 
 
 def _value(name: str, words: Sequence[str], where: str) -> str:
-    """Return the one value of an option. Raise ConfigError if ssh would not take it."""
     value = words[0]
     allowed = _VALUES.get(name)
     if len(words) > 1:
@@ -239,12 +236,11 @@ def _value(name: str, words: Sequence[str], where: str) -> str:
 
 
 def _fits(text: str, pattern: str) -> bool:
-    """Return whether a pattern of ssh matches: only `*` and `?` mean something."""
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
 def _in_list(text: str, patterns: Sequence[str]) -> bool:
-    """Return whether `text` matches one of the patterns and none of the negated ones. Case counts."""
+    """Return whether `text` matches one of the patterns and none of the negated ones."""
     found = [pattern for pattern in patterns if _fits(text, pattern.removeprefix("!"))]
     return bool(found) and not any(pattern.startswith("!") for pattern in found)
 
@@ -279,8 +275,7 @@ _PATH = re.compile(r"\s+(?=[/~]|none$)")
 
 
 async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfig:
-    """Return the configuration of `target` for the ssh that the words `ssh` start. Raise ConfigError when ssh rejects
-    its configuration or an option."""
+    """Return the configuration for the ssh that the words `ssh` start. Raise ConfigError when ssh rejects it."""
     program = shutil.which(ssh[0])
     if program is None:
         lines = await asyncio.to_thread(read_config, target)
@@ -299,8 +294,8 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
 
 
 async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Run `argv` (an `ssh -G`) for `host` and return its output: values by lower-case option name. Raise ConfigError
-    when ssh rejects its configuration or takes 10 s, and UsageError when there is no such program."""
+    """Run `argv` (an `ssh -G`) for `host` and return its output by lower-case option name. Raise ConfigError when ssh
+    rejects its configuration or takes 10 s, and UsageError when there is no such program."""
     try:
         status, out, err = await said_by([*argv, "--", host], env=env, deadline_s=_RESOLVE_DEADLINE_S)
     except TimeoutError:

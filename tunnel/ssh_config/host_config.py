@@ -110,9 +110,8 @@ class HostConfig:
 
 
 def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
-    """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown
-    home. `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means (None:
-    HOME)."""
+    """Return the options of `target`. Raise UsageError for a wrong port, ConfigError for an unknown home. `defaults`
+    are the lines of ssh without any configuration. `home` is what `~` means (None: HOME)."""
     options, given = _Options(lines, target, home), changed(lines, defaults)
     control_path = options.maybe("controlpath") or ""
     keeps = options.one("addkeystoagent", "no").lower().split()
@@ -161,7 +160,6 @@ class _Options:
         return self.lines[key][0] if self.lines.get(key) else default
 
     def maybe(self, key: str) -> str | None:
-        """Return the value, None for `none`."""
         value = self.one(key)
         return value if value and value.lower() != "none" else None
 
@@ -175,7 +173,6 @@ class _Options:
         return tuple(self.path(text) for text in self.lines.get(key, ()) if text.lower() != "none")
 
     def path(self, text: str) -> Path:
-        """Return the path that `text` means with its `%x`, `${NAME}` and `~`."""
         text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
         text = with_tokens(text, self.tokens)
         if text == "~" or text.startswith("~/"):
@@ -207,7 +204,7 @@ class _Options:
 
     @cached_property
     def tokens(self) -> Mapping[str, str]:
-        """The values of the `%x` tokens (ssh_config(5), TOKENS)."""
+        """The values of `%x` (ssh_config(5), TOKENS)."""
         tokens = {
             "%": "%",
             "d": self._home or str(Path.home()),
@@ -226,12 +223,11 @@ class _Options:
 
 
 def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
-    """Replace `%x`. `ssh -G` prints most of them as they were written."""
+    """Replace `%x`, which `ssh -G` mostly prints as written."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
 def local_user() -> str:
-    """Return the name of this process's user, whatever the environment says."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
@@ -287,7 +283,6 @@ def _stream(options: _Options, given: Mapping[str, Sequence[str]]) -> StreamOpti
 
 
 def _agent(options: _Options) -> str | None:
-    """Return the socket of IdentityAgent."""
     value = options.one("identityagent", "SSH_AUTH_SOCK")
     if value.lower() == "none":
         return None

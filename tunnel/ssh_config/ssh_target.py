@@ -31,8 +31,7 @@ class SshTarget:
 
     @classmethod
     def of_jump_host(cls, spec: str) -> SshTarget:
-        """Return the target that a ProxyJump value such as `user@host:port` names. As in ssh, the options of the
-        command line are not for it."""
+        """Return the target that a ProxyJump value names. As in ssh, the options of the command line are not for it."""
         user, _, rest = spec.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
         host, port = rest, None
         if rest.startswith("["):
@@ -45,16 +44,14 @@ class SshTarget:
 
     @property
     def shown(self) -> str:
-        """The host's name in messages: `user@host`, or `host` if the person named no user."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     def flags(self) -> list[str]:
-        """Return the words that give ssh everything but the host."""
         return [*self._flags_without_user(), *(["-l", self.user] if self.user is not None else [])]
 
     def shell_command(self, ssh: Sequence[str] = ("ssh",), *more: str, command: str = "true") -> str:
-        """Return the line that runs `command` on this host in a terminal, without ccb, with all options of the command
-        line. `ssh` are the words that start ssh; `more` are further flags, such as -v."""
+        """Return the line that runs `command` on this host in a terminal, without ccb. `ssh` are the words that start
+        ssh; `more` are further flags, such as -v."""
         return f"{shlex.join([*ssh, *more, *self._flags_without_user(), self.shown])} {command}"
 
     def _flags_without_user(self) -> list[str]:
@@ -64,7 +61,7 @@ class SshTarget:
 
 
 def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags in the words that start ssh, with their values. Return none if ssh would reject them."""
+    """Return the flags in the words that start ssh, with their values; none if ssh would reject them."""
     try:
         return getopt.getopt(list(ssh[1:]), _FLAGS)[0]
     except getopt.GetoptError:
@@ -96,12 +93,11 @@ _OFF = ("", "no", "none", "false", "internal")
 
 
 def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
-    """Return the options whose values are not those of ssh without any configuration."""
     return {name: values for name, values in lines.items() if list(values) != list(defaults.get(name, ()))}
 
 
 def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
-    """Return the names of options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
+    """Return the options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
     found = [
         name
@@ -119,12 +115,10 @@ def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
 
 
 def only_openssh(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `names` that `--transport ssh` honours."""
     return tuple(name for name in names if name.split(" ")[0] not in _NEVER)
 
 
 def of_consequence(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `names` to name at every login. The doctor names all of them."""
     return tuple(name for name in names if name.split(" ")[0] not in _HARMLESS)
 
 

@@ -37,14 +37,13 @@ class BodyCache(Generic[T]):
         return len(self._kept)
 
     def newest_first(self) -> Iterator[tuple[str, T]]:
-        """Yield the digest and the value of each body, the one used last first."""
         return ((digest, value) for digest, (_, value) in reversed(self._kept.items()))
 
     def get(self, digest: str) -> T | None:
         return self._kept[digest][1] if digest in self._kept else None
 
     def put(self, digest: str, size: int, value: T) -> None:
-        """Keep a body as the one used last. A body that is too large for the cache is not kept."""
+        """Keep a body as the one used last, unless it is too large."""
         self.drop(digest)
         if size > MAX_KEPT:
             return
@@ -54,8 +53,7 @@ class BodyCache(Generic[T]):
             self.drop(next(iter(self._kept)))
 
     def was_copied(self, digest: str, count: int) -> None:
-        """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it;
-        otherwise another conversation only begins alike."""
+        """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it."""
         found = self._kept.get(digest)
         if found is not None:
             self._kept.move_to_end(digest, last=count < found[0] * 7 // 8)
@@ -82,7 +80,7 @@ def deflate(pieces: Sequence[bytes], dictionary: bytes = b"") -> bytes:
 
 
 def inflate(data: bytes, limit: int, dictionary: bytes = b"") -> bytes:
-    """Return what was compressed, or the first `limit` bytes of it. Raise zlib.error."""
+    """Return what was compressed, at most `limit` bytes. Raise zlib.error."""
     made = zlib.decompressobj(_RAW, zdict=dictionary) if dictionary else zlib.decompressobj()
     return made.decompress(data, limit)
 
@@ -108,7 +106,7 @@ _EVENTS = (
 
 
 def pack(events: bytes) -> bytes:
-    """Return a piece of an answer compressed. A small window makes it 15 times as quick as zlib's own choice."""
+    """Compress a piece of an answer. A small window makes it 15 times as quick as zlib's own choice."""
     made = zlib.compressobj(1, zlib.DEFLATED, -12, 5, zdict=_EVENTS)
     return made.compress(events) + made.flush()
 
@@ -140,7 +138,6 @@ class KnownBody:
                 self.places.setdefault(piece, index)
 
     def tail(self, count: int) -> bytes:
-        """Return the last `count` bytes."""
         taken: list[bytes] = []
         for piece in reversed(self.pieces):
             if count <= 0:
@@ -176,7 +173,6 @@ class Delta:
         self.copied += count
 
     def finish(self) -> None:
-        """Add what is new behind the last copy to `parts`."""
         self.parts += [self._count, 0, 0] if self._count else []
 
 
@@ -211,7 +207,6 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
 
 
 def _common_start(one: bytes, other: bytes) -> int:
-    """Return how many bytes two texts begin with together."""
     same, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -243,7 +238,6 @@ class OutgoingBody:
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:
-    """Return the SHA-256 of a body, as a name for it."""
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)
@@ -255,8 +249,8 @@ def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
 
 
 def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
-    """Return a body as a delta to that one of the `known` bodies, with their digests, which has most of it. `primed`:
-    the other end takes the end of that one as a dictionary."""
+    """Return a body as a delta to that one of the `known` bodies which has most of it. `primed`: the other end takes
+    the end of that one as a dictionary."""
     size = sum(map(len, pieces))
     base, best, most = "", None, 0
     for digest, body in known:
@@ -282,7 +276,6 @@ def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *,
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a body for one `data` frame after the other."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -317,14 +310,13 @@ class SentBodies:
         return await asyncio.to_thread(shortest, pieces, known, primed=primed)
 
     def arrived(self, client: str, body: OutgoingBody, pieces: Sequence[bytes]) -> None:
-        """Note that a client has answered a call, so it has the body."""
+        """Note that a client has the body."""
         if body.digest:
             bodies, known = self._of(client), KnownBody(pieces)
             bodies.was_copied(body.base, body.copied)
             bodies.put(body.digest, known.size, known)
 
     def lost(self, client: str, body: OutgoingBody) -> None:
-        """Note that a client cannot make a body of its base."""
         self._of(client).drop(body.base)
 
     def _of(self, client: str) -> BodyCache[KnownBody]:

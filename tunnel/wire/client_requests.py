@@ -10,7 +10,6 @@ from .messages import as_text
 
 
 def _text_kind(name: str, key: str) -> RequestKind[str, Json]:
-    """Return a kind of request that holds one text."""
     return client_kind(name, lambda fields: as_text(fields.get(key)), lambda text: {key: text})
 
 

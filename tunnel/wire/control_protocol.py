@@ -68,8 +68,7 @@ Answer = Union[Success, Failure]
 
 
 def new_uuid() -> str:
-    """Return a random UUID. The module `uuid` asks what machine this is when it is imported, which takes 3 ms of every
-    start."""
+    """Return a random UUID. Importing the module `uuid` takes 3 ms."""
     made = bytearray(os.urandom(16))
     made[6] = made[6] & 15 | 64
     made[8] = made[8] & 63 | 128
@@ -78,14 +77,14 @@ def new_uuid() -> str:
 
 
 def payload_of(answer: Answer) -> Json:
-    """Return the payload of an answer, {} if it has none. Raise RequestFailed for an error."""
+    """Raise RequestFailed for an error."""
     if isinstance(answer, Failure):
         raise RequestFailed(answer.error)
     return answer.payload or {}
 
 
 def public_fields(payload: Any) -> Json:
-    """Return a dataclass as JSON: its fields under their own names, without those that are None."""
+    """Return the fields of a dataclass, without those that are None."""
     values = {each.name: getattr(payload, each.name) for each in fields(payload)}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -149,7 +148,7 @@ def public_withdrawal(request_id: str) -> Json:
 
 
 def answer_in(line: ControlResponse) -> Answer:
-    """Return the answer that a `control_response` holds. What is not clearly a success is a failure."""
+    """Return the answer in a `control_response`. What is not clearly a success is a failure."""
     if line.subtype != "success":
         return Failure(line.request_id, line.error or "no reason given", line.code)
     return Success(line.request_id, line.payload)
@@ -240,7 +239,6 @@ def _read_model(fields: Json) -> str | None:
 def client_kind(
     name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
 ) -> RequestKind[P, Json]:
-    """Return a kind of request that clients make of the worker."""
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 
@@ -295,9 +293,9 @@ class Broker(Protocol):
     """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether anyone in this session can answer requests of this kind. Return False for requests to the
-        person in a headless run without a prompt tool; calls that would need a question are denied there."""
+        """Return whether anyone in this session can answer requests of this kind: in a headless run without a prompt
+        tool, no person can."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request and return the typed answer. Keep waiting across lost connections; the request fails for lack
-        of an answer only if its kind has a deadline. Cancelling withdraws the request. Raise RequestFailed, NotKept."""
+        """Send a request and return the typed answer, also across lost connections. Cancelling withdraws it. Raise
+        RequestFailed, NotKept."""

@@ -409,7 +409,6 @@ _SHAPES: dict[str, list[tuple[str, Callable[[object], bool]]]] = {
 
 
 def frame_to_dict(frame: Frame) -> Json:
-    """Return the JSON object of a frame, with its kind first."""
     return {"t": frame.t, **frame.__dict__}
 
 

@@ -408,7 +408,7 @@ class Record:
 
 
 def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
-    """Return a new record of `agent_id`. A field that is equal to its default is not written."""
+    """Return a new record. A field that is equal to its default is not written."""
     if isinstance(content, (MessageRecord, UnknownRecord)):
         body = content.body
     else:
@@ -424,7 +424,7 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
 
 
 def parse(data: object) -> Record:
-    """Return the record in a JSON object {"seq", "time", "kind", "body"}. Raise RecordError."""
+    """Return the record in a JSON object. Raise RecordError."""
     given = data if isinstance(data, dict) else {}
     seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
     if not (
@@ -438,17 +438,15 @@ def parse(data: object) -> Record:
 
 
 def parse_event(seq: int, kind: str, body: Json) -> Record:
-    """Return the record in an `event` frame. Its time is 0, because frames do not carry it."""
     return Record(seq, 0.0, kind, body)
 
 
 def agent_of_message(body: Json) -> str:
-    """Return the id of the agent that a public object belongs to."""
     return Record(0, 0.0, "message", body).agent_id
 
 
 def parse_page(body: Json) -> list[Record]:
-    """Return the records in the body of a `past` frame, without those that are malformed."""
+    """Return the records of a `past` frame, without those that are malformed."""
     listed = body.get("records")
     return [
         parse_event(each["seq"], each["kind"], each["body"])
@@ -461,7 +459,7 @@ def parse_page(body: Json) -> list[Record]:
 
 
 def parse_line(line: bytes) -> Record | None:
-    """Return the record in a line of a journal, None when the line is damaged."""
+    """Return the record in a line of a journal, None when it is damaged."""
     try:
         return parse(load(line.decode("utf-8")))
     except (ValueError, RecursionError):
@@ -469,13 +467,11 @@ def parse_line(line: bytes) -> Record | None:
 
 
 def to_line(record: Record) -> bytes:
-    """Return the line of a record in the journal, with its newline. `parse_line` reads it."""
     line = {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
     return to_bytes(dump(line)) + b"\n"
 
 
 def to_page(records: list[Record]) -> Json:
-    """Return the body of a `past` frame with these records. `parse_page` reads it."""
     return {"records": [{"seq": each.seq, "kind": each.kind, "body": each.body} for each in records]}
 
 

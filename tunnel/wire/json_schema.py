@@ -45,7 +45,7 @@ class ToolSchema:
 
 
 def tool_schema(given: object) -> ToolSchema:
-    """Return the schema of a tool, as each API takes it: an object at its root, valid and with plain names."""
+    """Return the schema of a tool, as each API takes it."""
     spelled: dict[str, str] = {}
     root = cleaned(given, spelled)
     rules = {name: each for name, each in root.items() if name in _ROOT_RULES} if isinstance(root, dict) else {}
@@ -54,15 +54,14 @@ def tool_schema(given: object) -> ToolSchema:
 
 
 def restored(value: object, spelled: Mapping[str, str]) -> Any:
-    """Return an input of a model with the names of properties as their tool knows them."""
     if isinstance(value, dict):
         return {spelled.get(name, name): restored(each, spelled) for name, each in value.items()}
     return [restored(each, spelled) for each in value] if isinstance(value, list) else value
 
 
 def plain_root(root: object) -> Json:
-    """Return a cleaned schema whose root is a plain object: it has the properties of all its branches, and requires
-    those that every choice requires."""
+    """Return a cleaned schema whose root is a plain object, with the properties of all its branches and what every
+    choice requires."""
     given = root if isinstance(root, dict) else {}
     required: dict[str, None] = {}
     branches = _Branches(given)
@@ -82,7 +81,6 @@ class _Branches:
         self._left = iter(range(_MAX_PARTS))
 
     def gather(self, schema: Json, required: dict[str, None], depth: int) -> None:
-        """Add what a schema has, and to `required` the names that it requires in any case."""
         for (name, each), _ in zip((schema.get("properties") or {}).items(), self._left):
             self.properties.setdefault(name, each)
         required.update((name, None) for name, _ in zip(schema.get("required") or (), self._left))
@@ -110,8 +108,8 @@ def _target(reference: object, root: Json) -> object:
 
 
 def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> Schema:
-    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties with names that the APIs
-    refuse; without it they keep them."""
+    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties whose names the APIs
+    refuse."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
@@ -129,7 +127,6 @@ def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> S
 
 
 def _keyword(name: str, value: Any, schema: Json, spelled: dict[str, str] | None, depth: int) -> Any:
-    """Return the value of a keyword, None if it can have no meaning."""
     if name in SINGLE_SCHEMAS and not (name == "items" and isinstance(value, list)):
         return cleaned(value, spelled, depth) if isinstance(value, (dict, bool)) else None
     if name in SCHEMA_LISTS or name == "items":
@@ -186,7 +183,6 @@ def _named(properties: Json, spelled: dict[str, str] | None) -> Json:
 
 
 def _spelling(name: str, spelled: dict[str, str] | None) -> str:
-    """Return the name of a property, with a hash at its end if the API does not take it as it is."""
     if spelled is None or _KEY.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
@@ -196,5 +192,4 @@ def _spelling(name: str, spelled: dict[str, str] | None) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number that can be compared."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0

@@ -44,12 +44,9 @@ class UserMessage:
     is_summary: bool = field(metadata=_at("isCompactSummary"))
 
     def text(self, separator: str) -> str:
-        """Return the texts of its blocks, joined, without files that go along with a prompt. Another block without text
-        counts as an empty text."""
         return separator.join(str(block.get("text", "")) for block in self.blocks if not is_attached_file(block))
 
     def done_tool_uses(self) -> set[str]:
-        """Return the ids of the tool calls whose results it holds."""
         return {as_text(block.get("tool_use_id")) for block in self.blocks if block.get("type") == "tool_result"}
 
 
@@ -113,7 +110,6 @@ class TaskMessage:
 
     @property
     def in_background(self) -> bool:
-        """Whether the agent does not wait for it."""
         return any(each.get("is_backgrounded") is True for each in (self.body, as_dict(self.body.get("patch"))))
 
 
@@ -129,16 +125,13 @@ class ControlRequest:
 
     @property
     def tool_name(self) -> str:
-        """The tool that a `can_use_tool` request is about."""
         return self.text("tool_name")
 
     @property
     def input(self) -> Json:
-        """The input of the call that a `can_use_tool` request is about."""
         return as_dict(self.request.get("input"))
 
     def text(self, name: str) -> str:
-        """Return the field `name` of the request as text."""
         return as_text(self.request.get(name))
 
 
@@ -194,23 +187,20 @@ PublicMessage = Union[
 
 
 def as_text(value: object) -> str:
-    """Return `value` as text: unchanged if it is text, "" for null, else `str(value)`."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def as_dict(value: object) -> Json:
-    """Return `value` when it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}
 
 
 def as_number(value: object) -> float:
-    """Return `value` as a number from 0 to 10**12, and 0 for any other type. Integers in JSON may be too large for a
-    float."""
+    """Return `value` as a number from 0 to 10**12: integers in JSON may be too large for a float."""
     return float(max(0, min(value, 10**12))) if isinstance(value, (int, float)) else 0.0
 
 
 def as_blocks(content: object) -> list[Json]:
-    """Return the content blocks of a message. Plain text becomes one text block; what is not a block is left out."""
+    """Return the content blocks of a message. Plain text becomes one text block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
@@ -252,7 +242,6 @@ _SHAPES: dict[type[Any], list[tuple[tuple[str, ...], Callable[[Any], object]]]] 
 
 
 def parse_message(body: Json) -> PublicMessage:
-    """Return the typed form of a public object."""
     kind, subtype, given = as_text(body.get("type")), as_text(body.get("subtype")), body
     cls = _TYPES.get(kind)
     if cls is None:
@@ -320,7 +309,7 @@ ApiStreamEvent = Union[MessageStart, ContentBlockStart, ContentBlockDelta, Conte
 
 
 def parse_stream_event(event: Json) -> ApiStreamEvent | None:
-    """Return the typed event; None for an event of another type or a broken one."""
+    """Return the typed event; None for one of another type or a broken one."""
     kind, index = event.get("type"), event.get("index")
     if kind == "message_start":
         return MessageStart(str(as_dict(event.get("message")).get("id") or ""))
@@ -343,6 +332,5 @@ def parse_stream_event(event: Json) -> ApiStreamEvent | None:
 
 
 def with_text(message: Json, delta: ContentBlockDelta, text: str) -> Json:
-    """Return a copy of a `stream_event` message whose delta carries `text` instead of `delta.text`."""
     event = message["event"]
     return {**message, "event": {**event, "delta": {**event["delta"], delta.field: text}}}

@@ -37,8 +37,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _finite(text: str) -> float:
-    """Parse a number with a fraction or exponent. Raise ValueError for what JSON lacks: such a value could be read, but
-    neither printed nor sent on."""
+    """Raise ValueError for a number that JSON lacks: it could be read, but neither printed nor sent on."""
     value = float(text)
     if value - value != 0:  # of infinity and NaN the difference is NaN
         raise ValueError(f"{text[:40]} is not a finite number")
@@ -49,19 +48,18 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def load(text: str) -> object:
-    """Return the value of a JSON text. Raise ValueError if it is not JSON or has a number that is not finite, and
-    RecursionError if it is nested too deeply."""
+    """Raise ValueError for what is not JSON or has a number that is not finite, RecursionError for what is nested too
+    deeply."""
     return _DECODER.decode(text)
 
 
 def dump(data: Json) -> str:
-    """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
+    """Return an object as compact JSON, the spelling of the wire, the journal and stdout."""
     return _ENCODER.encode(data)
 
 
 def dump_line(data: Json) -> str:
-    """Return an object as a line for other programs. Some of them end a line at more characters than `\\n`: Python's
-    `splitlines` and Node's `readline` do."""
+    """Return an object as a line for other programs, some of which end lines at more characters than `\\n`."""
     text = dump(data)
     for end in _OTHER_LINE_ENDS:
         text = text.replace(end, f"\\u{ord(end):04x}")
@@ -69,7 +67,7 @@ def dump_line(data: Json) -> str:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode text as UTF-8. Lone surrogates, as in file names and broken tool output, become `?`."""
+    """Encode text as UTF-8. Lone surrogates, as in file names, become `?`."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -77,7 +75,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
-    """Return the line or lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
+    """Return the lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
     text = dump(frame_to_dict(frame))
     line = to_bytes(text) + b"\n"
     if len(line) <= MAX_LINE:
@@ -101,7 +99,6 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that `data` completes, without their newlines. Raises FrameError."""
         start = 0
         while True:
             end = data.find(b"\n", start)
@@ -123,12 +120,10 @@ class LineSplitter:
             yield piece
 
     def rest(self) -> bytes:
-        """Return the bytes of the unfinished last line."""
         return b"".join(self._pending)
 
 
 def _parsed(line: bytes, whole: str | None = None) -> object:
-    """Return the value of a line, or of the text `whole` that ends with it. Raise FrameError."""
     try:
         return load(line.decode("utf-8") if whole is None else whole)
     except ValueError as error:
@@ -148,14 +143,12 @@ class FrameDecoder:
         self._part_bytes = 0
 
     def drop(self) -> None:
-        """Let the unfinished parts go. The error that ended a connection may keep all of this for long."""
+        """Let the unfinished parts go: an error may keep all of this for long."""
         for pieces in self._parts.values():
             pieces.clear()
         self._parts.clear()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes, without those of kinds that this version does not know. Raises
-        FrameError."""
         for line in self._lines.feed(data):
             frame = self._decode(line)
             if frame is not None:
@@ -228,7 +221,6 @@ def count_values(text: str) -> int:
 
 
 def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
-    """Return whether a value that was parsed is nested in more than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         inner: list[object] = []
@@ -244,7 +236,6 @@ def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
 
 
 def _outside_strings(text: str) -> Iterator[str]:
-    """Yield the pieces of a JSON text between its strings."""
     end = -1
     while (start := text.find('"', end + 1)) >= 0:
         yield text[end + 1 : start]

@@ -79,13 +79,13 @@ class WebFetcher:
         raise WebRefused(f"more than {_MAX_REDIRECTS} redirects")
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Page:
-        """Send a JSON object and return the answer. A redirect is not followed. Raise WebRefused."""
+        """Send a JSON object and return the answer. Follow no redirect. Raise WebRefused."""
         return self._hop(read_url(url), body, headers)[0]
 
     def _hop(
         self, place: WebPlace, sent: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Page, str]:
-        """Make one request: a POST if something is `sent`. Return the page, and where it sends to."""
+        """Make one request. Return the page, and where it sends to."""
         import http.client  # brings TLS; most sessions fetch nothing
 
         connection = http.client.HTTPConnection(place.host, place.port)
@@ -249,7 +249,7 @@ class WebPlace:
 
 
 def read_url(url: str) -> WebPlace:
-    """Return the parts of a URL. Raise WebRefused unless it is a plain http or https URL."""
+    """Raise WebRefused unless it is a plain http or https URL."""
     if len(url) > MAX_URL:
         raise WebRefused(f"the URL has more than {MAX_URL} characters")
     try:
@@ -270,8 +270,7 @@ def read_url(url: str) -> WebPlace:
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet: no private, loopback, link-local, shared, multicast
-    or reserved one, in whatever form it is written."""
+    """Return whether an IP address is one of the public internet, in whatever form it is written."""
     try:
         ip = ipaddress.ip_address(address.split("%")[0])
     except ValueError:
@@ -288,8 +287,8 @@ def is_public(address: str) -> bool:
 
 
 def resolve(place: WebPlace, *, allow_private: bool) -> list[str]:
-    """Return the addresses of a host to which a connection may be made. Raise WebRefused if there is none: one private
-    address among them refuses the host, because a name that has both is a trap."""
+    """Return the addresses of a host. Raise WebRefused if there is none, or a private one: a name that has both is a
+    trap."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -308,8 +307,7 @@ _MAX_HEAD = 16_384
 
 
 def proxy_for(place: WebPlace) -> SplitResult | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names for a URL, unless NO_PROXY excepts its host.
-    Raise WebRefused for a proxy of another kind than HTTP."""
+    """Return the proxy that the environment names for a URL. Raise WebRefused for one of another kind than HTTP."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib import request
@@ -329,7 +327,7 @@ def proxy_for(place: WebPlace) -> SplitResult | None:
 
 
 def tunnel(proxy: SplitResult, host: str, port: int, timeout: float) -> socket.socket:
-    """Return a connection to a host or an address through the proxy. Raise OSError or WebRefused."""
+    """Return a connection through the proxy. Raise OSError or WebRefused."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n"
     if proxy.username:

@@ -66,7 +66,6 @@ _RUNS_GPG = re.compile(r"%G|%\(signature")
 
 
 def git_reads_only(words: Texts) -> bool:
-    """Return whether git is read-only with these literal arguments."""
     rest = list(words)
     while rest and rest[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
         rest.pop(0)
@@ -78,7 +77,7 @@ def git_reads_only(words: Texts) -> bool:
 
 def names_risk(subcommand: str, text: str, is_first: bool) -> bool:
     """Return whether an argument that is no option makes a sub-command run a program or reach another host than those
-    of its remotes, so that a rule with a wildcard does not cover it. `is_first`: no other operand stands before it."""
+    of its remotes. `is_first`: no other operand stands before it."""
     if text in _RUNNING_WORDS.get(subcommand, ()):
         return True
     if subcommand in _REMOTE and "::" in text:
@@ -102,8 +101,8 @@ def _is_hazard(text: str) -> bool:
 
 
 def _listing(asks: str, allowed: str, valued: str) -> _Check:
-    """Return a check that allows operands only with one of the options `asks` (such as --list). Without such an option,
-    operands name something to create, move or delete."""
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: Texts) -> bool:

@@ -34,8 +34,8 @@ class Unclear(Exception):
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raise Unclear unless each -exec with a true flag in `needs` (one flag for each -exec, in order) gets plain files
-    only, never a link: `-type f` must hold on every path to it. `texts` are the words after the directories."""
+    """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
+    hold on every path to it. `texts` are the words after the directories."""
     expression = _Expression(texts, needs)
     if texts:
         expression.whole(False)
@@ -111,7 +111,7 @@ NULL_DEVICE = "/dev/null"
 
 
 def is_read_only_command(command: str) -> bool:
-    """Return True if nothing in the line can change anything. Which files it reads is not checked here."""
+    """Return whether nothing in the line can change anything. Which files it reads is not checked here."""
     try:
         commands = parse(command)
     except NotUnderstood:
@@ -121,8 +121,7 @@ def is_read_only_command(command: str) -> bool:
 
 
 def changes_directory(command: str) -> bool:
-    """Return whether a line may leave the shell in another directory. Such a line must not run beside others: it would
-    change the directory they run in, and so what they may do."""
+    """Return whether a line may leave the shell in another directory, so that it must not run beside others."""
     try:
         return any(inner is None or inner.name in _MOVERS for inner in map(effective, parse(command)))
     except NotUnderstood:
@@ -144,7 +143,6 @@ def reads_only_together(commands: Sequence[Command]) -> bool:
 
 
 def runs_git(command: Command) -> bool:
-    """Return whether a command is git, or visibly starts git."""
     inner = effective(command)
     return inner is not None and (inner.name == "git" or any(map(runs_git, started_by(inner) or [])))
 
@@ -167,8 +165,8 @@ def reads_only(command: Command) -> bool:
 
 
 def _is_shim(name: str) -> bool:
-    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and asdf
-    do: it lies among shims, or it is a link to a program of another name."""
+    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and
+    asdf: it lies among shims, or is a link to a program of another name."""
     found = shutil.which(name)
     if found is None:
         return False
@@ -177,13 +175,13 @@ def _is_shim(name: str) -> bool:
 
 
 def _settled(words: Words) -> bool:
-    """Return whether no expansion or wildcard among the words can become an option: a file may be named `-o…`."""
+    """Return whether no expansion or wildcard among the words can become an option."""
     return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
 
 
 def _options(short: str = "", long: str = "", valued: str = "", max_operands: int = 1000) -> Callable[[Words], bool]:
-    """Return a check that allows only these options. `short` are letters without a value, `valued` letters whose value
-    is the rest of the word or the next word, `long` names (with or without `=value`)."""
+    """Return a check that allows only these options: `short` letters without a value, `valued` letters whose value is
+    the rest of the word or the next word, `long` names (with or without `=value`)."""
     long_names = names(long)
     letters = re.compile(f"-[{short}]*(?:[{valued}](.*))?" if valued else f"-[{short}]*", re.DOTALL)
 

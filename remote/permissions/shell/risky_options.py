@@ -253,14 +253,14 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
 
 
 def risk(words: Sequence[Word]) -> str | None:
-    """Return the first argument that may make a command run another program, or None. An argument whose text is not
-    known counts as harmless."""
+    """Return the first argument that may make a command run another program. One that is not known counts as
+    harmless."""
     return uncovered([word if word.is_literal else _NAME for word in words], 1, lambda path: True, [])
 
 
 def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
-    """Return the words of each command that a command may be or start, but for those of `find` and `xargs`, which are
-    judged on their own."""
+    """Return the words of each command that a command may be or start. Those of `find` and `xargs` are judged on their
+    own."""
     name = _name(words)
     inner = effective(Command(tuple(words)))
     if inner is not None and len(inner.words) < len(words):
@@ -315,9 +315,8 @@ class _Call:
         return found
 
     def _by(self, text: str, listed_for: str | None = None) -> str | None:
-        """Return the first argument that is not covered: one that the table of a program excludes, or that is not in
-        its list, if `text` is the list for a sub-command (or the first argument). Those that the rule spells out, each
-        with its value, are not looked at."""
+        """Return the first argument that a table excludes, or that is not in the list for `listed_for`. Those that the
+        rule spells out, each with its value, are not looked at."""
         words, is_list = self.words, listed_for is not None
         text, _, behind = text.partition(" -- ")
         judge = _Judge(self, _table(text), listed_for)
@@ -431,7 +430,6 @@ class _Judge:
         return any((each.startswith("-") or "=" in each) and fnmatchcase(each, pattern) for each in names_here)
 
     def _is_unlisted(self, text: str, following: str | None) -> bool:
-        """Return whether an option is not in the list of harmless ones, or its value is no such."""
         if text == "--" or (text in ("--help", "--version") and self._name != "git"):
             return False
         if not text.startswith("--") and self._name not in _WHOLE:

@@ -47,8 +47,7 @@ def parse(text: str) -> list[Command]:
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a line that `parse` follows has only literal words and separators: no expansion, wildcard,
-    assignment, redirection, group or line continuation."""
+    """Return whether a line that `parse` follows has only literal words and separators."""
     reader = _read(text)
     return not (reader.redirects_or_groups or "\\\n" in text) and all(
         not command.assignments and all(word.is_literal for word in command.words) for command in reader.commands
@@ -83,8 +82,8 @@ nothing."""
 
 
 def _printed(command: Command, gets: Word | None) -> Word | None:
-    """Return what a command prints: ANY if that is not known, None if it is the content of a file or page, which counts
-    as little as that of a script."""
+    """Return what a command prints: ANY if that is not known, None for a file or page, which counts as little as a
+    script."""
     arguments = [word.text for word in command.words[1:]]
     if arguments and gets is None and command.name in _TELLS_FILES and not any(word.expands for word in command.words):
         return None
@@ -424,8 +423,8 @@ class _Reader:
             self.at += 1
 
     def _read_substitution(self, depth: int, is_fed: bool = False) -> list[Command]:
-        """Read up to the `)` of a substitution, and return its commands. Refuse one that follows a here-document on its
-        line: shells disagree on whether a line feed in the substitution starts the text of the here-document."""
+        """Read up to the `)` of a substitution, and return its commands. Refuse one behind a here-document: shells
+        disagree on whether a line feed in it starts the text of the here-document."""
         if self._heredocs:
             raise NotUnderstood("a substitution follows a here-document on its line")
         before = len(self.commands)
@@ -452,7 +451,6 @@ class _Reader:
 
 
 def _check_name(word: Word) -> None:
-    """Raise NotUnderstood unless the text shows which command the word names."""
     if word.dynamic or not (word.is_literal or word.text == "["):
         raise NotUnderstood("the text does not show the name of a command")
     if word.skeleton in KEYWORDS:

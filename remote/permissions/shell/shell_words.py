@@ -52,7 +52,6 @@ class Word:
 
 
 def literal(text: str) -> Word:
-    """Return a quoted word."""
     return Word(text, "\0" * len(text))
 
 
@@ -118,7 +117,7 @@ class Command:
 
 
 def canonical(words: Sequence[Word]) -> str:
-    """Return the words as one text, quoted where they must be: two commands with the same text are the same command."""
+    """Return the words as one text, quoted where they must be: it is the same for the same command."""
     rendered: list[str] = []
     for word in words:
         if word.dynamic:
@@ -164,7 +163,7 @@ _WILD = re.compile(r"[*?\[\\\1]")
 
 def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
     """Return whether setting this variable changes neither which program runs nor how it is configured. A lower-case
-    variable that is set without a command stays in the shell, and is harmless."""
+    variable without a command stays in the shell."""
     name, _, value = assignment.text.partition("=")
     name = name.rstrip("+")
     if not _HARMLESS.fullmatch(name):
@@ -177,8 +176,8 @@ def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
 
 
 def reads_utf8(environ: Mapping[str, str]) -> bool:
-    """Return whether a shell with this environment finds the ends of characters where UTF-8 has them, as it also does
-    in the locale C: in some other encodings, a backslash or a bar may be the second half of a character."""
+    """Return whether a shell finds the ends of characters where UTF-8 has them: in some other encodings, a backslash or
+    a bar may be the second half of a character."""
     name = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
     return _LOCALE.fullmatch(name) is not None
 
@@ -204,13 +203,12 @@ def _variable(assignment: Word) -> str:
 
 
 def splits_into_files(command: Command, commands: Sequence[Command]) -> bool:
-    """Return whether the shell may take the value of an expansion among the arguments for wildcards, and list
-    directories that the text does not name. `commands` are all commands of the line."""
+    """Return whether the shell may take the value of an expansion for wildcards, and list directories that the text
+    does not name. `commands` are all commands of the line."""
     return any(not _is_tame(name, commands) for word in command.words for name in word.bare)
 
 
 def _is_tame(name: str, commands: Sequence[Command]) -> bool:
-    """Return whether the value of a variable, wherever it is set, contains no wildcards."""
     if name in _NUMBERS:
         return True
     values = [word for command in commands for word in command.assignments if _variable(word) == name]
@@ -226,8 +224,7 @@ _TOLD = re.compile(r"--show-current|--short|--abbrev-ref|--tags|[A-Za-z0-9_./@~^
 
 
 def is_never_option(word: Word) -> bool:
-    """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign:
-    those of variables that the environment sets, and the names that `git rev-parse HEAD` or `nproc` print."""
+    """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign."""
     return bool(word.expands) and all(
         each in _WITHOUT_BLANKS if isinstance(each, str) else bool(each) and all(map(_tells_name, each))
         for each in word.expands

@@ -66,8 +66,8 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
 
 
 def effective(command: Command) -> Command | None:
-    """Return the command without its transparent wrappers. Return None if a wrapper has arguments that are not
-    understood. `env` alone and `command -v` start nothing."""
+    """Return the command without its transparent wrappers, None if their arguments are not understood. `env` alone and
+    `command -v` start nothing."""
     words, assignments = command.words, command.assignments
     for _ in range(_MAX_WRAPPERS):
         name = words[0].text if words else ""
@@ -82,7 +82,7 @@ def effective(command: Command) -> Command | None:
 
 
 def _unwrap(words: Sequence[Word]) -> Command | None:
-    """Remove one wrapper. Return the command that it starts, None if that is unclear."""
+    """Return the command that a wrapper starts, None if that is unclear."""
     name, options, at = words[0].text, _TRANSPARENT[words[0].text], 1
     while at < len(words) and words[at].text.startswith("-"):
         end = at + 1 + options.get(words[at].text, 0)
@@ -122,8 +122,7 @@ _XARGS_GLUED = re.compile(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+")
 
 
 def started_by(command: Command) -> list[Command] | None:
-    """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear.
-    Return an empty list for all other commands."""
+    """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear."""
     if sum(word.text.endswith(("xargs", *_EXEC)) for word in command.words) > _MAX_STARTERS:
         return None
     if command.name == "xargs":
@@ -171,17 +170,15 @@ def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
 
 
 def _ends_exec(words: Sequence[Word]) -> bool:
-    """Return whether the last word, a `;` or the `+` of `{} +`, ends the command of an -exec."""
     return words[-1].text == ";" or [word.text for word in words[-2:]] == ["{}", "+"]
 
 
 def _exec_argument(word: Word) -> Word:
-    """Return an argument of -exec as the started command gets it. `../{}` names another file than the found one."""
     return FOUND if word.text == "{}" else ANY if "{}" in word.text else word
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
-    """Return every command that this one may start, for deny rules. Return too many rather than miss one."""
+    """Return every command that this one may start, for deny rules: too many rather than one too few."""
     words, gets = command.words, command.gets
     found = [Command(words, raw=command.raw, gets=gets)]
     if not words or depth > _MAX_DEPTH:
@@ -202,7 +199,6 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
 
 
 def _lines_of(command: Command) -> list[list[Command]]:
-    """Return the command lines that a command may run, parsed: arguments, and what it reads if it is a shell."""
     name, arguments = os.path.basename(command.name), command.words[1:]
     texts: list[str] = []
     if is_runner(name, command.words) or name in _SHELLS or name in ("eval", "trap"):
@@ -220,19 +216,18 @@ def _lines_of(command: Command) -> list[list[Command]]:
 
 
 def runs_its_input(words: Sequence[Word]) -> bool:
-    """Return whether a command may run what it reads as command lines, as a shell does: also one behind a wrapper."""
+    """Return whether a command, perhaps behind a wrapper, may run what it reads as command lines."""
     return any(os.path.basename(word.text) in _SHELLS | _RUN_INPUT for word in words[:MAX_STARTS])
 
 
 def lines_inside(command: Command) -> Iterator[list[Command]]:
-    """Yield each command line that a command may run, parsed: the text of `sh -c`, of eval, of trap and of runners. A
-    text that cannot be parsed is left out; `hides_lines` tells of it."""
+    """Yield each command line that a command may run, as the text of `sh -c`. What cannot be parsed is for
+    `hides_lines`."""
     for part in everything_behind(command):
         yield from filter(None, _lines_of(part))
 
 
 def is_runner(name: str, words: Sequence[Word]) -> bool:
-    """Return whether a program of this name runs other programs that are among its arguments."""
     if name in _RUN_WITH:
         return any(word.text in _RUN_WITH[name] for word in words[1:])
     return name in _BROAD or _LOADER.fullmatch(name) is not None
@@ -255,14 +250,12 @@ _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
 def hides_commands(command: Command) -> bool:
-    """Return whether the text does not show what is finally run, also because it sets a variable that decides what
-    other names stand for."""
+    """Return whether the text does not show what is finally run, also because it sets a variable such as PATH."""
     return decides_what_runs(command) or hides_lines(command)
 
 
 def hides_lines(command: Command) -> bool:
-    """Return whether the text does not show which command lines are finally run, because a variable, a pipe or an alias
-    decides it. The content of scripts is not considered."""
+    """Return whether a variable, a pipe or an alias decides which command lines are run. Scripts are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
     if shells > _MAX_DEPTH or (len(texts) > MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
@@ -293,7 +286,6 @@ def _hides(command: Command) -> bool:
 
 
 def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:
-    """Return whether a program that is no shell runs the lines that it reads, with these arguments."""
     options = [word.text for word in arguments if word.text.startswith("-")]
     if name in ("sudo", "doas"):
         return any(re.match(r"-[a-zA-Z]*[si]|--(?:shell|login)", text) for text in options)
@@ -304,7 +296,7 @@ def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:
 
 
 def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
-    """Return whether a shell with these arguments runs something other than a readable `-c` text or a script file."""
+    """Return whether a shell runs something other than a readable `-c` text or a script file."""
     options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
@@ -316,7 +308,7 @@ def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
 
 
 def _is_no_file(script: Word, fed: bool) -> bool:
-    """Return whether the script of a shell is not a file: `<(…)`, or its own input under a name such as /dev/stdin."""
+    """Return whether a script is `<(…)`, or the shell's own input under a name such as /dev/stdin."""
     return (script.dynamic and not script.text) or (fed and _OWN_INPUT.search(script.text) is not None)
 
 
