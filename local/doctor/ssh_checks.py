@@ -30,6 +30,7 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
+_COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
@@ -62,12 +63,24 @@ async def ssh_findings(
 async def _hop_findings(config: HostConfig, through: str, openssh: bool) -> AsyncIterator[Finding]:
     through = through or (", through a ProxyCommand" if config.route.proxy_command else "")
     yield _finding("address", FindingState.INFO, f"{config.user}@{config.hostname} port {config.port}{through}")
+    lines = [f"{name} {_public_value(name, value)}" for name, values in config.given.items() for value in values]
+    yield _finding("ssh options", FindingState.INFO, "\n".join(lines) or "all defaults")
     honoured = only_openssh(config.no_effect)
     if idle := [name for name in config.no_effect if not (openssh and name in honoured)]:
         fix = f"--transport ssh honours {', '.join(honoured)}." if honoured and not openssh else ""
         yield _finding("without effect", FindingState.INFO, ", ".join(idle), fix)
     yield await asyncio.to_thread(_known, config)
     yield await asyncio.to_thread(keys_finding, CONNECTION, config.identities.files)
+
+
+def _public_value(name: str, value: str) -> str:
+    """Return the value of an option, without parts that may be secret: people show the doctor's report to others."""
+    if name == "setenv":
+        return f"{value.partition('=')[0]}=…"
+    if name in _COMMANDS:
+        program, _, rest = value.strip().partition(" ")
+        return f"{program} … (the rest is not shown)" if rest else program
+    return value
 
 
 def _known(config: HostConfig) -> Finding:

@@ -1,23 +1,42 @@
-"""How permission rules apply to a command line. Most of this room is about reading command lines, therefore the engine
-imports this module with the first command only."""
+"""How permission rules and the mode apply to a command line: it is allowed if every command in it is. Most of this room
+is about reading command lines, therefore the engine imports this module with the first command only."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import EDIT, GREP, READ
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
 
 from ..sandbox.cage_rules import CageRules
 from . import rule_suggestions
+from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
-from .modes import BYPASS, PLAN
-from .paths import PathPattern, PathScope, may_name_one, sensitive_patterns
-from .rules import Behavior, Decision, Rule, RuleSet
-from .shell.read_only import is_read_only_command
+from .modes import BYPASS, OFF, PLAN, Trust
+from .paths import PathPattern, PathScope, may_name_one, protection, sensitive_patterns
+from .read_targets import (
+    Unknown,
+    check_directories,
+    directories_inside,
+    has_deep_wildcards,
+    is_pathless,
+    operands_read,
+    resolve,
+    shell_directories,
+)
+from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
+from .shell import risky_options
+from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
+from .shell.shell_parser import is_plain, parse
+from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harmless_assignment, splits_into_files
+from .shell.wrappers import effective, hides_commands, hides_lines, lines_inside, runs_its_input, started_by
 from .shell_deny_rules import forbidding_rule, swept_rule
-from .shell_policy import BashPolicy, DeniedKinds
 
 Json = dict[str, Any]
+
+_MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
+_CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
 
 
 class CommandMatcher(RuleMatcher):
@@ -36,13 +55,9 @@ class CommandMatcher(RuleMatcher):
     def question_about_deny_rules(
         self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
-        about = DeniedKinds(
-            *(bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name))
-        )
-        if not about:
-            return None
+        denied = [bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)]
         policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), about, by_rules=by_rules)
+        return policy.understand(_command(tool_input), DeniedKinds(*denied), by_rules=by_rules) if any(denied) else None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
@@ -53,59 +68,58 @@ class CommandMatcher(RuleMatcher):
         return state.sandbox.workspace_cage(state.places.roots)
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        decision = self._decide(tool, tool_input, state)
-        if decision.behavior is not Behavior.ALLOW or state.rules.whole_tool(Behavior.ALLOW, tool.name):
-            return decision
         command = _command(tool_input)
+        whole = state.rules.whole_tool(Behavior.ALLOW, tool.name)
+        cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
+        if whole or cage is not None:
+            question = self.question_about_deny_rules(tool, tool_input, state)
+            if cage is not None:
+                decision = question or Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
+            else:
+                decision = question or Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
+        else:
+            decision = self._decide_by_rules(tool, tool_input, state)
+        if decision.behavior is not Behavior.ALLOW or whole:
+            return decision
         if not may_name_one(command) or _policy(state).allows_exactly(command):
             return decision
         pattern = _sensitive_target(command, state)
         if not pattern:
             return decision
-        exact = rule_suggestions.exact_rule(command)
-        reason = f"It names a file that usually holds secrets ({pattern})."
-        return Decision(Behavior.ASK, reason, suggestions=rule_suggestions.add_rules([exact] if exact else []))
+        return _ask(f"It names a file that usually holds secrets ({pattern}).", rule_suggestions.exact_rule(command))
 
-    def _decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
-        if cage is not None:
-            question = self.question_about_deny_rules(tool, tool_input, state)
-            return question or Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
-        allowing = state.rules.whole_tool(Behavior.ALLOW, tool.name)
-        if allowing:
-            question = self.question_about_deny_rules(tool, tool_input, state)
-            return question or Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
-        command = _command(tool_input)
+    def _decide_by_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        command, policy = _command(tool_input), _policy(state)
         if _leaves_sandbox(tool_input):
-            decision = self._decide_outside(command, state)
+            decision = policy.decide(command)
+            if decision.behavior is Behavior.ALLOW and is_read_only_command(command):  # only rules let it out
+                return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
         else:
-            decision = self._decide_caged(command, state) or _policy(state).decide(command)
-        if decision.behavior is not Behavior.ALLOW or _policy(state).allows_exactly(command):
+            decision = _decide_caged(command, state) or policy.decide(command)
+        if decision.behavior is not Behavior.ALLOW or policy.allows_exactly(command):
             return decision
         return self.question_about_deny_rules(tool, tool_input, state, by_rules=True) or decision
 
-    def _decide_caged(self, command: str, state: RuleState) -> Decision | None:
-        """Return ALLOW for a line that only reads, or that only changes files whose changes are accepted, if this host
-        can make the cage for it; else None."""
-        places, sandbox = state.places, state.sandbox
-        readable = state.rules.only(Behavior.ALLOW, READ.name)
-        if _allows(BashPolicy(readable, places, False, state.start), command):
-            cage = sandbox.read_only_cage(places.roots, _opened(readable, places))
-            return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
-        editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
-        if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
-            cage = sandbox.edits_cage(places.roots)
-            if cage is not None:
-                why = "It only makes accepted edits, in the workspace cage."
-                return Decision(Behavior.ALLOW, why, "mode", cage=cage)
-        return None
 
-    def _decide_outside(self, command: str, state: RuleState) -> Decision:
-        """Decide on a line that asks to run without a cage: only rules allow it."""
-        decision = _policy(state).decide(command)
-        if decision.behavior is not Behavior.ALLOW or not is_read_only_command(command):
-            return decision
-        return Decision(Behavior.ASK, "It asks to run without the sandbox.", "other")
+def _decide_caged(command: str, state: RuleState) -> Decision | None:
+    """Return ALLOW for a line that only reads or makes accepted edits, if this host can make the cage for it; else
+    None."""
+    places, sandbox = state.places, state.sandbox
+    readable = state.rules.only(Behavior.ALLOW, READ.name)
+    if _allows(BashPolicy(readable, places, False, state.start), command):
+        if readable.whole_tool(Behavior.ALLOW, READ.name):
+            opened = ["/"]
+        else:
+            patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
+            opened = [path for pattern in patterns for path in pattern.opened(places) if path != "/"]
+        cage = None if sandbox.mode == OFF else sandbox.cages.read_only(places.roots, opened)
+        return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
+    editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
+    if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
+        cage = None if sandbox.mode == OFF else sandbox.cages.workspace(places.roots, network=False)
+        if cage is not None:
+            return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
+    return None
 
 
 def _command(tool_input: Json) -> str:
@@ -116,13 +130,11 @@ def _command(tool_input: Json) -> str:
 
 
 def _policy(state: RuleState) -> BashPolicy:
-    """Return the policy for lines that would run without a cage."""
     trust = state.sandbox.trust_without_cage
     return BashPolicy(state.rules, state.places, state.accepts_edits, state.start, trust=trust)
 
 
 def _sensitive_target(command: str, state: RuleState) -> str:
-    """Return the pattern of a sensitive file that a command line names, "" if it names none."""
     rules = RuleSet()
     for tool in (READ, EDIT):
         rules.add("", Behavior.ASK, [Rule(tool.name, pattern) for pattern in sensitive_patterns()])
@@ -135,13 +147,300 @@ def _allows(policy: BashPolicy, command: str) -> bool:
 
 
 def _leaves_sandbox(tool_input: Json) -> bool:
-    """Return whether a command asks to run without a cage. Anything but a clear no does."""
     return tool_input.get(LEAVE_SANDBOX, False) is not False
 
 
-def _opened(rules: RuleSet, places: PathScope) -> list[str]:
-    """Return the directories and files that allow rules for reading open beside the working directories."""
-    if rules.whole_tool(Behavior.ALLOW, READ.name):
-        return ["/"]
-    patterns = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
-    return [opened for pattern in patterns for opened in pattern.opened(places) if opened != "/"]
+@dataclass(frozen=True)
+class _Problem:
+    """Why one command is not allowed, and the rule that would allow it."""
+
+    reason: str
+    rule: Rule | None = None
+    path: str = ""
+    is_write_inside: bool = False
+
+
+@dataclass(frozen=True)
+class DeniedKinds:
+    """Which kinds of deny rules there are: about commands, about files that are read, about files that are written."""
+
+    commands: bool
+    reads: bool
+    writes: bool
+
+
+class BashPolicy:
+    """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
+    directory."""
+
+    def __init__(
+        self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
+    ) -> None:
+        self._start = start
+        self._trust = trust
+        self._is_trusted = True
+        self._places = places
+        self._accepts_edits = accepts_edits
+        self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
+        self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, EDIT.name)]
+        self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
+        self._edits_all = rules.whole_tool(Behavior.ALLOW, EDIT.name) is not None
+        self._reads_all = rules.whole_tool(Behavior.ALLOW, READ.name) is not None
+        self._bases: list[str] | None = None
+        self._commands: Sequence[Command] = ()
+        self._together = True
+        self._inside: dict[str, bool] = {}  # which paths of the line lead to files of the working directories
+
+    def decide(self, text: str) -> Decision:
+        """Return ALLOW if every command of the line is allowed, else ASK."""
+        if self.allows_exactly(text):
+            return Decision(Behavior.ALLOW, "A rule allows this very command.", "rule")
+        whole = rule_suggestions.exact_rule(text)
+        try:
+            commands = parse(text)
+        except NotUnderstood as reason:
+            return _ask(f"The command could not be checked: {reason}.", whole)
+        if not commands:
+            return _ask("The command is empty.")
+        self._commands = commands
+        self._bases = shell_directories(commands, self._places, self._start)
+        self._together, self._inside = reads_only_together(commands), {}
+        self._is_trusted = self._trust is not Trust.LITERAL_LINES or is_plain(text)
+        problems = [problem for command in commands for problem in self._problems(command)]
+        if not problems:
+            return Decision(Behavior.ALLOW, "Every command in it is allowed.", "rule")
+        path = next((problem.path for problem in problems if problem.path), "")
+        kind = "subcommandResults" if len(commands) > 1 else "workingDir" if path else "other"
+        updates = _suggestions(problems, whole if len(commands) == 1 else None)
+        return Decision(Behavior.ASK, problems[0].reason, kind, path, updates)
+
+    def allows_exactly(self, text: str) -> bool:
+        return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
+
+    def understand(self, text: str, about: DeniedKinds, *, by_rules: bool = False) -> Decision | None:
+        """Return the question if the deny rules that there are (`about`) have not seen all of the line. `by_rules`: a
+        rule or a check of its own covers each command with its arguments."""
+        try:
+            commands = parse(text)
+            bases = shell_directories(commands, self._places, self._start)
+            inner = [effective(command) for command in commands]
+            started = [None if each is None else started_by(each) for each in inner]
+            if bases is None or any(part is None or None in map(effective, part) for part in started):
+                raise NotUnderstood("it is not clear what it runs, or where")
+            if about.commands and any(map(hides_commands, commands)):
+                raise NotUnderstood("the text does not show what it runs")
+            for command in commands:
+                risk = risky_options.risk(command.words) if command.words and about.commands and not by_rules else None
+                if risk:
+                    raise NotUnderstood(f"{_shortened(risk)} may run another program")
+            for command in commands:
+                self._check_files_shown(command, commands, bases, about)
+                if about.reads or about.writes:
+                    self._check_lines_inside(command, bases, about)
+        except (NotUnderstood, Unknown) as reason:
+            whole = rule_suggestions.exact_rule(text)
+            return _ask(f"Deny rules could not be checked against the command: {reason}.", whole)
+        return None
+
+    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
+        if hides_lines(command):
+            raise Unknown("the text does not show what it runs")
+        for line in lines_inside(command):
+            inside = directories_inside(line, self._places, bases)
+            if inside is None:
+                raise Unknown("it is not clear where it runs")
+            for part in line:
+                self._check_files_shown(part, line, inside, about)
+
+    def _check_files_shown(
+        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds
+    ) -> None:
+        """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
+        for redirect in command.redirects:
+            if redirect.target.dynamic and (about.writes if redirect.writes else about.reads):
+                raise Unknown("a path is known only when it runs")
+        reads_files = not is_pathless(command)
+        if not reads_only(command):
+            if (about.reads or about.writes) and reads_files and any(map(_is_unclear, command.words)):
+                raise Unknown("an argument is known only when it runs")
+        elif about.reads:
+            if splits_into_files(command, commands):
+                raise Unknown("the shell may take the value of an expansion for wildcards")
+            words = operands_read(command) if reads_files else []
+            for word in words:
+                resolve(word, self._places, bases)
+            if reads_files:
+                check_directories(command, words, self._places, bases)
+
+    def _problems(self, command: Command) -> list[_Problem]:
+        run = self._run_problem(command) if command.words or command.assignments else None
+        opened = [self._file_problem(redirect.target, redirect.writes) for redirect in command.redirects]
+        return [problem for problem in (run, *opened) if problem]
+
+    def _run_problem(self, command: Command) -> _Problem | None:
+        inner = effective(command)
+        uncovered = self._uncovered_by_rules(command, inner)
+        if uncovered is None:
+            started = (started_by(inner) if inner else None) or []
+            return next(filter(None, map(self._run_problem, started)), None)
+        if self._may_read(command) and reads_only(command) and (self._together or not runs_git(command)):
+            return self._git_problem(command) or self._read_problem(command, inner)
+        if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
+            return self._creation_problem(inner)
+        reason = _no_rule(command)
+        if inner is None:
+            return _Problem(reason)
+        rule = rule_suggestions.command_rule(inner)
+        pattern = CommandPattern(rule.content or "") if rule else None
+        if pattern and not pattern.is_exact:
+            uncovered = self._uncovered(inner.words, pattern.words) or uncovered
+        if not uncovered:
+            return _Problem(reason, rule)
+        reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
+        return _Problem(reason, rule_suggestions.exact_command_rule(inner))
+
+    def _may_read(self, command: Command) -> bool:
+        if self._trust is not Trust.LITERAL_COMMANDS:
+            return self._is_trusted
+        literal = not command.assignments and all(word.is_literal for word in command.words)
+        return literal and all(is_null(redirect.target) for redirect in command.redirects)
+
+    def _uncovered_by_rules(self, command: Command, inner: Command | None) -> str | None:
+        """Return None if a rule allows the command, else the argument that a wildcard does not cover, "" for no such
+        rule."""
+        own = (*command.assignments, *command.words)
+        texts = {canonical(own): own}  # that a rule may match
+        if not command.redirects:
+            texts[command.raw] = own
+        if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
+            if started_by(inner) is None:
+                return ""
+            texts[canonical(inner.words)] = inner.words
+        hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
+        reads_code = command.fed or (command.gets is not None and runs_its_input(command.words))
+        uncovered = ""
+        for pattern in self._allow:
+            for words in [words for text, words in texts.items() if text and pattern.matches(text)]:
+                if pattern.is_exact and reads_code:  # no rule about its words has seen what it runs
+                    continue
+                if not pattern.is_exact and words == own and 0 < hidden >= pattern.words:
+                    continue  # the wildcard stands for the program
+                skipped = len(command.assignments) if words == own else 0
+                found = None if pattern.is_exact else self._uncovered(words[skipped:], pattern.words - skipped)
+                if found is None:
+                    return None
+                uncovered = found
+        return uncovered
+
+    def _uncovered(self, words: Sequence[Word], head: int) -> str | None:
+        return risky_options.uncovered(words, head, self._is_inside, self._bases) if words else None
+
+    def _is_inside(self, path: str) -> bool:
+        if path in self._inside:
+            return self._inside[path]
+        if path.startswith("~") or self._bases is None or len(self._inside) >= _MAX_PLACES:
+            return False
+        found = [self._places.real(path, base) for base in self._bases]
+        self._inside[path] = all(self._places.holds(real) and not protection(real, self._places.home) for real in found)
+        return self._inside[path]
+
+    def _git_problem(self, command: Command) -> _Problem | None:
+        for base in self._bases or [self._start] if runs_git(command) else ():
+            strict = self._trust is Trust.LITERAL_LINES
+            why = why_unsafe(self._places.real(base), self._places.roots, self._places.home, strict)
+            if why:
+                return _Problem(f"git may run programs here: {why}.", rule_suggestions.exact_rule(command.raw))
+        return None
+
+    def _read_problem(self, command: Command, inner: Command | None) -> _Problem | None:
+        try:
+            words = operands_read(command)
+            if splits_into_files(command, self._commands):
+                raise Unknown("the shell may take the value of an expansion for wildcards")
+            if self._bases is None and not is_pathless(command):
+                raise Unknown("it is not clear in which directory it runs")
+            bases = [] if is_pathless(command) else self._bases or []
+            places = (self._place_problem(self._places.real(base)) for base in bases)
+            files = (self._file_problem(word, writes=False) for word in words)
+            problem = next(filter(None, places), None) or next(filter(None, files), None)
+            if problem is None:
+                check_directories(command, words, self._places, self._bases or [])
+            return problem
+        except Unknown as reason:
+            rule = rule_suggestions.command_rule(inner) if inner else None
+            return _Problem(f"`{_shortened(command.raw)}` may read outside the working directories: {reason}.", rule)
+
+    def _file_problem(self, word: Word, writes: bool) -> _Problem | None:
+        if writes and is_null(word):
+            return None
+        try:
+            if writes and word.is_glob:
+                raise Unknown("it is written with wildcards")
+            if self._bases is None:
+                raise Unknown("it is not clear in which directory it runs")
+            found = resolve(word, self._places, self._bases)
+        except Unknown as reason:
+            return _Problem(f"It is not clear which file is {'written' if writes else 'read'}: {reason}.")
+        return next(filter(None, map(self._edit_problem if writes else self._place_problem, found)), None)
+
+    def _place_problem(self, real: str) -> _Problem | None:
+        if self._reads_all or any(pattern.allows(real, self._places) for pattern in self._read):
+            return None
+        return self._outside_problem(READ.name, real)
+
+    def _outside_problem(self, tool: str, real: str) -> _Problem | None:
+        if self._places.holds(real):
+            return None
+        rule = rule_suggestions.directory_rule(tool, real, self._places.home)
+        return _Problem(f"{real} is outside the working directories.", rule, real)
+
+    def _edit_problem(self, real: str) -> _Problem | None:
+        why = protection(real, self._places.home)
+        if why:
+            return _Problem(f"{real} is protected: {why}.", None, real)
+        if self._edits_all or any(pattern.allows(real, self._places) for pattern in self._edit):
+            return None
+        outside = self._outside_problem(EDIT.name, real)
+        if outside or self._accepts_edits:
+            return outside
+        rule = rule_suggestions.file_rule(EDIT.name, real)
+        return _Problem(f"The command writes {real}.", rule, real, is_write_inside=True)
+
+    def _creation_problem(self, command: Command) -> _Problem | None:
+        for word in command.words[1:]:
+            if not word.text.startswith("-"):
+                problem = self._file_problem(word, writes=True)
+                if problem:
+                    return problem
+            elif not word.is_literal or word.text not in _CREATION_OPTIONS:
+                return _Problem(_no_rule(command), rule_suggestions.command_rule(command))
+        return None
+
+
+def _no_rule(command: Command) -> str:
+    return f"No rule allows `{_shortened(command.raw or canonical(command.words))}`."
+
+
+def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
+    """Return the updates that would allow a line; `whole` is the rule for exactly this text, if such a rule would
+    help."""
+    rules = [problem.rule for problem in problems if problem.rule]
+    if len(rules) < len(problems):
+        return rule_suggestions.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []
+    inside = [problem for problem in problems if problem.is_write_inside]
+    updates = [] if len(inside) == len(problems) else rule_suggestions.add_rules(rules)
+    return [*updates, rule_suggestions.accept_edits()] if inside else updates
+
+
+def _is_unclear(word: Word) -> bool:
+    """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
+    return word.dynamic or (word.is_glob and (has_deep_wildcards(word) or "[" in word.skeleton))
+
+
+def _ask(reason: str, rule: Rule | None = None) -> Decision:
+    return Decision(Behavior.ASK, reason, suggestions=rule_suggestions.add_rules([rule] if rule else []))
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,8 +1,5 @@
-"""The decision on a call; a sub-agent's.
-
-The order: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits, the defaults. If
-anything goes wrong on the way, the person is asked. The matchers know how rules apply to each kind of tool.
-"""
+"""The decision on a call, in this order: deny rules, ask rules, plan mode, bypass, protected files, allow rules,
+acceptEdits, the defaults. If anything goes wrong on the way, the person is asked."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
-from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
+from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import (
     ACCEPT_EDITS,
     BYPASS,
@@ -43,7 +40,6 @@ from .rules import (
     Rule,
     RuleError,
     RuleSet,
-    UpdateError,
     broken_rules,
     parse_rule,
     parse_rules,
@@ -58,12 +54,16 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 _MAX_SHOWN = 200  # characters of what is no rule
+_PLAN_DENIAL = (
+    "Plan mode is on: only calls that read are allowed. Do not try another way to change anything; finish the plan and"
+    " present it to the user."
+)
 
 
 @dataclass(frozen=True)
 class LaunchRules:
-    """What a command line says of permissions. `sandbox` says which cages commands run in. `allowed` and `disallowed`
-    are lists of which each item is one or more rules. `allow_bypass`: the person may switch to bypassPermissions."""
+    """What a command line says of permissions. Each item of `allowed` and `disallowed` is one or more rules.
+    `allow_bypass`: the person may switch to bypassPermissions."""
 
     sandbox: Sandbox
     mode: str = DEFAULT
@@ -74,7 +74,6 @@ class LaunchRules:
 
     @staticmethod
     def of(options: SessionOptions, cages: Cages, add_dirs: Sequence[str]) -> LaunchRules:
-        """Return what the options of a session say, which works in these added directories."""
         sandbox = Sandbox(cages, options.sandbox, options.allow_net)
         rules = options.allowed_tools, options.disallowed_tools
         return LaunchRules(sandbox, options.permission_mode, *rules, list(add_dirs), options.allow_bypass)
@@ -105,18 +104,17 @@ class PermissionEngine:
 
     @property
     def cage_in_force(self) -> str:
-        """In words, the cage that holds the commands that run without a question."""
+        """The cage, in words, that holds the commands that run without a question."""
         if self._mode == BYPASS:
             return f"{NO_CAGE}: permissions are bypassed"
         return self._sandbox.in_force(self._places.roots)
 
     @property
     def directories(self) -> tuple[str, ...]:
-        """The real paths of the working directories, the session's first."""
         return self._places.roots
 
     def set_mode(self, mode: str) -> None:
-        """Switch to another mode. Raise ModeError if it cannot be chosen."""
+        """Raise ModeError if the mode cannot be chosen."""
         check_mode(mode, self._allow_bypass, self._is_root)
         self._switch(mode)
 
@@ -130,8 +128,7 @@ class PermissionEngine:
         self._mode = mode
 
     def relaunch(self, launch: LaunchRules) -> None:
-        """Replace the rules and settings of the former command line with those of a new one. Rules from other sources
-        stay. Raise RuleError or ModeError."""
+        """Replace what came from the former command line. Raise RuleError or ModeError."""
         may_bypass = self._allow_bypass or launch.allow_bypass
         check_mode(launch.mode, may_bypass, self._is_root)
         allow, deny = parse_rules(launch.allowed), parse_rules(launch.disallowed)
@@ -147,7 +144,13 @@ class PermissionEngine:
         found: dict[tuple[str, Behavior], list[Rule]] = {(s, behavior): [] for s in SOURCES for behavior in Behavior}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
-                found[each.layer.source, behavior] += _rules_for(each, behavior)
+                try:
+                    rules = [read_rule(each)]
+                except RuleError as error:
+                    if behavior is Behavior.ALLOW:
+                        raise
+                    rules = broken_rules(each.value, str(error)) if each.value else []
+                found[each.layer.source, behavior] += rules
         for layer in settings.layers:
             if layer.broken:
                 found[layer.source, Behavior.DENY].append(Rule(ANY_TOOL, broken=layer.broken))
@@ -165,17 +168,16 @@ class PermissionEngine:
         self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
-        """Replace the rules that a client has for the tools of its own MCP servers, each the name of a tool."""
+        """Replace the rules that a client has for the tools of its own MCP servers, each a name."""
         for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
             self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
 
     def remember_in(self, directory: str) -> None:
-        """Let files in this directory be read and written, in which the agent keeps notes; "" for none. It is compared
-        with real paths, so that a link in its place opens nothing."""
+        """Let files in this directory be used for notes of the agent; "" for none. Only real paths count: a link opens
+        nothing."""
         self._memory = directory
 
     def listed(self) -> list[dict[str, str]]:
-        """Return all rules, as clients see them."""
         return self._rules.listed()
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
@@ -192,8 +194,8 @@ class PermissionEngine:
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
-        """Let these allow rules of skills hold until this is called again, or, besides others, `for_turn`. One that
-        cannot be read does not count."""
+        """Let these allow rules of skills hold until the next call, or `for_turn`. One that cannot be read does not
+        count."""
         found = []
         for rule in rules:
             try:
@@ -206,13 +208,11 @@ class PermissionEngine:
             self._rules.replace(SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
-        """Return whether the model is offered a tool: False when a rule denies every call of it."""
         rules = self._rules.about(Behavior.DENY, tool_name)
         return all(rule.content is not None or rule.broken for rule in rules)
 
     def left_out(self, tool_name: str) -> list[str]:
-        """Return which files a search must leave out, as regular expressions (for fullmatch) of absolute paths in lower
-        case."""
+        """Return which files a search must leave out, as `PathPattern.expressions` does."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
         if traits_of(tool_name).searches_content and not self._rules.whole_tool(Behavior.ALLOW, tool_name):
@@ -232,25 +232,24 @@ class PermissionEngine:
 
     def _apply(self, update: Mapping[str, Any]) -> None:
         change = read_update(update)
+        source = change.destination, change.behavior
         if change.kind == "setMode":
             self.set_mode(change.mode)
         elif change.kind == "addRules":
-            self._rules.add(change.destination, change.behavior, change.rules)
+            self._rules.add(*source, change.rules)
         elif change.kind == "replaceRules":
-            self._rules.replace(change.destination, change.behavior, change.rules)
+            self._rules.replace(*source, change.rules)
         elif change.kind == "removeRules":
-            self._rules.remove(change.destination, change.behavior, change.rules)
+            self._rules.remove(*source, change.rules)
             if change.destination == "localSettings":  # those that the laptop has kept came with its settings
                 self._rules.remove("kept", change.behavior, change.rules)
         else:
-            current = PathScope.of(self._cwd, self._home, change.directories).roots[1:]
+            added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, change.directories).roots[1:]
             if change.kind == "addDirectories":
-                self._work_in(list(dict.fromkeys([*self._places.roots[1:], *current])))
-            elif change.kind == "removeDirectories":
-                self._set_dirs = [d for d in self._set_dirs if d not in current]
-                self._work_in([d for d in self._places.roots[1:] if d not in current])
+                self._work_in(list(dict.fromkeys([*added, *named])))
             else:
-                raise UpdateError(f"unknown type {change.kind!r}")
+                self._set_dirs = [d for d in self._set_dirs if d not in named]
+                self._work_in([d for d in added if d not in named])
 
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
@@ -260,9 +259,11 @@ class PermissionEngine:
         `granted`: a hook of the person allows the call, which holds where bypassPermissions would, but not in plan
         mode. Never raises."""
         try:
-            start = os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd
-            matcher, state = _matcher(tool.traits.rules), self._state(start)
-            if state.opens_workspace:  # commands that run beside the call may change where its path leads
+            matcher = _matcher(tool.traits.rules)
+            state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
+            if state.sandbox.opens_workspace(
+                self.directories
+            ):  # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
             judged = replace(state, mode=BYPASS) if granted else state
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)
@@ -279,7 +280,6 @@ class PermissionEngine:
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
-        """Return whether a call changes nothing, as far as the tool and the judge of command lines can tell."""
         try:
             return _matcher(tool.traits.rules).only_reads(tool, tool_input)
         except TypeError:  # an input that the matcher cannot read
@@ -298,38 +298,33 @@ class PermissionEngine:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
-            return Decision(Behavior.ASK, "", suggestions=self._ways_out_of_plan(tool, tool_input))
-        if self._is_plan(tool, matcher.real_path(tool, tool_input, self._places)):
+            ways = self._ways_out_of_plan(tool_input) if tool.traits.view is View.PLAN else []
+            return Decision(Behavior.ASK, "", suggestions=ways)
+        real, (above, name) = matcher.real_path(tool, tool_input, self._places), os.path.split(self._plan_file)
+        if real and name and real == os.path.join(os.path.realpath(above), name):  # a link in its place is not the plan
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
         question = matcher.question_in_any_mode(tool, tool_input, state)
         if question:
             return question
         if self._mode == PLAN and not matcher.only_reads(tool, tool_input):
-            return _plan_decision(can_ask)
+            if can_ask:
+                return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
+            return Decision(Behavior.DENY, _PLAN_DENIAL, "mode")
         if state.mode == BYPASS:
             question = matcher.question_about_deny_rules(tool, tool_input, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
         return matcher.decide(tool, tool_input, state)
 
-    def _ways_out_of_plan(self, tool: Askable, tool_input: Json) -> list[Json]:
-        """Return the modes in which the work may begin when the person approves a plan, and the rule for the commands
-        that they allow with it."""
-        if tool.traits.view is not View.PLAN:
-            return []
+    def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
+        """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""
         modes = dict.fromkeys((ACCEPT_EDITS, DEFAULT, self.mode_before_plan))
         ways: list[Json] = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
         wanted = tool_input.get("allowedPrompts")
         if wanted:
-            from . import rule_suggestions
+            from .rule_suggestions import add_rules, exact_rule
 
-            rules = [rule_suggestions.exact_rule(str(each.get("prompt"))) for each in wanted]
-            ways += rule_suggestions.add_rules([rule for rule in rules if rule])
+            ways += add_rules(list(filter(None, (exact_rule(str(each.get("prompt"))) for each in wanted))))
         return ways
-
-    def _is_plan(self, tool: Askable, real: str) -> bool:
-        """Return whether a call of a file tool reads or writes the plan. A link in its place is not the plan."""
-        above, name = os.path.split(self._plan_file)
-        return bool(name) and tool.traits.rules is RuleKind.PATH and real == os.path.join(os.path.realpath(above), name)
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox, memory=self._memory)
@@ -349,49 +344,24 @@ class _NamedTool:
         return False
 
 
-def _rules_for(given: Sourced, behavior: Behavior) -> list[Rule]:
-    """Return a rule of settings, and for one that cannot be read those that stand for it. Raise RuleError."""
-    try:
-        return [read_rule(given)]
-    except RuleError as error:
-        if behavior is Behavior.ALLOW:
-            raise
-        return broken_rules(given.value, str(error)) if given.value else []
-
-
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise RuleError, which names its file. A path that begins with one slash starts where
-    the settings of a project are."""
-    layer = given.layer
+    """Return a rule of settings. Raise RuleError, which names its file. A path with one slash starts at the project."""
     try:
         if not isinstance(given.value, str):
             raise RuleError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
         rule = parse_rule(given.value)
     except RuleError as error:
         raise RuleError(f"{given.place}: {error}") from None
-    content = rule.content or ""
-    if layer.source not in OF_PROJECT or traits_of(rule.tool).rules is not RuleKind.PATH:
-        return rule
-    if not content.startswith("/") or content.startswith("//"):
+    content, layer = rule.content or "", given.layer
+    is_of_project = layer.source in OF_PROJECT and traits_of(rule.tool).rules is RuleKind.PATH
+    if not is_of_project or not content.startswith("/") or content.startswith("//"):
         return rule
     return replace(rule, content=f"/{os.path.dirname(os.path.dirname(layer.path))}{ROOT_MARK}{content[1:]}")
 
 
 def _denied_without_question(decision: Decision) -> Decision:
-    """Return what the mode dontAsk makes of a question."""
     text = f"{decision.reason} The permission mode is dontAsk: what needs a question is denied."
     return replace(decision, behavior=Behavior.DENY, reason=text, reason_type="mode", suggestions=[])
-
-
-def _plan_decision(can_ask: bool) -> Decision:
-    if can_ask:
-        return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
-    return Decision(
-        Behavior.DENY,
-        "Plan mode is on: only calls that read are allowed. Do not try another way to change anything; finish"
-        " the plan and present it to the user.",
-        "mode",
-    )
 
 
 def _matcher(kind: RuleKind) -> RuleMatcher:
@@ -399,13 +369,8 @@ def _matcher(kind: RuleKind) -> RuleMatcher:
         from .command_matcher import CommandMatcher  # imports much
 
         return CommandMatcher()
-    if kind is RuleKind.AGENT:
-        return AgentMatcher()
-    if kind is RuleKind.DOMAIN:
-        from .matchers import DomainMatcher
-
-        return DomainMatcher()
-    return PathMatcher() if kind is RuleKind.PATH else RuleMatcher()
+    kinds = {RuleKind.AGENT: AgentMatcher, RuleKind.DOMAIN: DomainMatcher, RuleKind.PATH: PathMatcher}
+    return kinds.get(kind, RuleMatcher)()
 
 
 class ChildPermissions(PermissionEngine):
@@ -469,7 +434,6 @@ class ChildPermissions(PermissionEngine):
         return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
 
     def _limited(self) -> PermissionEngine:
-        """Return the parent's engine as it is now, in the mode and the directory of the sub-agent."""
         engine = copy.copy(self._parent)
         engine._mode = self.mode
         engine._memory = self._memory

@@ -1,4 +1,4 @@
-"""Where git is safe."""
+"""Where a reading git command is safe to run: what the files of a repository may make git do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Setting:
 
 
 class NotPlain(Exception):
-    """The file is written in a way that this reader does not follow."""
+    """This reader does not follow how the file is written."""
 
 
 _BLANK = re.compile(r"[ \t]*(?:[#;].*)?")
@@ -40,8 +40,7 @@ _KEY = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
 
 def settings(text: str) -> Iterator[Setting]:
-    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way: continued lines,
-    and a section and a key on one line."""
+    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way."""
     section = subsection = ""
     for line in text.split("\n"):
         line = line.rstrip("\r")
@@ -107,11 +106,11 @@ FILES = names("core.attributesfile core.excludesfile blame.ignorerevsfile commit
 _OFF = ("false", "no", "off", "0")
 
 
-def names_program(setting: Setting, subcommands: frozenset[str]) -> bool:
-    """Return whether a setting may make one of the reading `subcommands` run a program. Unknown settings may. The paths
-    in `core.worktree`, `core.hooksPath` and FILES are for the caller to judge."""
+def _names_program(setting: Setting) -> bool:
+    """Return whether a setting may make a reading sub-command run a program. Unknown settings may. Paths are judged by
+    the caller."""
     if setting.section == "alias":
-        return setting.key in subcommands or setting.subsection in subcommands
+        return setting.key in SUBCOMMANDS or setting.subsection in SUBCOMMANDS
     if setting.name == "core.fsmonitor":
         return (setting.value or "").lower() not in _OFF
     if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:
@@ -121,52 +120,35 @@ def names_program(setting: Setting, subcommands: frozenset[str]) -> bool:
 
 _GITLINK = 0o160000
 _MODE = struct.Struct(">I")
-_FLAGS = struct.Struct(">H")
-
-
-class NotAnIndex(Exception):
-    """The data is not an index that this reader follows."""
-
-
-def submodules(data: bytes, hash_bytes: int) -> list[bytes]:
-    """Return the paths of the submodules in an index. Raise NotAnIndex."""
-    if _MODE.pack(_GITLINK) not in data:
-        return []
-    try:
-        return _submodules(data, hash_bytes)
-    except (struct.error, IndexError, ValueError):
-        raise NotAnIndex from None
 
 
 def _submodules(data: bytes, hash_bytes: int) -> list[bytes]:
+    """Return the paths of the submodules in an index. Raise ValueError, IndexError or struct.error for other data."""
+    if _MODE.pack(_GITLINK) not in data:
+        return []
     magic, version, count = struct.unpack_from(">4sII", data)
     if magic != b"DIRC" or version not in (2, 3, 4):
-        raise NotAnIndex
+        raise ValueError("not an index")
     found: list[bytes] = []
     at, path = 12, b""
     for _ in range(count):
         mode = _MODE.unpack_from(data, at + 24)[0]
-        flags = _FLAGS.unpack_from(data, at + 40 + hash_bytes)[0]
+        flags = struct.unpack_from(">H", data, at + 40 + hash_bytes)[0]
         start = at + 42 + hash_bytes + (2 if version > 2 and flags & 0x4000 else 0)
         kept = b""
-        if version == 4:
-            dropped, start = _varint(data, start)
+        if version == 4:  # the path begins like the one before, but for so many bytes, in git's encoding of offsets
+            dropped = data[start] & 0x7F
+            while data[start] & 0x80:
+                start += 1
+                dropped = ((dropped + 1) << 7) | (data[start] & 0x7F)
             kept = path[: len(path) - dropped]
+            start += 1
         end = data.index(b"\0", start)
         path = kept + data[start:end]
         at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
         if mode == _GITLINK:
             found.append(path)
     return found
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number at an index, in git's encoding of offsets, and the index after it."""
-    value = data[at] & 0x7F
-    while data[at] & 0x80:
-        at += 1
-        value = ((value + 1) << 7) | (data[at] & 0x7F)
-    return value, at + 1
 
 
 _MAX_CONFIG = 256 << 10
@@ -203,7 +185,7 @@ def _check(directory: str, roots: Sequence[str], home: str, depth: int) -> None:
         if os.path.lexists(inner):
             if top != directory and not is_ours(inner):
                 raise UnsafeRepository(f"{inner} is another user's, or others may write to {top}")
-            _check_entry(inner, top, (*roots, top), home, depth)
+            _Repository(inner, top, (*roots, top)).check(home, depth)
             if os.path.isfile(inner) or _is_surely_repository(inner):
                 return
         if os.path.lexists(os.path.join(top, "HEAD")):
@@ -221,41 +203,85 @@ def _is_surely_repository(directory: str) -> bool:
     )
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A repository: its work tree, its own directory, and the directory that it shares with its other work trees."""
+class _Repository:
+    """What `.git` (`entry`) in a work tree stands for: a repository with its own directory, and the directory that it
+    shares with its other work trees. Raises UnsafeRepository."""
 
-    top: str
-    own: str
-    common: str
+    def __init__(self, entry: str, top: str, roots: Sequence[str]) -> None:
+        self._top = top
+        self._roots = roots
+        is_file, own = os.path.isfile(entry), entry
+        if is_file:
+            mark, _, path = (_text(entry) or "").rstrip("\r\n").partition("gitdir: ")
+            if mark or not path:
+                raise UnsafeRepository(f"{entry} is unusual")
+            own = os.path.join(top, path)
+        self._own = self._common = own = os.path.realpath(own)
+        is_linked = is_file and _points_back(own, entry)
+        if not is_linked:
+            _check_place(own, roots, f"{entry} leads to {own}")
+        shared = os.path.join(own, "commondir")
+        if os.path.lexists(shared):
+            self._common = os.path.realpath(os.path.join(own, (_text(shared) or "").strip("\r\n")))
+            if not (is_linked and os.path.dirname(os.path.dirname(own)) == self._common):
+                _check_place(self._common, roots, f"{shared} leads to {self._common}")
 
+    def check(self, home: str, depth: int) -> None:
+        directories = list(dict.fromkeys((self._common, self._own)))
+        for directory in directories:
+            _check_links(directory)
+        hooks = [os.path.join(directory, "hooks") for directory in directories]
+        hash_bytes = 20
+        files = [os.path.join(each, name) for each in directories for name in ("config", "config.worktree")]
+        for path in filter(os.path.lexists, files):
+            for setting in _check_settings(path, self._top, self._roots):
+                if setting.name == "core.worktree":
+                    tree = os.path.realpath(os.path.join(self._own, _value(setting)))
+                    _check_place(tree, self._roots, f"{path} sets core.worktree to {tree}")
+                elif setting.name == "core.hookspath":
+                    hooks.append(os.path.join(self._top, _expanded(_value(setting), home)))
+                elif setting.name == "extensions.objectformat" and setting.value == "sha256":
+                    hash_bytes = 32
+        hooks += [os.path.join(self._top, hook) for hook in _own_hooks(home)]
+        for directory in hooks:
+            if os.path.lexists(os.path.join(directory, _HOOK)):
+                raise UnsafeRepository(f"{os.path.join(directory, _HOOK)} is a program that git starts")
+        self._check_alternates()
+        for path in self._submodules(hash_bytes):
+            if os.path.lexists(os.path.join(path, ".git")):
+                if depth >= _MAX_DEPTH:
+                    raise UnsafeRepository("its submodules are nested too deeply")
+                _check(path, self._roots, home, depth + 1)
 
-def _check_entry(entry: str, top: str, roots: Sequence[str], home: str, depth: int) -> None:
-    """Check what `.git` in a work tree stands for."""
-    is_file = os.path.isfile(entry)
-    own = os.path.realpath(os.path.join(top, _pointed(entry)) if is_file else entry)
-    is_linked = is_file and _points_back(own, entry)
-    if not is_linked:
-        _check_place(own, roots, f"{entry} leads to {own}, outside the working directories")
-    common = own
-    shared = os.path.join(own, "commondir")
-    if os.path.lexists(shared):
-        common = os.path.realpath(os.path.join(own, (_text(shared) or "").strip("\r\n")))
-        if not (is_linked and os.path.dirname(os.path.dirname(own)) == common):
-            _check_place(common, roots, f"{shared} leads to {common}, outside the working directories")
-    _check_repository(_Found(top, own, common), roots, home, depth)
+    def _check_alternates(self) -> None:
+        objects = os.path.join(self._common, "objects")
+        path = os.path.join(objects, "info", "alternates")
+        if not os.path.lexists(path):
+            return
+        for line in (_text(path) or '"').split("\n"):
+            if line.startswith('"'):
+                raise UnsafeRepository(f"{path} is unusual")
+            if line and not line.startswith("#"):
+                target = os.path.realpath(os.path.join(objects, line))
+                _check_place(target, self._roots, f"{path} leads to {target}")
 
-
-def _pointed(file: str) -> str:
-    mark, _, path = (_text(file) or "").rstrip("\r\n").partition("gitdir: ")
-    if mark or not path:
-        raise UnsafeRepository(f"{file} is unusual")
-    return path
+    def _submodules(self, hash_bytes: int) -> list[str]:
+        if not os.path.isdir(self._own):
+            return []
+        try:
+            files = [name for name in os.listdir(self._own) if name == "index" or name.startswith("sharedindex.")]
+            contents = [_data(os.path.join(self._own, name)) for name in files]
+            paths = [path for data in contents for path in _submodules(data, hash_bytes)]
+        except (OSError, ValueError, IndexError, struct.error):
+            raise UnsafeRepository(f"the index in {self._own} is unusual") from None
+        if len(paths) > _MAX_SUBMODULES:
+            raise UnsafeRepository("it has too many submodules")
+        return [os.path.realpath(os.path.join(self._top, os.fsdecode(path))) for path in paths]
 
 
 def _points_back(own: str, entry: str) -> bool:
-    """Return whether the directory of a linked work tree names the `.git` that leads to it. Whoever owns the repository
-    has made that link, and must be this user or root."""
+    """Return whether a linked work tree names the `.git` that leads to it, as only the owner of the repository can
+    arrange. That must be this user or root."""
     back = _text(os.path.join(own, "gitdir")) or ""
     return (
         is_ours(own)
@@ -265,39 +291,12 @@ def _points_back(own: str, entry: str) -> bool:
     )
 
 
-def _check_place(path: str, roots: Sequence[str], why: str) -> None:
+def _check_place(path: str, roots: Sequence[str], what: str) -> None:
     if not any(is_under(path, root) for root in roots):
-        raise UnsafeRepository(why)
-
-
-def _check_repository(found: _Found, roots: Sequence[str], home: str, depth: int) -> None:
-    for directory in dict.fromkeys((found.own, found.common)):
-        _check_links(directory)
-    hooks = [os.path.join(directory, "hooks") for directory in (found.own, found.common)]
-    hash_bytes = 20
-    for path in _configurations(found):
-        for setting in _check_settings(path, found.top, roots):
-            if setting.name == "core.worktree":
-                tree = os.path.realpath(os.path.join(found.own, _value(setting)))
-                _check_place(tree, roots, f"{path} sets core.worktree to {tree}, outside the working directories")
-            elif setting.name == "core.hookspath":
-                hooks.append(os.path.join(found.top, _expanded(_value(setting), home)))
-            elif setting.name == "extensions.objectformat" and setting.value == "sha256":
-                hash_bytes = 32
-    hooks += [os.path.join(found.top, hook) for hook in _own_hooks(home)]
-    for directory in hooks:
-        if os.path.lexists(os.path.join(directory, _HOOK)):
-            raise UnsafeRepository(f"{os.path.join(directory, _HOOK)} is a program that git starts")
-    _check_alternates(found, roots)
-    for path in _repository_submodules(found, hash_bytes):
-        if os.path.lexists(os.path.join(path, ".git")):
-            if depth >= _MAX_DEPTH:
-                raise UnsafeRepository("its submodules are nested too deeply")
-            _check(path, roots, home, depth + 1)
+        raise UnsafeRepository(f"{what}, outside the working directories")
 
 
 def _check_links(directory: str) -> None:
-    """Refuse links in a repository's directory: git would read what they lead to."""
     for path in (directory, *(os.path.join(directory, name) for name in ("info", "objects/info"))):
         try:
             with os.scandir(path) as entries:
@@ -311,20 +310,7 @@ def _check_links(directory: str) -> None:
             raise UnsafeRepository(f"{os.path.join(directory, name)} is a link")
 
 
-def _configurations(found: _Found) -> list[str]:
-    return [
-        path
-        for path in dict.fromkeys(
-            os.path.join(directory, name)
-            for directory in (found.common, found.own)
-            for name in ("config", "config.worktree")
-        )
-        if os.path.lexists(path)
-    ]
-
-
 def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = False) -> list[Setting]:
-    """Return the settings of a configuration file. Raise Unsafe if one may start a program or read a file outside."""
     text = _text(path)
     if text is None:
         raise UnsafeRepository(f"{path} cannot be read")
@@ -335,11 +321,11 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
     except NotPlain as reason:
         raise UnsafeRepository(f"{path} is unusual: {reason}") from None
     for setting in held:
-        if names_program(setting, SUBCOMMANDS):
+        if _names_program(setting):
             raise UnsafeRepository(f"{path} sets {setting.name}, which can start a program")
         if setting.name in FILES and not is_own:
             target = os.path.realpath(os.path.join(top, _value(setting)))
-            _check_place(target, roots, f"{path} sets {setting.name} to {target}, outside the working directories")
+            _check_place(target, roots, f"{path} sets {setting.name} to {target}")
     return held
 
 
@@ -355,7 +341,6 @@ def _expanded(path: str, home: str) -> str:
 
 
 def _own_files(home: str) -> Iterator[str]:
-    """Yield the configuration files of the person and of the machine."""
     settings_home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(home, ".config")
     for path in (os.path.join(home, ".gitconfig"), os.path.join(settings_home, "git/config"), "/etc/gitconfig"):
         if os.path.lexists(path):
@@ -363,7 +348,7 @@ def _own_files(home: str) -> Iterator[str]:
 
 
 def _own_hooks(home: str) -> list[str]:
-    """Return the directories of hooks that the person's configuration names, which may be relative to a work tree."""
+    """Return the directories of hooks that the person names relative to a work tree."""
     found: list[str] = []
     for path in _own_files(home):
         lines = re.findall(r"^[ \t]*hookspath[ \t]*=[ \t]*(.*)$", _text(path) or "", re.IGNORECASE | re.MULTILINE)
@@ -371,34 +356,8 @@ def _own_hooks(home: str) -> list[str]:
     return [path for path in found if not os.path.isabs(path)]
 
 
-def _check_alternates(found: _Found, roots: Sequence[str]) -> None:
-    objects = os.path.join(found.common, "objects")
-    path = os.path.join(objects, "info", "alternates")
-    if not os.path.lexists(path):
-        return
-    for line in (_text(path) or '"').split("\n"):
-        if line.startswith('"'):
-            raise UnsafeRepository(f"{path} is unusual")
-        if line and not line.startswith("#"):
-            target = os.path.realpath(os.path.join(objects, line))
-            _check_place(target, roots, f"{path} leads to {target}, outside the working directories")
-
-
-def _repository_submodules(found: _Found, hash_bytes: int) -> list[str]:
-    if not os.path.isdir(found.own):
-        return []
-    try:
-        files = [name for name in os.listdir(found.own) if name == "index" or name.startswith("sharedindex.")]
-        paths = [path for name in files for path in submodules(_data(os.path.join(found.own, name)), hash_bytes)]
-    except (OSError, NotAnIndex):
-        raise UnsafeRepository(f"the index in {found.own} is unusual") from None
-    if len(paths) > _MAX_SUBMODULES:
-        raise UnsafeRepository("it has too many submodules")
-    return [os.path.realpath(os.path.join(found.top, os.fsdecode(path))) for path in paths]
-
-
 def _data(path: str) -> bytes:
-    """Return the content of a regular file. Raise OSError for anything else, and for a file over the limit."""
+    """Return the content of a regular file below the limit. Raise OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -408,7 +367,6 @@ def _data(path: str) -> bytes:
 
 
 def _text(path: str) -> str | None:
-    """Return the text of a small regular file, or None."""
     try:
         data = _data(path)
     except OSError:

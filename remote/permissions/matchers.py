@@ -1,17 +1,15 @@
-"""Rules on paths, agents, domains.
-
-The matcher of command lines is in `command_matcher`. What makes suggestions reads command lines too, so it is imported
-when a suggestion is made.
-"""
+"""How rules about whole tools, paths, agents and domains apply to a call. What makes suggestions reads command lines,
+so it is imported when a suggestion is made."""
 
 from __future__ import annotations
 
+import itertools
 from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, Effect, PathInput, ToolTraits
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, PathInput, ToolTraits
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ..sandbox.cage_rules import CageRules
@@ -56,13 +54,7 @@ class RuleState:
     def accepts_edits(self) -> bool:
         return self.mode == ACCEPT_EDITS
 
-    @property
-    def opens_workspace(self) -> bool:
-        """Whether calls that stay in the workspace cage or write in the session's directories need no question."""
-        return self.sandbox.opens_workspace(self.places.roots)
-
     def path_rules(self, tool_name: str) -> list[Rule]:
-        """Return the deny and ask rules with a pattern for a tool."""
         return [rule for kind in (Behavior.DENY, Behavior.ASK) for rule in self.rules.contents(kind, tool_name)]
 
 
@@ -75,8 +67,7 @@ class RuleMatcher:
         return None
 
     def question_in_any_mode(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
-        """Return ASK for a call that would circumvent a rule in a way that even bypassPermissions does not allow, else
-        None."""
+        """Return ASK for a call that would circumvent a rule even where permissions are bypassed, else None."""
         return None
 
     def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
@@ -89,7 +80,7 @@ class RuleMatcher:
         return effect in (Effect.NONE, Effect.READ) or (effect is not Effect.WRITE and tool.is_read_only(tool_input))
 
     def cage_if_granted(self, tool_input: Json, state: RuleState) -> CageRules | None:
-        """Return the cage in which a call runs that the person has granted; None for no cage."""
+        """Return the cage in which a call runs that the person has granted."""
         return None
 
     def real_path(self, tool: Askable, tool_input: Json, places: PathScope) -> str:
@@ -103,11 +94,9 @@ class RuleMatcher:
             return Decision(Behavior.ALLOW, f"The rule {allowing} allows this.", "rule")
         if tool.traits.effect is Effect.NONE:
             return Decision(Behavior.ALLOW, f"{tool.name} changes nothing outside the session.")
-        from . import rule_suggestions
+        from .rule_suggestions import add_rules
 
-        return Decision(
-            Behavior.ASK, f"No rule allows {tool.name}.", "other", "", rule_suggestions.add_rules([Rule(tool.name)])
-        )
+        return Decision(Behavior.ASK, f"No rule allows {tool.name}.", suggestions=add_rules([Rule(tool.name)]))
 
 
 class AgentMatcher(RuleMatcher):
@@ -133,57 +122,47 @@ class PathMatcher(RuleMatcher):
         return places.real(_path(tool.traits, tool_input))
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
-        real = state.pinned or self.real_path(tool, tool_input, state.places)
-        shown = spelled(real)
-        why = protection(real, state.places.home) if tool.traits.effect is Effect.WRITE else None
+        places, writes = state.places, tool.traits.effect is Effect.WRITE
+        real = state.pinned or self.real_path(tool, tool_input, places)
+        shown, where = spelled(real), _path_input(tool.traits)
+        why = protection(real, places.home) if writes else None
         if why:
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
-        if _pattern_climbs(tool.traits, tool_input):
+        if where.glob_key and ".." in str(tool_input.get(where.glob_key, "")).split("/"):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
-        return self._decide_by_rules(tool, real, state) or self._decide_by_place(tool, real, state)
-
-    def _decide_by_rules(self, tool: Askable, real: str, state: RuleState) -> Decision | None:
-        """Allow what a rule allows, and ask about other files with secrets."""
-        places, shown = state.places, spelled(real)
-        is_secret = is_sensitive(real, places.home)
+        is_secret, inside = is_sensitive(real, places.home), places.holds(real)
+        accepts = state.accepts_edits or state.sandbox.opens_workspace(places.roots)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             pattern = None if rule.content is None else PathPattern(rule.content)
             if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if not is_secret:
-            return None
+            if state.memory and is_under(real, state.memory):
+                return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
+            if inside and not writes:
+                return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
+            if inside and accepts:
+                return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
         from . import rule_suggestions
 
-        updates = rule_suggestions.for_file(tool.traits.effect is Effect.WRITE, real) if shown == real else []
-        return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
-
-    def _decide_by_place(self, tool: Askable, real: str, state: RuleState) -> Decision:
-        if state.memory and is_under(real, state.memory):
-            return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
-        writes, shown = tool.traits.effect is Effect.WRITE, spelled(real)
-        accepts, inside = state.accepts_edits or state.opens_workspace, state.places.holds(real)
-        if inside and not writes:
-            return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
-        if inside and accepts:
-            return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from . import rule_suggestions
-
-        # a rule cannot hold a name that is no plain text
-        updates = rule_suggestions.for_path(writes, real, state.places, accepts) if inside or shown == real else []
+        can_be_ruled = shown == real  # a rule cannot hold a name that is no plain text
+        if is_secret:
+            exact = rule_suggestions.file_rule(EDIT.name if writes else READ.name, real) if can_be_ruled else None
+            updates = rule_suggestions.add_rules([exact] if exact else [])
+            return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
+        updates = rule_suggestions.for_path(writes, real, places, accepts) if inside or can_be_ruled else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
         return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
-    """Return the path that a call is about: the literal head of an absolute glob pattern, or else the path in the
-    input."""
+    """Return the path that a call is about: the literal head of an absolute glob pattern, or the path in the input."""
     where = _path_input(traits)
     pattern = tool_input.get(where.glob_key) if where.glob_key else None
     if isinstance(pattern, str) and pattern.startswith(("/", "~")):
-        parts = pattern.split("/")
-        wild = next((at for at, part in enumerate(parts) if any(char in part for char in "*?[{")), len(parts))
-        return "/".join(parts[:wild]) or "/"
+        head = itertools.takewhile(lambda part: not any(char in part for char in "*?[{"), pattern.split("/"))
+        return "/".join(head) or "/"
     value = tool_input.get(where.key)
     if value is None and where.default:
         return where.default
@@ -196,12 +175,6 @@ def _path_input(traits: ToolTraits) -> PathInput:
     if traits.path is None:
         raise TypeError(f"{traits.name} does not declare which input is its path")
     return traits.path
-
-
-def _pattern_climbs(traits: ToolTraits, tool_input: Json) -> bool:
-    """Return whether the glob pattern of a call contains `..`."""
-    glob_key = _path_input(traits).glob_key
-    return bool(glob_key) and ".." in str(tool_input.get(glob_key, "")).split("/")
 
 
 _PREFIX = "domain:"
@@ -224,10 +197,10 @@ class DomainMatcher(RuleMatcher):
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or fnmatchcase(host, _domain(rule) or "\n"):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        from . import rule_suggestions
+        from .rule_suggestions import add_rules
 
-        updates = rule_suggestions.add_rules([Rule(tool.name, f"{_PREFIX}{host}")])
-        return Decision(Behavior.ASK, f"{tool.name} reads a page of {host}.", "other", "", updates)
+        updates = add_rules([Rule(tool.name, f"{_PREFIX}{host}")])
+        return Decision(Behavior.ASK, f"{tool.name} reads a page of {host}.", suggestions=updates)
 
 
 def _domain(rule: Rule) -> str:

@@ -1,10 +1,10 @@
-"""Permission mode, sandbox mode, cages."""
+"""The permission modes, the sandbox modes, and which cage a session may use."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Callable
@@ -42,17 +42,16 @@ class ModeError(ValueError):
 
 
 def stricter(one: str, other: str) -> str:
-    """Return the mode that lets less happen without a question. A mode that is not known counts as the strictest."""
+    """Return the mode that lets less happen without a question. An unknown one is the strictest."""
     return min(one, other, key=lambda mode: _BY_FREEDOM.index(mode) if mode in _BY_FREEDOM else -1)
 
 
 def is_root_without_sandbox() -> bool:
-    """Whether the user is root on a machine that is not declared a sandbox: then permissions may not be bypassed."""
+    """Return whether permissions may not be bypassed: the user is root, and the machine is not declared a sandbox."""
     return os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"
 
 
 def check_mode(mode: str, allow_bypass: bool, is_root: bool) -> None:
-    """Raise ModeError if the mode does not exist or cannot be chosen."""
     if mode not in MODES:
         raise ModeError("invalid_mode", f"Cannot set permission mode: must be one of {', '.join(MODES)}")
     if mode != BYPASS:
@@ -77,9 +76,8 @@ _NAMES_A_FILE = re.compile(r'^[ \t]*(?:path|excludesfile|attributesfile)[ \t]*=[
 
 
 def repository_around(directory: str, home: str) -> list[str]:
-    """Return the paths outside of a session's directory that git reads when it runs there: the repository that the
-    directory is a part of, or of which it is a linked worktree or a submodule. What files in the directory claim does
-    not count, because anybody may have written them: the repository itself must confirm it."""
+    """Return what git reads outside of a session's directory: the repository that the directory is a part of, a linked
+    worktree or a submodule. The repository itself must confirm it: files in the directory may be anybody's."""
     real = os.path.realpath(directory)
     top = repository_top(real)
     if not top:
@@ -91,16 +89,7 @@ def repository_around(directory: str, home: str) -> list[str]:
     return found
 
 
-def files_of_own_configuration(home: str) -> list[str]:
-    """Return the files that the person's own configuration of git names: git ends with an error if it cannot read an
-    included one."""
-    own = [os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config")]
-    included = _named_in(own, home)
-    return [*included, *_named_in(included, home)]
-
-
 def _named_in(paths: Iterable[str], home: str) -> list[str]:
-    """Return the regular files that configuration files name."""
     found = []
     for path in paths:
         try:
@@ -117,26 +106,24 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
 
 
 def _linked(marker: str, session: str) -> list[str]:
-    """Return the directory of the repository that a `.git` file names, if it is outside of the session's directory and
-    was made for this file by git: nobody who can only write in the session's directory can fake that. It must be this
-    user's own."""
+    """Return the repository that a `.git` file names outside of the session's directory, if it is this user's own and
+    git made it for this file: nobody who can only write in the session's directory can fake that."""
     named = _line(marker)
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
     inner = os.path.realpath(os.path.join(os.path.dirname(marker), named[len("gitdir: ") :]))
-    if is_under(inner, session):
+    if is_under(inner, session) or not is_ours(inner):
         return []
     common = os.path.dirname(os.path.dirname(inner))
     if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
         confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
-        return [common] if confirmed and is_ours(common) and is_ours(inner) else []
+        return [common] if confirmed and is_ours(common) else []
     outer = repository_top(os.path.dirname(os.path.dirname(marker)))
     modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
-    return [inner] if modules and is_under(inner, modules) and is_ours(inner) and not is_under(outer, session) else []
+    return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
 
 
 def _line(path: str) -> str:
-    """Return the first line of a small file, or ""."""
     try:
         with open_regular(path) as file:
             return os.fsdecode(os.read(file, _MAX_BYTES)).partition("\n")[0]
@@ -146,7 +133,6 @@ def _line(path: str) -> str:
 
 READ_ONLY, WORKSPACE, OFF = "read-only", "workspace", "off"
 SANDBOX_MODES = (READ_ONLY, WORKSPACE, OFF)
-
 NO_CAGE = "no cage"
 
 
@@ -170,27 +156,32 @@ class Cages:
     home: str
 
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
-        """Return the cage for commands that only read in `directories`, in the repository around the first of them and
-        below `readable`; None if this host has none."""
+        """Return the cage for commands that only read in `directories`, in the repository around them and below
+        `readable`."""
         if self.probe().mechanism is CageMechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)
         return replace(rules, read=(*rules.read, *self._read_by_git(directories), *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
-        """Return the cage for commands that may change `directories`, and read what git reads there; None if this host
-        has none, or if one of them is no workspace."""
+        """Return the cage for commands that may change `directories`; None if one of them is no workspace."""
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
-        protected = tuple(filter(os.path.isdir, _own_places(rules.write)))
+        # a session may work in a /tmp that holds such a place, from where the next worker runs code outside of any cage
+        workers = map(os.path.realpath, map(os.path.dirname, worker_directories()))
+        protected = tuple(
+            real for real in workers if os.path.isdir(real) and any(is_under(real, top) for top in rules.write)
+        )
         return replace(rules, read=(*rules.read, *self._read_by_git(directories)), protected=protected)
 
     def _read_by_git(self, directories: Sequence[str]) -> list[str]:
-        return [*repository_around(directories[0], self.home), *files_of_own_configuration(self.home)]
+        own = [os.path.join(self.home, ".gitconfig"), os.path.join(self.home, ".config", "git", "config")]
+        included = _named_in(own, self.home)
+        return [*repository_around(directories[0], self.home), *included, *_named_in(included, self.home)]
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
-        """Return why one of the directories can be changed by no command without a question, "" if all can."""
+        """Return why one of the directories can be changed by no command without a question, or ""."""
         if holds_home(directories, self.home):
             return "the session's directories hold a home directory, and too much in it acts outside of a cage later"
         for directory in map(os.path.realpath, directories):
@@ -200,19 +191,10 @@ class Cages:
         return ""
 
 
-def _own_places(above: Sequence[str]) -> Iterator[str]:
-    """Yield where ccb keeps its worker, below these directories: the next worker runs code from there, outside of any
-    cage. A session may work in a /tmp or a cache that holds such a place."""
-    for place in map(os.path.dirname, worker_directories()):
-        real = os.path.realpath(place)
-        if any(is_under(real, top) for top in above):
-            yield real
-
-
 @dataclass(frozen=True)
 class Sandbox:
-    """What the session wants (`mode`, `allow_net`), and the cages of its host. A session whose host has lost the
-    workspace cage goes on in the read-only cage."""
+    """What the session wants, and the cages of its host. A session whose host has lost the workspace cage goes on in
+    the read-only cage."""
 
     cages: Cages
     mode: str = READ_ONLY
@@ -228,18 +210,9 @@ class Sandbox:
             raise SandboxError("ccb cannot make the cage of --sandbox workspace here", why, about_place=True)
 
     def opens_workspace(self, directories: Sequence[str]) -> bool:
-        """Return whether calls that stay in the workspace cage or write in the session's directories need no
-        question."""
+        """Return whether calls that stay in the workspace need no question."""
         wanted = self.mode == WORKSPACE and self.cages.probe().workspace
         return wanted and not self.cages.why_no_workspace(directories)
-
-    def read_only_cage(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
-        """Return the cage of a command that is let through as read-only; None if it would run without one."""
-        return None if self.mode == OFF else self.cages.read_only(directories, readable)
-
-    def edits_cage(self, directories: Sequence[str]) -> CageRules | None:
-        """Return the cage of a command that only makes edits which are accepted; None if it would run without one."""
-        return None if self.mode == OFF else self.cages.workspace(directories, network=False)
 
     @property
     def trust_without_cage(self) -> Trust:
@@ -250,11 +223,10 @@ class Sandbox:
         return Trust.LITERAL_LINES if none else Trust.LITERAL_COMMANDS
 
     def workspace_cage(self, directories: Sequence[str]) -> CageRules | None:
-        """Return the cage of a command that runs without a question in workspace mode; None in other modes."""
         return self.cages.workspace(directories, self.allow_net) if self.mode == WORKSPACE else None
 
     def in_force(self, directories: Sequence[str]) -> str:
-        """Return in words which cage holds the commands that run without a question in the session's directories."""
+        """Return in words which cage holds the commands that run without a question."""
         if self.opens_workspace(directories):
             return "workspace cage with network" if self.allow_net else "workspace cage"
         if self.mode == OFF:
@@ -264,7 +236,6 @@ class Sandbox:
 
 
 def cage_text(cage: CageRules | None) -> str:
-    """Return in words the cage in which one call runs."""
     if cage is None:
         return NO_CAGE
     return f"{cage.kind.value} cage with network" if cage.network else f"{cage.kind.value} cage"

@@ -1,8 +1,4 @@
-"""Real paths, patterns, secrets.
-
-This is about files that a call names. It is no wall: a program that runs without a question reads what it wants in its
-cage.
-"""
+"""The directories of a session, path patterns of rules, and which files are protected or usually hold secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ class PathScope:
         return PathScope(real, home, (real, *dict.fromkeys(path for path in added if path != real)))
 
     def real(self, path: str, base: str = "") -> str:
-        """Return the real path of `path`. A relative path starts in `base`, or else in the session's directory."""
         return real_path(path, base or self.cwd, self.home)
 
     def holds(self, real: str) -> bool:
@@ -51,14 +46,12 @@ class PathScope:
 
 
 def expand(path: str, cwd: str, home: str) -> str:
-    """Return an absolute path with `~` expanded; `.` and `..` are removed without looking at links. `~name` is not
-    expanded."""
+    """Return an absolute path with `~` expanded, and `.` and `..` removed without looking at links."""
     return os.path.normpath(os.path.join(cwd, _from_home(path, home)))
 
 
 def real_path(path: str, cwd: str, home: str) -> str:
-    """Return the path with links resolved as the kernel does it: `link/..` is the parent of where the link leads. The
-    last parts need not exist."""
+    """Return the path with links resolved as the kernel does it. The last parts need not exist."""
     return os.path.realpath(os.path.join(cwd, _from_home(path, home)))
 
 
@@ -76,19 +69,19 @@ class PathPattern:
     text: str
 
     def allows(self, real: str, places: PathScope) -> bool:
-        """Return whether an allow rule covers the path. The match is strict: only the real path counts, and a wildcard
-        at the end does not reach into directories."""
+        """Return whether an allow rule covers the path. Only the real path counts, and a wildcard at the end does not
+        reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
     def covers_home(self, places: PathScope) -> bool:
-        """Return whether an allow rule covers whatever is in the home directory, or in its hidden directories: such a
-        rule is about none of the secrets there, which the person has not seen."""
+        """Return whether an allow rule covers whatever is in the home directory: such a rule is about none of the
+        secrets there, which the person has not seen."""
         home = os.path.realpath(places.home)
         return any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
 
     def forbids(self, path: str, places: PathScope, base: str = "") -> bool:
-        """Return whether a deny rule covers the path. The match is wide: the path as given and the real path count,
-        letter case is ignored, and everything below a match is covered too."""
+        """Return whether a deny rule covers the path. The path as given and the real path count, letter case is
+        ignored, and everything below a match is covered too."""
         names = {expand(path, base or places.cwd, places.home), places.real(path, base)}
         anchored = _anchored(self.text, places, wide=True)
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
@@ -103,33 +96,26 @@ class PathPattern:
         return list(dict.fromkeys(found))
 
     def opened(self, places: PathScope) -> list[str]:
-        """Return the real directories (or files) that an allow rule opens, in part or as a whole."""
         return [base for base, _ in _anchored(self.text, places, wide=False)]
 
     def starts(self, places: PathScope) -> list[tuple[str, bool]]:
-        """Return where to search for the files that the pattern forbids, as (file or directory, whether it is forbidden
-        as a whole)."""
+        """Return where to search for what the pattern forbids, each with whether it is forbidden as a whole."""
         return [(root, not glob) for root, glob in _anchored(self.text, places, wide=True)]
 
 
 def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]:
-    """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, so that a
-    rule about a link to a directory means the directory; but a link in the project does not extend a relative allow
-    rule to files outside the project."""
-    starts: list[tuple[str, str]] = []
-    relative, within = False, places.cwd
+    """Return the pattern as (real directory, pattern below it). The literal head is resolved like any path, but a link
+    in the project does not extend a relative allow rule to files outside the project."""
+    within = ""  # where a link does not lead out of
     if text.startswith("//"):
-        root, relative_to_it, glob = text[2:].partition(ROOT_MARK)
-        if relative_to_it:
-            relative, within = True, os.path.realpath("/" + root)
-            starts.append((within, "/" + glob))
-        else:
-            starts.append(("/", text[2:]))
+        root, has_mark, glob = text[2:].partition(ROOT_MARK)
+        within = os.path.realpath("/" + root) if has_mark else ""
+        starts = [(within, "/" + glob) if has_mark else ("/", text[2:])]
     elif text == "~" or text.startswith("~/"):
-        starts.append((places.home, text[2:] or "**"))
+        starts = [(places.home, text[2:] or "**")]
     else:
-        relative = not text.startswith("..")
-        starts.append((places.cwd, text[2:] if text.startswith("./") else text))
+        within = "" if text.startswith("..") else places.cwd
+        starts = [(places.cwd, text[2:] if text.startswith("./") else text)]
         if wide and text.startswith("/"):
             starts.append(("/", text[1:]))
     found: list[tuple[str, str]] = []
@@ -138,15 +124,15 @@ def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]
         real = os.path.realpath(os.path.join(start, head))
         if wide:
             found.append((os.path.normpath(os.path.join(start, head)), tail))
-        elif relative and not is_under(real, within):
+        elif within and not is_under(real, within):
             continue
         found.append((real, tail))
     return found
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:
-    """Split `src/a/*.py` into `src/a` and `/*.py`; a tail with a leading slash is anchored. A pattern without wildcards
-    is all head, unless it has no slash: then it matches at any depth."""
+    """Split `src/a/*.py` into `src/a` and `/*.py`, which is anchored. A pattern without a slash has no head: it matches
+    at any depth."""
     rooted = glob.lstrip("/")
     if "/" not in glob.rstrip("/"):
         return "", rooted
@@ -186,8 +172,8 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
 
 
 def _decided(pieces: list[str]) -> list[str]:
-    """Return pieces that match the same texts in linear time. A wildcard with another one behind it ends where that
-    which stands between them first fits: the other one takes whatever a later place would add."""
+    """Return pieces that match the same texts in linear time: a wildcard with another one behind it ends where that
+    which stands between them first fits."""
     found = list(pieces)
     for wild, part, ends in ((_IN_NAME, "[^/]", ("/", _DIRECTORIES)), (_DIRECTORIES, "[^/]+/", ())):
         other = 0
@@ -202,34 +188,26 @@ def _decided(pieces: list[str]) -> list[str]:
 
 
 def _piece(body: str, at: int) -> tuple[str, int]:
-    """Return the regular expression for the pattern's element at index `at`, and the index after this element."""
+    """Return the regular expression for the pattern's element at an index, and the index behind it."""
     if body.startswith("**/", at) and (at == 0 or body[at - 1] == "/"):
         return _DIRECTORIES, at + 3
     if body[at:] == "**":
         return ".*", at + 2
-    if body.startswith("**", at):
-        return _IN_NAME, at + 2
     if body[at] == "*":
-        return _IN_NAME, at + 1
+        return _IN_NAME, at + (2 if body.startswith("**", at) else 1)
     if body[at] == "?":
         return "[^/]", at + 1
-    if body[at] == "[":
-        return _bracket(body, at)
-    return re.escape(body[at]), at + 1
-
-
-def _bracket(body: str, start: int) -> tuple[str, int]:
-    end = body.find("]", start + 2)
+    end = body.find("]", at + 2) if body[at] == "[" else -1
     if end < 0:
-        return re.escape("["), start + 1
-    inner = body[start + 1 : end]
+        return re.escape(body[at]), at + 1
+    inner = body[at + 1 : end]
     negated = inner[:1] in ("!", "^")
     chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[1:] if negated else inner)
     piece = f"(?!/)[{'^' if negated else ''}{chars}]"
     try:
         re.compile(piece)
     except re.error:
-        return re.escape(body[start : end + 1]), end + 1
+        piece = re.escape(body[at : end + 1])
     return piece, end + 1
 
 
@@ -241,24 +219,12 @@ _KERNEL_PLACES = ("/dev", "/proc", "/sys")
 
 
 def protection(real: str, home: str) -> str | None:
-    """Return why writing the path always needs the approval of a person, or None. Such files start programs, hold keys
-    or instruct agents: who can write them acts later, outside of any cage."""
-    return why_protected(real) or _protection_by_place(real.casefold(), home) or _protection_by_git(real)
-
-
-def _protection_by_git(real: str) -> str | None:
-    """Return why a path is protected that is in a repository without a `.git`, or that makes a directory one."""
-    above, name = os.path.split(real)
-    while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
-        there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
-        if is_repository(there):
-            return f"{above} is a repository of git"
-        above, name = os.path.split(above)
-    return None
-
-
-def _protection_by_place(name: str, home: str) -> str | None:
-    """Return why a path, in lower case, is protected for where it is, or None."""
+    """Return why writing the path always needs a person's approval, or None: it starts programs, holds keys or
+    instructs agents, and so acts later, outside of any cage."""
+    why = why_protected(real)
+    if why:
+        return why
+    name = real.casefold()
     for place in _HOME_PLACES:
         if is_under(name, os.path.realpath(os.path.join(home, place)).casefold()):
             return f"~/{place} starts programs"
@@ -268,6 +234,12 @@ def _protection_by_place(name: str, home: str) -> str | None:
     for place in _KERNEL_PLACES:
         if is_under(name, place):
             return f"{place} is not made of files"
+    above, name = os.path.split(real)
+    while name and not os.path.lexists(os.path.join(above, ".git")):  # a repository may hold its work trees
+        there = [each for each in NAMES_IN_REPOSITORY if each == name or os.path.lexists(os.path.join(above, each))]
+        if is_repository(there):  # one without a `.git`, also if the path makes it one
+            return f"{above} is a repository of git"
+        above, name = os.path.split(above)
     return None
 
 
@@ -280,18 +252,16 @@ NAMES = (
     *("secrets.json", "secrets.toml", "secrets.yml", "secrets.yaml"),
 )
 _SENSITIVE_HOME_PLACES = (
+    *(".ssh", ".aws", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".azure", ".config/gh"),
     *(
-        ".ssh",
-        ".aws",
-        ".gnupg",
-        ".kube",
-        ".docker/config.json",
-        ".config/gcloud",
-        ".azure",
-        ".config/gh",
         ".config/hub",
+        ".config/op",
+        ".config/rclone",
+        ".password-store",
+        ".local/share/keyrings",
+        ".terraform.d",
+        ".npmrc",
     ),
-    *(".config/op", ".config/rclone", ".password-store", ".local/share/keyrings", ".terraform.d", ".npmrc"),
     *(".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome", ".config/chromium"),
 )
 _SYSTEM_PLACES = ("/etc/ssh", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/proc", "/root")
@@ -305,15 +275,14 @@ _MAY_NAME_ONE = re.compile(
 
 
 def is_sensitive(real: str, home: str) -> bool:
-    """Return whether the file of this real path usually holds secrets."""
     if _is_named_so(os.path.basename(real)):
         return True
     return any(is_under(real, os.path.realpath(os.path.join(home, place))) for place in _SENSITIVE_HOME_PLACES)
 
 
 def is_too_wide(directory: str, home: str) -> bool:
-    """Return whether a rule for all of a directory would be about more than a person has seen: it is the root, a home
-    or above one, or files with secrets are in it, or it is in a place for those."""
+    """Return whether a rule for all of a directory would be about more than a person has seen: a home or above, or a
+    place or directory with secrets."""
     if is_under(os.path.realpath(home), directory) or os.path.dirname(directory) in _HOMES or directory in _HOMES:
         return True
     if any(f"/{place}/" in f"{directory}/" for place in _SENSITIVE_HOME_PLACES):
@@ -322,10 +291,6 @@ def is_too_wide(directory: str, home: str) -> bool:
         return True
     if any(is_under(directory, place) or is_under(place, directory) for place in _SYSTEM_PLACES):
         return True
-    return _has_sensitive_file(directory)
-
-
-def _has_sensitive_file(directory: str) -> bool:
     try:
         with os.scandir(directory) as found:
             return any(_is_named_so(each.name) for each in itertools.islice(found, _MAX_ENTRIES))
@@ -343,5 +308,4 @@ def may_name_one(command: str) -> bool:
 
 
 def sensitive_patterns() -> list[str]:
-    """Return the sensitive files as patterns of path rules."""
     return [*NAMES, *(f"~/{place}/**" for place in _SENSITIVE_HOME_PLACES)]

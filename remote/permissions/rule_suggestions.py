@@ -1,5 +1,4 @@
-"""The permission updates that a question suggests. "Allow for this session" adds the first one, so it must be
-narrow."""
+"""The permission updates that a question suggests: the first must be narrow, "allow for this session" adds it."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
 
 def add_rules(rules: Sequence[Rule]) -> list[Json]:
-    """Return a list of one update for all of the rules. Empty if there are too many for a person to read before
-    agreeing."""
+    """Return one update for all of the rules, or none if they are too many to read before agreeing."""
     unique = list(dict.fromkeys(rules))
     if not unique or len(unique) > _MAX_RULES:
         return []
@@ -44,13 +42,8 @@ def accept_edits() -> Json:
     return {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
 
 
-def add_directory(directory: str) -> Json:
-    return {"type": "addDirectories", "directories": [directory], "destination": "session"}
-
-
 def command_rule(command: Command) -> Rule | None:
-    """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
-    sudo or rm."""
+    """Return the rule for one simple command. It never allows all uses of an interpreter, a shell, sudo or rm."""
     name = command.name
     if not command.assignments and name in HARMLESS and name not in _TARGETS:
         return Rule(BASH.name, f"{name} *")
@@ -65,14 +58,14 @@ def command_rule(command: Command) -> Rule | None:
 
 
 def exact_command_rule(command: Command) -> Rule | None:
-    """Return the rule for exactly this simple command, or None if a rule cannot express that."""
+    """Return the rule for exactly this simple command, if a rule can express that."""
     if command.fed or not all(word.is_literal for word in command.words):
         return None
     return exact_rule(canonical(command.words) if command.redirects else command.raw)
 
 
 def exact_rule(text: str) -> Rule | None:
-    """Return the rule for exactly this text, or None if a rule cannot express that."""
+    """Return the rule for exactly this text, if a rule can express that."""
     text = text.strip()
     if not text or len(text) > _MAX_COMMAND or "\n" in text or not CommandPattern(text).is_exact:
         return None
@@ -80,44 +73,37 @@ def exact_rule(text: str) -> Rule | None:
 
 
 def directory_rule(tool: str, real: str, home: str) -> Rule | None:
-    """Return the rule for everything in a directory, or in the directory of a file. Where that would be too wide, as in
-    a home, return the rule for the file alone, or None for a directory."""
+    """Return the rule for everything in a directory, or that of a file. Where that would be too wide, return the rule
+    for the file alone, or None."""
     directory = _directory(real)
     if not is_too_wide(directory, home):
-        return _path_rule(tool, directory, "/**")
+        return _path_rule(tool, f"{directory}/**", directory)
     return file_rule(tool, real) if real != directory else None
+
+
+def file_rule(tool: str, real: str) -> Rule | None:
+    return _path_rule(tool, real, real)
 
 
 def _directory(real: str) -> str:
     return real if os.path.isdir(real) else os.path.dirname(real)
 
 
-def file_rule(tool: str, real: str) -> Rule | None:
-    return _path_rule(tool, real, "")
-
-
-def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
+def _path_rule(tool: str, pattern: str, path: str) -> Rule | None:
     if re.search(r"[*?\[\]()\n,]", path):
         return None
     try:
-        return parse_rule(f"{tool}(/{path}{tail})")
+        return parse_rule(f"{tool}(/{pattern})")
     except RuleError:
         return None
 
 
-def for_file(writes: bool, real: str) -> list[Json]:
-    """Return the update for one file and no other."""
-    rule = file_rule(EDIT.name if writes else READ.name, real)
-    return add_rules([rule]) if rule else []
-
-
 def for_path(writes: bool, real: str, places: PathScope, accepts_edits: bool) -> list[Json]:
     """Return updates for a file tool. The first is enough by itself."""
-    if not writes:
-        rule = directory_rule(READ.name, real, places.home)
-        return add_rules([rule]) if rule else []
-    if places.holds(real):
+    if writes and places.holds(real):
         return [accept_edits()]
-    rule = directory_rule(EDIT.name, real, places.home)
-    updates = [] if is_too_wide(_directory(real), places.home) else [add_directory(_directory(real))]
+    rule = directory_rule(EDIT.name if writes else READ.name, real, places.home)
+    updates: list[Json] = []
+    if writes and not is_too_wide(_directory(real), places.home):
+        updates = [{"type": "addDirectories", "directories": [_directory(real)], "destination": "session"}]
     return updates if rule is None or (accepts_edits and updates) else [*add_rules([rule]), *updates]

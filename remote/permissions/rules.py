@@ -1,4 +1,4 @@
-"""Rules, the set in force, updates, decisions."""
+"""Permission rules, the set in force, updates of it, and decisions."""
 
 from __future__ import annotations
 
@@ -43,30 +43,19 @@ class Decision:
 
 
 def headless_denial(decision: Decision, tool_name: str) -> str:
-    """Return the text for the model: the reason and, if there is one, the flag that would have allowed the call."""
-    text = f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session."
-    hint = _hint(decision)
+    """Return the text for the model, with the flag that would have allowed the call."""
+    hint, update = "", decision.suggestions[0] if decision.suggestions else {}
+    if update.get("type") == "addRules":
+        rules = [Rule(rule["toolName"], rule.get("ruleContent")) for rule in update["rules"]]
+        hint = f"--allowedTools {_quoted(','.join(map(str, rules)))}"
+    elif update.get("type") == "setMode":
+        hint = f"--permission-mode {update['mode']}"
+    elif update.get("type") == "addDirectories":
+        hint = f"--add-dir {_quoted(update['directories'][0])}"
+    way = f"To allow it, start the session with {hint}." if hint else "An interactive session can allow it."
     return (
-        f"{text} To allow it, start the session with {hint}."
-        if hint
-        else f"{text} An interactive session can allow it."
+        f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session. {way}"
     )
-
-
-def _hint(decision: Decision) -> str:
-    for update in decision.suggestions[:1]:
-        if update.get("type") == "addRules":
-            return f"--allowedTools {_quoted(','.join(_text(rule) for rule in update['rules']))}"
-        if update.get("type") == "setMode":
-            return f"--permission-mode {update['mode']}"
-        if update.get("type") == "addDirectories":
-            return f"--add-dir {_quoted(update['directories'][0])}"
-    return ""
-
-
-def _text(rule: Mapping[str, Any]) -> str:
-    content = rule.get("ruleContent")
-    return rule["toolName"] if content is None else f"{rule['toolName']}({content})"
 
 
 def _quoted(text: str) -> str:
@@ -78,7 +67,7 @@ ANY_TOOL = "*"
 
 
 class RuleError(ValueError):
-    """A rule cannot be parsed; the text names it and says what is wrong."""
+    """A rule cannot be parsed; the text names it."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +83,13 @@ class Rule:
         return self.broken or (self.tool if self.content is None else f"{self.tool}({self.content})")
 
     def covers_tool(self, name: str) -> bool:
-        """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
-        files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
+        """Return whether this rule applies to calls of the tool: one about Edit covers all tools that write files, one
+        about Read all that read files, one about an MCP server all its tools."""
         return self.tool in (ANY_TOOL, *traits_of(name).rule_names) or mcp_rule_covers(self.tool, name)
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse one rule. Raise RuleError if it is invalid."""
+    """Raise RuleError if the rule is invalid."""
     try:
         tool, content = tool_traits.rule_parts(text)
     except ValueError as error:
@@ -109,8 +98,8 @@ def parse_rule(text: str) -> Rule:
 
 
 def broken_rules(text: object, why: str) -> list[Rule]:
-    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool. What a
-    path rule is about is within the reach of commands, too."""
+    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool.
+    Commands reach what a path rule is about, too."""
     tool = str(text).partition("(")[0].strip()
     if not tool_traits.is_tool(tool) and not tool.startswith("mcp__"):
         return [Rule(ANY_TOOL, broken=why)]
@@ -119,7 +108,6 @@ def broken_rules(text: object, why: str) -> list[Rule]:
 
 
 def split_rules(text: str) -> list[str]:
-    """Split a list of rules at commas and blanks outside parentheses. Raise RuleError if one is left open."""
     rules, still_open = tool_traits.split_rules(text)
     if still_open:
         raise RuleError(f"permission rule {rules[-1].strip()!r}: a parenthesis is not closed")
@@ -127,7 +115,6 @@ def split_rules(text: str) -> list[str]:
 
 
 def parse_rules(texts: Iterable[str]) -> list[Rule]:
-    """Parse every rule of several lists. Raise RuleError for an invalid one."""
     return [parse_rule(rule) for text in texts for rule in split_rules(text)]
 
 
@@ -154,8 +141,8 @@ class CommandPattern:
         return found if not wildcard or head.endswith(" ") else max(0, found - 1)
 
     def matches(self, command: str) -> bool:
-        """Return whether the pattern covers the command. `*` matches any text; ` *` at the end also matches no text at
-        all. The time is linear in the length of the texts."""
+        """Return whether the pattern covers the command, in linear time. ` *` at the end also matches no text at
+        all."""
         command = re.sub(r"\s", " ", command)
         for ending in (":*", " *"):
             if self.text.endswith(ending):
@@ -184,12 +171,11 @@ COMMAND_LINE = "cliArg"
 COMMAND = "command"
 CLIENT = "client"
 SKILLS = "skills"
-_SOURCES = ("user", "project", "local", "flag")
 _PUBLIC = {
+    **{each: f"{each}Settings" for each in ("user", "project", "local", "flag")},
     "managed": "policySettings",
     "kept": "localSettings",
     CLIENT: "session",
-    **{each: f"{each}Settings" for each in _SOURCES},
 }
 
 
@@ -211,7 +197,6 @@ class RuleSet:
         self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
 
     def listed(self) -> list[dict[str, str]]:
-        """Return all rules, as clients see them."""
         return [
             {
                 "behavior": behavior.value,
@@ -224,7 +209,6 @@ class RuleSet:
         ]
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
-        """Return the rules that cover calls of a tool, with and without a pattern."""
         names = (tool,) if behavior is Behavior.ALLOW else (tool, unmarked(tool))
         return [
             rule
@@ -235,7 +219,6 @@ class RuleSet:
         ]
 
     def only(self, behavior: Behavior, *tools: str) -> RuleSet:
-        """Return a set of the rules of one behavior that cover calls of these tools."""
         found = RuleSet()
         for tool in tools:
             found.add("", behavior, self.about(behavior, tool))
@@ -254,7 +237,7 @@ _MAX_ITEMS = 200
 
 
 class UpdateError(ValueError):
-    """The update is not one of the known shapes."""
+    """The update is not of a known shape."""
 
 
 @dataclass(frozen=True)
@@ -270,7 +253,7 @@ class PermissionUpdate:
 
 
 def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
-    """Parse an update. Raise UpdateError or RuleError if it is invalid."""
+    """Raise UpdateError or RuleError if the update is invalid."""
     if not isinstance(update, Mapping):
         raise UpdateError("a permission update is not an object")
     kind, destination = update.get("type"), update.get("destination", "session")
@@ -283,8 +266,14 @@ def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
             behavior = Behavior(update.get("behavior"))
         except ValueError:
             raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
-        rules = tuple(_read_rule(kind, item) for item in _list(kind, "rules", update))
-        return PermissionUpdate(kind, destination, behavior, rules)
+        rules = []
+        for item in _list(kind, "rules", update):
+            given = item if isinstance(item, Mapping) else {}
+            tool, content = given.get("toolName"), given.get("ruleContent")
+            if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
+                raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
+            rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
+        return PermissionUpdate(kind, destination, behavior, tuple(rules))
     if kind in _DIRECTORY_KINDS:
         found = _list(kind, "directories", update)
         if not all(isinstance(item, str) and item for item in found):
@@ -298,11 +287,3 @@ def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
     if not isinstance(found, list) or len(found) > _MAX_ITEMS:
         raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
     return found
-
-
-def _read_rule(kind: str, item: Any) -> Rule:
-    tool = item.get("toolName") if isinstance(item, Mapping) else None
-    content = item.get("ruleContent") if isinstance(item, Mapping) else None
-    if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
-        raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
-    return parse_rule(tool if content is None else f"{tool}({content})")

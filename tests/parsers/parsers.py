@@ -48,18 +48,10 @@ def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes,
     return text.encoded(done.text), len(done.spans)
 
 
-def html(text: str) -> None:
-    to_markdown(text, "https://e.example/")
-
-
 def markdown(text: str) -> None:
     """As the REPL draws a piece of an answer, of at most 100,000 characters."""
     for piece in pieces_of(text[:100_000]):
         Console(file=io.StringIO(), width=80).print(render_markdown(piece.text, PALETTE, opening=piece.opening))
-
-
-def long_markdown(text: str) -> None:
-    pieces_of(text * 10)
 
 
 def front_matter(text: str) -> None:
@@ -68,38 +60,14 @@ def front_matter(text: str) -> None:
         read_nested(lines)
 
 
-def yaml(text: str) -> None:
-    read_nested(["", *text[:100_000].split("\n")])
-
-
-def yaml_line(text: str) -> None:
-    read_nested([text[:100_000].replace("\n", " ")])
-
-
-def one_edit(text: str) -> None:
-    replaced(text.encode(), "\n", "x\n", True)
-
-
 def long_edit(text: str) -> None:
     old = text[: len(text) // 3].replace("\r", "") + "x"
     replaced((text + old).encode(), old, "y", True)
 
 
-def many_edits(text: str) -> None:
-    replaced((text + text[:4]).encode(), text[:4], "a\nb\n" + text[:2], True)
-
-
-def difference(text: str) -> None:
-    compared(text, text[::-1], 40_000)
-
-
 def line_difference(text: str) -> None:
     lines = text.split("\n")
     compared("\n".join(lines[::2] + lines), "\n".join(lines + lines[::3]), 40_000)
-
-
-def output(text: str) -> None:
-    clean(text.encode())
 
 
 def stream(text: str) -> None:
@@ -108,38 +76,19 @@ def stream(text: str) -> None:
         parser.feed(text[at : at + 1000].encode())
 
 
-def mention(text: str) -> None:
-    prompt_opening._MENTION.findall(text)
-
-
 def imports(text: str) -> None:
     with TemporaryDirectory() as directory:
         Path(directory, "CLAUDE.md").write_text(text, encoding="utf-8")
         find_instructions(directory, os.path.join(directory, "home"), ["project"])
 
 
-def command(text: str) -> None:
-    parse_command(text[:20_000])
-
-
 def shown_text(text: str) -> None:
     """As the REPL shows names and commands of the host."""
     picture = untrusted_text.escaped(text[:50_000])
     untrusted_text.tokens(picture)
+    untrusted_text.unescaped(picture)
     untrusted_text.warnings(text)
     tool_output.last_state(text)
-
-
-def pdf(text: str) -> None:
-    document_programs.count_pages(text.encode("latin-1", "replace"))
-
-
-def notebook(text: str) -> None:
-    document_programs.pieces(('{"cells":[' + text + "{}]}").encode())
-
-
-def image(text: str) -> None:
-    image_size(b"\xff\xd8" + text.encode("latin-1", "replace").replace(b"x", b"\xff"))
 
 
 def code(text: str) -> None:
@@ -189,10 +138,6 @@ def path_rule(text: str) -> None:
     PathPattern(f"{text[:300]}c").allows(f"/x/{path}", places)
 
 
-def search_glob(text: str) -> None:
-    Globs([text[:10_000]])
-
-
 def command_rules(text: str) -> None:
     rules = RuleSet()
     rules.add("", Behavior.DENY, parse_rules(["Bash(rm *)", "Bash(a*b*c)", "Read(.env)", "Edit(//x/**/a/**)"]))
@@ -208,49 +153,45 @@ def typed(text: str) -> None:
     machine.tick(1e9)
 
 
-PARSERS: list[tuple[Callable[[str], None], str]] = [
-    (html, "html"),
-    (markdown, "markdown"),
-    (long_markdown, "markdown"),
-    (front_matter, "yaml"),
-    (yaml, "yaml"),
-    (yaml_line, "yaml"),
-    (one_edit, "text"),
-    (long_edit, "text"),
-    (many_edits, "text"),
-    (difference, "text"),
-    (line_difference, "text"),
-    (output, "text"),
-    (stream, "text"),
-    (mention, "text"),
-    (imports, "text"),
-    (command, "text"),
-    (command, "shell"),
-    (shown_text, "text"),
-    (pdf, "pdf"),
-    (notebook, "notebook"),
-    (image, "text"),
-    (code, "code"),
-    (changed_lines, "code"),
-    (mcp_message, "json"),
-    (hook_answer, "json"),
-    (provider_lines, "text"),
-    (schema, "schema"),
-    (path_rule, "glob"),
-    (search_glob, "glob"),
-    (command_rules, "shell"),
-    (typed, "text"),
-]
+Parser = Callable[[str], object]
+NO_YAML, NO_EDIT = (ValueError,), (ChangeRefused,)
+BROKEN = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
-REFUSALS: dict[Callable[[str], None], tuple[type[Exception], ...]] = {
-    front_matter: (ValueError,),
-    yaml: (ValueError,),
-    yaml_line: (ValueError,),
-    one_edit: (ChangeRefused,),
-    long_edit: (ChangeRefused,),
-    many_edits: (ChangeRefused,),
-    command: (NotUnderstood,),
-    notebook: (ValueError, KeyError, TypeError, AttributeError, RecursionError),
-    search_glob: (BadGlob,),
-}
-"""The errors by which a parser refuses a text. Its callers expect them, and no others."""
+PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {
+    "html": (lambda text: to_markdown(text, "https://e.example/"), "html", ()),
+    "markdown": (markdown, "markdown", ()),
+    "long_markdown": (lambda text: pieces_of(text * 10), "markdown", ()),
+    "front_matter": (front_matter, "yaml", NO_YAML),
+    "yaml": (lambda text: read_nested(["", *text[:100_000].split("\n")]), "yaml", NO_YAML),
+    "yaml_line": (lambda text: read_nested([text[:100_000].replace("\n", " ")]), "yaml", NO_YAML),
+    "one_edit": (lambda text: replaced(text.encode(), "\n", "x\n", True), "text", NO_EDIT),
+    "long_edit": (long_edit, "text", NO_EDIT),
+    "many_edits": (
+        lambda text: replaced((text + text[:4]).encode(), text[:4], "a\nb\n" + text[:2], True), "text", NO_EDIT,
+    ),
+    "difference": (lambda text: compared(text, text[::-1], 40_000), "text", ()),
+    "line_difference": (line_difference, "text", ()),
+    "output": (lambda text: clean(text.encode()), "text", ()),
+    "stream": (stream, "text", ()),
+    "mention": (prompt_opening._MENTION.findall, "text", ()),
+    "imports": (imports, "text", ()),
+    "command": (lambda text: parse_command(text[:20_000]), "shell", (NotUnderstood,)),
+    "command_of_text": (lambda text: parse_command(text[:20_000]), "text", (NotUnderstood,)),
+    "shown_text": (shown_text, "text", ()),
+    "pdf": (lambda text: document_programs.count_pages(text.encode("latin-1", "replace")), "pdf", ()),
+    "notebook": (lambda text: document_programs.pieces(('{"cells":[' + text + "{}]}").encode()), "notebook", BROKEN),
+    "image": (
+        lambda text: image_size(b"\xff\xd8" + text.encode("latin-1", "replace").replace(b"x", b"\xff")), "text", (),
+    ),
+    "code": (code, "code", ()),
+    "changed_lines": (changed_lines, "code", ()),
+    "mcp_message": (mcp_message, "json", ()),
+    "hook_answer": (hook_answer, "json", ()),
+    "provider_lines": (provider_lines, "text", ()),
+    "schema": (schema, "schema", ()),
+    "path_rule": (path_rule, "glob", ()),
+    "search_glob": (lambda text: Globs([text[:10_000]]), "glob", (BadGlob,)),
+    "command_rules": (command_rules, "shell", ()),
+    "typed": (typed, "text", ()),
+}  # fmt: skip
+"""Each parser, the language of its texts, and the errors by which it refuses one. Its callers expect no others."""

@@ -8,7 +8,6 @@ import os
 import pty
 import resource
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,34 +134,9 @@ async def test_signals_reach_it(tmp_path: Path, number: signal.Signals) -> None:
     assert await process.wait() == (3 if number == signal.SIGINT else -number)
 
 
-async def test_to_kill_what_has_ended_meanwhile_is_no_error(tmp_path: Path) -> None:
-    process = await start_process("worker", ["-c", ""], env=environment(tmp_path))
-    while Path(f"/proc/{process.pid}").exists():
-        time.sleep(0.001)  # the loop must not learn of the end
-    process.kill()
-    assert await process.wait() == 0
-
-
-async def test_runs_side_by_side_do_not_hold_each_other_up(tmp_path: Path) -> None:
-    env = environment(tmp_path)
-    running = [
-        await start_process("worker", ["-c", "print(input())"], env=env, stdin=PIPE, stdout=PIPE) for _ in range(3)
-    ]
-    for number in (2, 0, 1):  # the pipes of one are not held by another, so its end is the end of its output
-        assert (await running[number].communicate(b"%d\n" % number))[0] == b"%d\n" % number
-
-
 async def test_what_an_interpreter_reads_at_its_start_starts_one(tmp_path: Path) -> None:
     env = environment(tmp_path, PYTHONUTF8="0", PYTHONIOENCODING="koi8-r")
     assert fork_server("worker", environment(tmp_path)) is not None
     assert fork_server("worker", env) is None
     process = await start_process("worker", ["-c", "import sys; print(sys.stdout.encoding)"], env=env, stdout=PIPE)
     assert (await process.communicate())[0] == b"koi8-r\n"
-
-
-async def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CCB_TESTS_FRESH", "1")
-    assert fork_server("worker", environment(tmp_path)) is None
-    program = "import sys; print('ccb.remote.main' in sys.modules)"
-    process = await start_process("worker", ["-c", program], env=environment(tmp_path), stdout=PIPE)
-    assert (await process.communicate())[0] == b"False\n"

@@ -21,12 +21,8 @@ MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 MAX_LINES = 700
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_the_package_sees_each_room_through_a_relative_link(room: str) -> None:
-    link = ROOT / "src" / "ccb" / room
-    assert link.is_symlink()
-    assert str(link.readlink()) == f"../../{room}"
-    assert link.resolve() == ROOT / room
+def test_the_package_sees_each_room_through_a_relative_link() -> None:
+    assert [str((ROOT / "src" / "ccb" / room).readlink()) for room in ROOMS] == [f"../../{room}" for room in ROOMS]
 
 
 def _imports(path: Path) -> list[tuple[int, str]]:
@@ -64,8 +60,6 @@ def test_no_module_outgrows_one_subject() -> None:
 
 
 def test_the_worker_imports_the_standard_library_and_the_wire_only() -> None:
-    import sys
-
     foreign = {
         f"{_relative(path)}: {module}"
         for path in MODULES

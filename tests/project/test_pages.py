@@ -37,24 +37,13 @@ def test_the_readme_and_the_architecture_stay_short() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_prose_is_wrapped(page: Path) -> None:
-    lines = page.read_text(encoding="utf-8").splitlines()
-    long = [line for line in lines if len(line) > MAX_COLUMNS and not line.startswith(("|", "!["))]
+def test_prose_is_wrapped_and_files_that_it_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    long = [each for each in text.splitlines() if len(each) > MAX_COLUMNS and not each.startswith(("|", "!["))]
     assert not long or page.name in GENERATED
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_link_to_a_file_leads_to_one(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
     assert not [each for each in targets if "://" not in each and not (page.parent / each).exists()]
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_file_of_the_project_that_a_page_names_exists(page: Path) -> None:
-    named = re.findall(
-        r"`((?:local|remote|tunnel|deploy|tests|docs|benchmarks)/[\w./]*)`", page.read_text(encoding="utf-8")
-    )
+    named = re.findall(r"`((?:local|remote|tunnel|deploy|tests|docs|benchmarks)/[\w./]*)`", text)
     assert not [name for name in named if not (ROOT / name).exists()]
 
 

@@ -1,8 +1,5 @@
-"""Read the ssh options of a host: from `ssh -G`, or from the files where there is no OpenSSH.
-
-The first value of an option counts. A condition or an option that may apply to the host and that this reader does not
-understand is an error: the connection could take another way than ssh's.
-"""
+"""Read the ssh options of a host: from `ssh -G`, or from the files where there is no OpenSSH. There, a condition or an
+option that may apply and is not understood is an error: the connection could take another way than ssh's."""
 
 from __future__ import annotations
 
@@ -89,16 +86,14 @@ _WITHOUT_MEANING = {
 
 
 def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[str, list[str]]:
-    """Return the options of `target` by lower-case name, in the form of `ssh -G`: several values as a list, times in
-    seconds.
-
-    The command line counts first, then `files` (default: the user's and the system's). Blocking. Raise ConfigError.
-    """
+    """Return the options of `target` by lower-case name, as `ssh -G` prints them: several values as a list, times in
+    seconds. The command line counts first, then `files` (default: the user's and the system's). Blocking. Raise
+    ConfigError."""
     if files is None:
         files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
     reading = _Reading(target)
-    reading.read_flags()
-    reading.read_files(files)
+    for path in filter(Path.exists, files):
+        reading.read(path, path.parent if path == SYSTEM_CONFIG else None, 0)
     options = reading.options
     if options.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false"):
         raise ConfigError(
@@ -110,32 +105,23 @@ def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[
 
 
 class _Reading:
-    """Reads what applies to `target` into `options`."""
+    """Reads what applies to `target` into `options`, those of the command line first."""
 
     def __init__(self, target: SshTarget) -> None:
         self.options: dict[str, list[str]] = {}
         self._target = target
-
-    def read_flags(self) -> None:
-        """Read the options of the command line. A user or a port beside them counts only if they name none."""
-        for option in self._target.options:
+        for option in target.options:
             keyword, rest = _keyword(option)
             if keyword in ("host", "match", "include"):
                 raise _error(f"-o {option}", "not allowed on the command line")
             self._option(keyword, rest, f"-o {option}")
-        if self._target.user is not None:
-            self.options.setdefault("user", [self._target.user])
-        if self._target.port:
-            self.options.setdefault("port", [str(self._target.port)])
+        if target.user is not None:
+            self.options.setdefault("user", [target.user])
+        if target.port:
+            self.options.setdefault("port", [str(target.port)])
 
-    def read_files(self, files: Sequence[Path]) -> None:
-        """Read the files that exist."""
-        for path in files:
-            if path.exists():
-                self._read(path, path.parent if path == SYSTEM_CONFIG else None, 0)
-
-    def _read(self, path: Path, system: Path | None, depth: int) -> None:
-        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that."""
+    def read(self, path: Path, system: Path | None, depth: int) -> None:
+        """`system` is the directory of the system's configuration, if the file is a part of that."""
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
             state = path.stat()
@@ -148,32 +134,23 @@ class _Reading:
             where = f"{path} line {number}"
             keyword, rest = _keyword(line)
             if keyword == "host":
-                block = self._host_matches(_words(rest, where))
+                block = _in_list(self._target.host, _words(rest, where))
             elif keyword == "match":
                 if [word.lower() for word in _words(rest, where)] != ["all"]:
                     raise _error(where, "only `Match all` is understood without OpenSSH")
                 block = True
             elif keyword == "include" and block:
-                self._include(_words(rest, where), system, depth, where)
+                if depth >= _MAX_DEPTH:
+                    raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
+                for included in _included(_words(rest, where), system):
+                    self.read(included, system, depth + 1)
             elif keyword and block:
                 self._option(keyword, rest, where)
-
-    def _include(self, patterns: Sequence[str], system: Path | None, depth: int, where: str) -> None:
-        if depth >= _MAX_DEPTH:
-            raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
-        for included in _included(patterns, system):
-            self._read(included, system, depth + 1)
-
-    def _host_matches(self, patterns: Sequence[str]) -> bool:
-        """Return whether a Host line applies. Case counts."""
-        found = [pattern for pattern in patterns if _fits(self._target.host, pattern.removeprefix("!"))]
-        return bool(found) and not any(pattern.startswith("!") for pattern in found)
 
     def _one(self, name: str, default: str) -> str:
         return self.options[name][0] if name in self.options else default
 
     def _option(self, keyword: str, rest: str, where: str) -> None:
-        """Add the option of a line that applies."""
         name = OLD_NAMES.get(keyword, keyword)
         if name in _WITHOUT_MEANING:
             return
@@ -184,42 +161,36 @@ class _Reading:
                 do="Remove RefuseConnection for this host.",
             )
         if name not in _OPTIONS:
-            if _in_list(name, self._one("ignoreunknown", "").lower()):
+            if _in_list(name, self._one("ignoreunknown", "").lower().split(",")):
                 return
             raise _error(where, f"the option {keyword!r} is not known")
-        values = self._values(name, rest, where)
+        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
+        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
+        if name == "hostkeyalias":
+            values = [values[0].lower()]
+        elif name == "hostname":
+            values = [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        # `ProxyCommand none` chooses the way to the host, `ProxyJump none` does not
+        has_way = "proxycommand" in self.options or self._one("proxyjump", "none").lower() != "none"
         if name in _EVERY_LINE:
             kept = self.options.setdefault(name, [])
             for value in values if name == "sendenv" else [" ".join(values)]:
                 if value not in kept:
                     kept.append(value)
-        elif name not in self.options and not (name in ("proxycommand", "proxyjump") and self._has_a_way()):
-            self.options[name] = values if name in _LISTS else [" ".join(_in_seconds(name, values))]
-
-    def _values(self, name: str, rest: str, where: str) -> list[str]:
-        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
-        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
-        if name == "hostkeyalias":
-            return [values[0].lower()]
-        if name == "hostname":
-            return [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
-        return values
-
-    def _has_a_way(self) -> bool:
-        """Return whether a line before has chosen the way to the host. `ProxyCommand none` does, `ProxyJump none` does
-        not."""
-        return "proxycommand" in self.options or self._one("proxyjump", "none").lower() != "none"
+        elif name not in self.options and not (name in ("proxycommand", "proxyjump") and has_way):
+            first = _TIMES.get(name, len(values))
+            values = [*values[:first], *map(_seconds, values[first:])]
+            self.options[name] = values if name in _LISTS else [" ".join(values)]
 
 
 def _keyword(line: str) -> tuple[str, str]:
-    """Return the lower-case option of a line and the rest of it, two empty strings for an empty line or a comment."""
+    """Return the lower-case option of a line and the rest of it, empty strings for none."""
     found = _LINE.match(line)
     return (found[1].lower(), found[2]) if found and not found[1].startswith("#") else ("", "")
 
 
 def _words(text: str, where: str) -> list[str]:
-    """Split `text` into one or more words, up to a comment. Quotes may be single or double, and a backslash stands
-    before a quote, a backslash or a space."""
+    """Split `text` into words, up to a comment. A backslash stands before a quote, a backslash or a space."""
     words: list[str] = []
     quote = ""
     fresh = True
@@ -234,7 +205,7 @@ def _words(text: str, where: str) -> list[str]:
         if fresh:
             words.append("")
             fresh = False
-        if character == "\\" and _is_escaped(after, quote):
+        if character == "\\" and (after in ("'", '"', "\\") or (after == " " and not quote)):
             words[-1] += after
             next(characters)
         elif not quote and character in "'\"":
@@ -250,13 +221,7 @@ def _words(text: str, where: str) -> list[str]:
     return words
 
 
-def _is_escaped(after: str, quote: str) -> bool:
-    """Return whether a backslash before this character is no part of the word."""
-    return after in ("'", '"', "\\") or (after == " " and not quote)
-
-
 def _value(name: str, words: Sequence[str], where: str) -> str:
-    """Return the one value of an option. Raise ConfigError if ssh would not take it."""
     value = words[0]
     allowed = _VALUES.get(name)
     if len(words) > 1:
@@ -271,13 +236,12 @@ def _value(name: str, words: Sequence[str], where: str) -> str:
 
 
 def _fits(text: str, pattern: str) -> bool:
-    """Return whether a pattern of ssh matches: only `*` and `?` mean something."""
     return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
-def _in_list(text: str, patterns: str) -> bool:
-    """Return whether `text` matches a comma-separated list of patterns and none of the negated ones."""
-    found = [pattern for pattern in patterns.split(",") if _fits(text, pattern.removeprefix("!"))]
+def _in_list(text: str, patterns: Sequence[str]) -> bool:
+    """Return whether `text` matches one of the patterns and none of the negated ones."""
+    found = [pattern for pattern in patterns if _fits(text, pattern.removeprefix("!"))]
     return bool(found) and not any(pattern.startswith("!") for pattern in found)
 
 
@@ -288,12 +252,6 @@ def _included(patterns: Sequence[str], system: Path | None) -> list[Path]:
         path = below / (pattern if system else os.path.expanduser(pattern))  # noqa: PTH111 - keeps an unknown ~user
         found += map(Path, sorted(glob.glob(str(path))))  # noqa: PTH207 - the pattern is a whole path
     return found
-
-
-def _in_seconds(name: str, values: Sequence[str]) -> list[str]:
-    """Return the values of an option with its times in seconds."""
-    first = _TIMES.get(name, len(values))
-    return [*values[:first], *map(_seconds, values[first:])]
 
 
 def _seconds(text: str) -> str:
@@ -317,13 +275,12 @@ _PATH = re.compile(r"\s+(?=[/~]|none$)")
 
 
 async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfig:
-    """Return the configuration of `target` for the ssh that the words `ssh` start.
-
-    Raise ConfigError when ssh rejects its configuration or an option.
-    """
+    """Return the configuration for the ssh that the words `ssh` start. Raise ConfigError when ssh rejects it."""
     program = shutil.which(ssh[0])
     if program is None:
-        return host_config(with_identities(await asyncio.to_thread(read_config, target), target), {}, target)
+        lines = await asyncio.to_thread(read_config, target)
+        keys = [*target.identities, *lines.get("identityfile", ())] or [f"~/.ssh/{name}" for name in DEFAULT_KEYS]
+        return host_config({**lines, "identityfile": keys}, {}, target)
     env = without_secrets(os.environ)
     plain = asyncio.create_task(ssh_says([program, "-G", "-F", "none"], target.host, env))
     try:
@@ -337,10 +294,8 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
 
 
 async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> dict[str, list[str]]:
-    """Run `argv` (an `ssh -G`) for `host` and return its output: values by lower-case option name.
-
-    Raise ConfigError when ssh rejects its configuration or takes 10 s, and UsageError when there is no such program.
-    """
+    """Run `argv` (an `ssh -G`) for `host` and return its output by lower-case option name. Raise ConfigError when ssh
+    rejects its configuration or takes 10 s, and UsageError when there is no such program."""
     try:
         status, out, err = await said_by([*argv, "--", host], env=env, deadline_s=_RESOLVE_DEADLINE_S)
     except TimeoutError:
@@ -366,9 +321,3 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
 def config_command(program: str, target: SshTarget, more: Sequence[str] = ()) -> list[str]:
     """Return `ssh -G` with the flags `more` and those of `target`. The caller appends `--` and the host."""
     return [program, *more, "-G", *target.flags()]
-
-
-def with_identities(lines: Mapping[str, list[str]], target: SshTarget) -> dict[str, list[str]]:
-    """Add the identity files that ssh adds to those of its files: of the command line, and by default ~/.ssh/id_*."""
-    keys = [*target.identities, *lines.get("identityfile", ())]
-    return {**lines, "identityfile": keys or [f"~/.ssh/{name}" for name in DEFAULT_KEYS]}

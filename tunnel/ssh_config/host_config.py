@@ -23,10 +23,8 @@ _GREETING_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True)
 class Route:
-    """How the byte stream to the host is made.
-
-    `greeting_s`: seconds in which a server that has accepted the connection must ask for a login.
-    """
+    """How the byte stream to the host is made. `greeting_s`: seconds in which a server that has accepted the connection
+    must ask for a login."""
 
     proxy_jump: str | None
     proxy_command: str | None
@@ -39,11 +37,8 @@ class Route:
 
 @dataclass(frozen=True)
 class HostTrust:
-    """Which host keys are trusted, and what happens to others.
-
-    `name` and `port` are those under which known_hosts has the host; `alias` is HostKeyAlias. `revoked` are the files
-    of RevokedHostKeys.
-    """
+    """Which host keys are trusted, and what happens to others. `name` and `port` are those under which known_hosts has
+    the host; `alias` is HostKeyAlias."""
 
     name: str
     port: int
@@ -56,11 +51,8 @@ class HostTrust:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys of the person. `agent` is the socket of the agent, None for no agent.
-
-    `agent_keeps` is AddKeysToAgent: whether the agent asks before each use, and the seconds it keeps a key (0: for
-    good).
-    """
+    """The keys of the person. `agent` is the socket of the agent, if any. `agent_keeps` is AddKeysToAgent: whether the
+    agent asks before each use, and the seconds it keeps a key (0: for good)."""
 
     files: tuple[Path, ...]
     certificates: tuple[Path, ...]
@@ -71,11 +63,7 @@ class Identities:
 
 @dataclass(frozen=True)
 class LoginMethods:
-    """How the person may prove who they are. `preferred` is PreferredAuthentications, `prompts`
-    NumberOfPasswordPrompts.
-
-    `batch`: nothing may be asked.
-    """
+    """How the person may prove who they are. `prompts` is NumberOfPasswordPrompts. `batch`: nothing may be asked."""
 
     preferred: str | None
     public_key: bool
@@ -87,11 +75,9 @@ class LoginMethods:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of the encrypted connection.
-
-    `algorithms` has the lists of names that were set, under the names in ALGORITHMS. `alive` is ServerAliveInterval in
-    seconds and ServerAliveCountMax. `rekey` are the bytes and the seconds after which keys change, 0 if not set.
-    """
+    """Options of the encrypted connection. `algorithms` has the lists that were set, by the names in ALGORITHMS.
+    `alive` is ServerAliveInterval in seconds and ServerAliveCountMax. `rekey` are the bytes and the seconds after which
+    keys change, 0 if not set."""
 
     compression: bool
     algorithms: Mapping[str, str]
@@ -103,12 +89,10 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """The ssh options that apply to one host. Paths are expanded.
-
-    `no_effect` names the options that were set and that only OpenSSH honours. `control_path` is the socket of a master
-    connection (None: none), and `control_asks` whether that master asks before each use. `digest` is a hash of all
-    options.
-    """
+    """The ssh options that apply to one host, with expanded paths. `given` are those that differ from ssh's defaults,
+    as `ssh -G` prints them, `no_effect` names those among them that only OpenSSH honours. `control_path` is the socket
+    of a master connection, and `control_asks` whether that master asks before each use. `digest` is a hash of all
+    options."""
 
     hostname: str
     user: str
@@ -118,6 +102,7 @@ class HostConfig:
     identities: Identities
     methods: LoginMethods
     stream: StreamOptions
+    given: Mapping[str, Sequence[str]]
     no_effect: tuple[str, ...]
     control_path: Path | None = None
     control_asks: bool = False
@@ -125,13 +110,11 @@ class HostConfig:
 
 
 def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | None = None) -> HostConfig:
-    """Return the options of `target`. Raise UsageError for a port that is not a number, ConfigError for an unknown
-    home.
-
-    `defaults` are the lines of ssh without any configuration. `home` is the directory that `~` means (None: the one in
-    HOME).
-    """
-    options = _Options(lines, target, home)
+    """Return the options of `target`. Raise UsageError for a wrong port, ConfigError for an unknown home. `defaults`
+    are the lines of ssh without any configuration. `home` is what `~` means (None: HOME)."""
+    options, given = _Options(lines, target, home), changed(lines, defaults)
+    control_path = options.maybe("controlpath") or ""
+    keeps = options.one("addkeystoagent", "no").lower().split()
     return HostConfig(
         hostname=options.hostname,
         user=options.user,
@@ -143,7 +126,9 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
             certificates=options.paths("certificatefile"),
             only=options.flag("identitiesonly"),
             agent=_agent(options),
-            agent_keeps=_agent_keeps(options.one("addkeystoagent", "no")),
+            agent_keeps=None
+            if keeps[0] in ("no", "false", "ask")
+            else (keeps[0] == "confirm", int(keeps[-1]) if keeps[-1].isdigit() else 0),
         ),
         methods=LoginMethods(
             preferred=options.maybe("preferredauthentications"),
@@ -153,9 +138,11 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
             prompts=options.number("numberofpasswordprompts", 3),
             batch=options.flag("batchmode"),
         ),
-        stream=_stream(options, changed(lines, defaults)),
+        stream=_stream(options, given),
+        given=given,
         no_effect=without_effect(lines, defaults),
-        control_path=_control_path(options.maybe("controlpath")),
+        # ssh -G prints it expanded; that of files which ccb reads itself does not count, because a master needs ssh
+        control_path=Path(control_path) if control_path.startswith("/") and "${" not in control_path else None,
         control_asks=options.one("controlmaster").lower() in ("ask", "autoask"),
         digest=hashlib.sha256(repr(sorted((key, list(values)) for key, values in lines.items())).encode()).hexdigest(),
     )
@@ -173,7 +160,6 @@ class _Options:
         return self.lines[key][0] if self.lines.get(key) else default
 
     def maybe(self, key: str) -> str | None:
-        """Return the value, None for `none`."""
         value = self.one(key)
         return value if value and value.lower() != "none" else None
 
@@ -187,7 +173,6 @@ class _Options:
         return tuple(self.path(text) for text in self.lines.get(key, ()) if text.lower() != "none")
 
     def path(self, text: str) -> Path:
-        """Return the path that `text` means with its `%x`, `${NAME}` and `~`."""
         text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
         text = with_tokens(text, self.tokens)
         if text == "~" or text.startswith("~/"):
@@ -219,7 +204,7 @@ class _Options:
 
     @cached_property
     def tokens(self) -> Mapping[str, str]:
-        """The values of the `%x` tokens (ssh_config(5), TOKENS)."""
+        """The values of `%x` (ssh_config(5), TOKENS)."""
         tokens = {
             "%": "%",
             "d": self._home or str(Path.home()),
@@ -238,12 +223,11 @@ class _Options:
 
 
 def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
-    """Replace `%x`. `ssh -G` prints most of them as they were written."""
+    """Replace `%x`, which `ssh -G` mostly prints as written."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
 def local_user() -> str:
-    """Return the name of this process's user, whatever the environment says."""
     return pwd.getpwuid(os.getuid()).pw_name
 
 
@@ -285,41 +269,23 @@ def _trust(options: _Options) -> HostTrust:
 
 def _stream(options: _Options, given: Mapping[str, Sequence[str]]) -> StreamOptions:
     interval = options.number("serveraliveinterval", 0)
+    size, _, seconds = options.one("rekeylimit").partition(" ")
+    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(size[-1:].lower(), 1)
+    digits = size.rstrip("kmgKMG")
     return StreamOptions(
         compression=options.flag("compression"),
         algorithms={name: given[name][0] for name in ALGORITHMS if given.get(name)},
         alive=(interval, options.number("serveralivecountmax", 3)) if interval else None,
-        rekey=_rekey(options.one("rekeylimit")),
+        rekey=(int(digits) * factor if digits.isdigit() else 0, int(seconds) if seconds.isdigit() else 0),
         set_env=dict(value.split("=", 1) for value in options.lines.get("setenv", ()) if "=" in value),
         send_env=tuple(word for value in options.lines.get("sendenv", ()) for word in value.split()),
     )
 
 
-def _control_path(value: str | None) -> Path | None:
-    """Return ControlPath as `ssh -G` prints it: expanded. Files that ccb reads itself do not count; ssh is needed
-    anyway."""
-    return Path(value) if value is not None and value.startswith("/") and "${" not in value else None
-
-
 def _agent(options: _Options) -> str | None:
-    """Return the socket of IdentityAgent."""
     value = options.one("identityagent", "SSH_AUTH_SOCK")
     if value.lower() == "none":
         return None
     if value == "SSH_AUTH_SOCK" or (value.startswith("$") and not value.startswith("${")):
         return os.environ.get(value.removeprefix("$")) or None
     return str(options.path(value))
-
-
-def _agent_keeps(value: str) -> tuple[bool, int] | None:
-    words = value.lower().split()
-    if words[0] in ("no", "false", "ask"):
-        return None
-    return words[0] == "confirm", int(words[-1]) if words[-1].isdigit() else 0
-
-
-def _rekey(value: str) -> tuple[int, int]:
-    size, _, seconds = value.partition(" ")
-    factor = {"k": 1024, "m": 1024**2, "g": 1024**3}.get(size[-1:].lower(), 1)
-    digits = size.rstrip("kmgKMG")
-    return int(digits) * factor if digits.isdigit() else 0, int(seconds) if seconds.isdigit() else 0

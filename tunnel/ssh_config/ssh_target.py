@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import getopt
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,21 +11,11 @@ from ..wire.dataclass import dataclass
 
 _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 
-_FLAG_OPTIONS = {
-    "-4": "AddressFamily", "-6": "AddressFamily", "-A": "ForwardAgent", "-a": "ForwardAgent", "-B": "BindInterface",
-    "-b": "BindAddress", "-C": "Compression", "-c": "Ciphers", "-J": "ProxyJump", "-K": "GSSAPIAuthentication",
-    "-M": "ControlMaster", "-m": "MACs", "-S": "ControlPath", "-X": "ForwardX11", "-x": "ForwardX11",
-    "-Y": "ForwardX11",
-}  # fmt: skip
-"""The ssh_config option that each flag of ssh sets."""
-
 
 @dataclass(frozen=True)
 class SshTarget:
-    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`).
-
-    Raise UsageError for a host or user that ssh would take for an option.
-    """
+    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`). Raise UsageError for
+    a host or user that ssh would take for an option."""
 
     host: str
     user: str | None = None
@@ -42,10 +31,7 @@ class SshTarget:
 
     @classmethod
     def of_jump_host(cls, spec: str) -> SshTarget:
-        """Return the target that a ProxyJump value such as `user@host:port` names.
-
-        It has none of the command line's options: as in ssh, those are for the host itself.
-        """
+        """Return the target that a ProxyJump value names. As in ssh, the options of the command line are not for it."""
         user, _, rest = spec.strip().removeprefix("ssh://").rstrip("/").rpartition("@")
         host, port = rest, None
         if rest.startswith("["):
@@ -58,53 +44,24 @@ class SshTarget:
 
     @property
     def shown(self) -> str:
-        """The host's name in messages: `user@host`, or `host` if the person named no user."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
     def flags(self) -> list[str]:
-        """Return the words that give ssh everything but the host."""
-        words = self._flags_without_user()
-        if self.user is not None:
-            words += ["-l", self.user]
-        return words
-
-    def with_flags(self, flags: Sequence[tuple[str, str]]) -> SshTarget:
-        """Return the target with the options that flags of ssh set.
-
-        A port is kept only as 22, to note that one was given.
-        """
-        given = dict(flags)
-        options = [value for flag, value in flags if flag == "-o"]
-        options += [f"{_FLAG_OPTIONS[flag]}={value}" for flag, value in flags if flag in _FLAG_OPTIONS]
-        return dataclasses.replace(
-            self,
-            user=self.user or given.get("-l"),
-            port=self.port or (22 if "-p" in given else None),
-            identities=(*self.identities, *(value for flag, value in flags if flag == "-i")),
-            options=(*self.options, *options),
-        )
+        return [*self._flags_without_user(), *(["-l", self.user] if self.user is not None else [])]
 
     def shell_command(self, ssh: Sequence[str] = ("ssh",), *more: str, command: str = "true") -> str:
-        """Return the line that runs `command` on this host in a terminal, without ccb.
-
-        It has all options of the command line: with another port or key another server may answer. `ssh` are the words
-        that start ssh; `more` are further flags, such as -v.
-        """
+        """Return the line that runs `command` on this host in a terminal, without ccb. `ssh` are the words that start
+        ssh; `more` are further flags, such as -v."""
         return f"{shlex.join([*ssh, *more, *self._flags_without_user(), self.shown])} {command}"
 
     def _flags_without_user(self) -> list[str]:
-        words = []
-        for option in self.options:
-            words += ["-o", option]
-        for identity in self.identities:
-            words += ["-i", identity]
-        if self.port is not None:
-            words += ["-p", str(self.port)]
-        return words
+        words = [word for option in self.options for word in ("-o", option)]
+        words += [word for identity in self.identities for word in ("-i", identity)]
+        return [*words, *(["-p", str(self.port)] if self.port is not None else [])]
 
 
 def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the flags in the words that start ssh, with their values. Return none if ssh would reject them."""
+    """Return the flags in the words that start ssh, with their values; none if ssh would reject them."""
     try:
         return getopt.getopt(list(ssh[1:]), _FLAGS)[0]
     except getopt.GetoptError:
@@ -136,12 +93,11 @@ _OFF = ("", "no", "none", "false", "internal")
 
 
 def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
-    """Return the options whose values are not those of ssh without any configuration."""
     return {name: values for name, values in lines.items() if list(values) != list(defaults.get(name, ()))}
 
 
 def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
-    """Return the names of options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
+    """Return the options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
     found = [
         name
@@ -159,12 +115,10 @@ def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
 
 
 def only_openssh(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `names` that `--transport ssh` honours."""
     return tuple(name for name in names if name.split(" ")[0] not in _NEVER)
 
 
 def of_consequence(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the options in `names` to name at every login. The doctor names all of them."""
     return tuple(name for name in names if name.split(" ")[0] not in _HARMLESS)
 
 

@@ -1,8 +1,5 @@
-"""Send a request body as a compressed difference to an earlier one.
-
-The new bytes of a request body look like what was said last (the same names, quoting and paths), so the end of the
-earlier body serves as the dictionary. The events of an answer are alike in every call, so what they have in common
-does; each frame is compressed by itself, because an answer may be read on at any byte.
+"""Send a request body as a compressed difference to an earlier one, whose end serves as the dictionary, and the events
+of an answer compressed frame by frame, because an answer may be read on at any byte.
 
 `parts` is a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how
 long it is.
@@ -15,7 +12,6 @@ import hashlib
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Generic, TypeVar
 
 from .dataclass import dataclass
@@ -41,16 +37,13 @@ class BodyCache(Generic[T]):
         return len(self._kept)
 
     def newest_first(self) -> Iterator[tuple[str, T]]:
-        """Yield the digest and the value of each body, the one used last first."""
         return ((digest, value) for digest, (_, value) in reversed(self._kept.items()))
 
     def get(self, digest: str) -> T | None:
-        """Return the value of a body, None if it is not kept."""
-        found = self._kept.get(digest)
-        return None if found is None else found[1]
+        return self._kept[digest][1] if digest in self._kept else None
 
     def put(self, digest: str, size: int, value: T) -> None:
-        """Keep a body as the one used last. A body that is too large for the cache is not kept."""
+        """Keep a body as the one used last, unless it is too large."""
         self.drop(digest)
         if size > MAX_KEPT:
             return
@@ -60,17 +53,14 @@ class BodyCache(Generic[T]):
             self.drop(next(iter(self._kept)))
 
     def was_copied(self, digest: str, count: int) -> None:
-        """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it;
-        otherwise another conversation only begins alike."""
+        """Note that a newer body has `count` bytes of this one. If they are nearly all, the newer one replaces it."""
         found = self._kept.get(digest)
         if found is not None:
             self._kept.move_to_end(digest, last=count < found[0] * 7 // 8)
 
     def drop(self, digest: str) -> None:
-        """Forget a body."""
-        found = self._kept.pop(digest, None)
-        if found is not None:
-            self._size -= found[0]
+        if digest in self._kept:
+            self._size -= self._kept.pop(digest)[0]
 
 
 DICTIONARY = 32 * 1024
@@ -85,13 +75,12 @@ _RAW = -15  # neither header nor checksum: the digest of the body covers more
 
 
 def deflate(pieces: Sequence[bytes], dictionary: bytes = b"") -> bytes:
-    """Return the bytes of `pieces` compressed."""
     made = zlib.compressobj(9, zlib.DEFLATED, _RAW, 9, zdict=dictionary) if dictionary else zlib.compressobj()
     return b"".join([*map(made.compress, pieces), made.flush()])
 
 
 def inflate(data: bytes, limit: int, dictionary: bytes = b"") -> bytes:
-    """Return what was compressed, or the first `limit` bytes of it. Raise zlib.error."""
+    """Return what was compressed, at most `limit` bytes. Raise zlib.error."""
     made = zlib.decompressobj(_RAW, zdict=dictionary) if dictionary else zlib.decompressobj()
     return made.decompress(data, limit)
 
@@ -117,7 +106,7 @@ _EVENTS = (
 
 
 def pack(events: bytes) -> bytes:
-    """Return a piece of an answer compressed. A small window makes it 15 times as quick as zlib's own choice."""
+    """Compress a piece of an answer. A small window makes it 15 times as quick as zlib's own choice."""
     made = zlib.compressobj(1, zlib.DEFLATED, -12, 5, zdict=_EVENTS)
     return made.compress(events) + made.flush()
 
@@ -140,20 +129,15 @@ class KnownBody:
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.pieces = tuple(pieces)
         self.starts: list[int] = []
-        self._places: dict[bytes, int] = {}
+        self.places: dict[bytes, int] = {}  # the index of each piece that is worth a copy
         self.size = 0
         for index, piece in enumerate(pieces):
             self.starts.append(self.size)
             self.size += len(piece)
             if len(piece) >= MIN_COPY:
-                self._places.setdefault(piece, index)
-
-    def place(self, piece: bytes) -> int | None:
-        """Return the index of a piece that is worth a copy, or None."""
-        return self._places.get(piece)
+                self.places.setdefault(piece, index)
 
     def tail(self, count: int) -> bytes:
-        """Return the last `count` bytes."""
         taken: list[bytes] = []
         for piece in reversed(self.pieces):
             if count <= 0:
@@ -162,22 +146,9 @@ class KnownBody:
             count -= len(piece)
         return b"".join(reversed(taken))
 
-    def overlap(self, pieces: Sequence[bytes]) -> int:
-        """Return how many bytes of `pieces` are whole pieces of this body."""
-        return sum(len(piece) for piece in pieces if piece in self._places)
 
-
-@dataclass(frozen=True)
 class Delta:
     """A body as `parts` and the new bytes. `copied` is the number of bytes that are copies."""
-
-    parts: list[int]
-    new: list[bytes]
-    copied: int
-
-
-class _Parts:
-    """Collects the parts of a body, and joins those that follow on each other."""
 
     def __init__(self) -> None:
         self.parts: list[int] = []
@@ -201,8 +172,8 @@ class _Parts:
         self.end = start + count
         self.copied += count
 
-    def delta(self) -> Delta:
-        return Delta(self.parts + ([self._count, 0, 0] if self._count else []), self.new, self.copied)
+    def finish(self) -> None:
+        self.parts += [self._count, 0, 0] if self._count else []
 
 
 def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
@@ -210,34 +181,32 @@ def difference(base: KnownBody, pieces: Sequence[bytes]) -> Delta:
 
     Pieces that the base has are copied, wherever they stand there. Of any other piece, the start and the end are copied
     that it shares with the piece that comes next in the base: a cache mark has moved, or a block was added."""
-    made = _Parts()
+    made = Delta()
     near = 0  # the index of the piece that comes next in the base
     for piece in pieces:
         old = base.pieces[near] if near < len(base.pieces) else b""
         goes_on = piece == old != b"" and (made.end == base.starts[near] or len(piece) >= MIN_COPY)
-        found = near if goes_on else base.place(piece)
+        found = near if goes_on else base.places.get(piece)
         if found is not None:
             made.copy(base.starts[found], len(piece))
             near = found + 1
             continue
-        start = _worth(_common_start(old, piece))
+        start = _common_start(old, piece)
+        start = start if start >= MIN_COPY else 0
         shorter = min(len(old), len(piece)) - start
-        end = _worth(_common_start(old[len(old) - shorter :][::-1], piece[len(piece) - shorter :][::-1]))
+        end = _common_start(old[len(old) - shorter :][::-1], piece[len(piece) - shorter :][::-1])
+        end = end if end >= MIN_COPY else 0
         if start:
             made.copy(base.starts[near], start)
         made.add(piece[start : len(piece) - end])
         if end:
             made.copy(base.starts[near] + len(old) - end, end)
         near += 1
-    return made.delta()
-
-
-def _worth(count: int) -> int:
-    return count if count >= MIN_COPY else 0
+    made.finish()
+    return made
 
 
 def _common_start(one: bytes, other: bytes) -> int:
-    """Return how many bytes two texts begin with together."""
     same, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high
@@ -255,8 +224,8 @@ _ENOUGH = 0.9
 
 @dataclass(frozen=True)
 class OutgoingBody:
-    """The bytes to send for a body. The fields have the names of those of `Open`, where they are described. `copied` is
-    the number of bytes that the laptop copies from its base."""
+    """The bytes to send for a body, with fields of `CallOpen`. `copied` is the number of bytes that the laptop copies
+    from its base."""
 
     digest: str
     base: str
@@ -269,7 +238,6 @@ class OutgoingBody:
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:
-    """Return the SHA-256 of a body, as a name for it."""
     found = hashlib.sha256()
     for piece in pieces:
         found.update(piece)
@@ -277,40 +245,37 @@ def digest_of(pieces: Iterable[bytes]) -> str:
 
 
 def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
-    """Return a body that is sent as it is."""
     return OutgoingBody(digest_of(pieces), "", [], 0, False, pieces)
 
 
 def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
-    """Return a body as a delta to that one of the `known` bodies, with their digests, which has most of it. `primed`:
-    the other end takes the end of that one as a dictionary."""
+    """Return a body as a delta to that one of the `known` bodies which has most of it. `primed`: the other end takes
+    the end of that one as a dictionary."""
     size = sum(map(len, pieces))
     base, best, most = "", None, 0
     for digest, body in known:
-        overlap = body.overlap(pieces)
+        overlap = sum(len(piece) for piece in pieces if piece in body.places)
         if overlap > most:
             base, best, most = digest, body, overlap
         if most >= size * _ENOUGH:
             break
-    new, parts, copied = pieces, [size, 0, 0], 0
-    if best is not None:
-        delta = difference(best, pieces)
-        if len(delta.parts) <= MAX_PARTS:
-            new, parts, copied = delta.new, delta.parts, delta.copied
-        else:
-            base, best = "", None
-    sent = size - copied
+    delta = difference(best, pieces) if best is not None else Delta()
+    if best is None or len(delta.parts) > MAX_PARTS:
+        base, best, delta = "", None, Delta()
+        delta.new, delta.parts = list(pieces), [size, 0, 0]
+    sent = size - delta.copied
     dictionary = best.tail(DICTIONARY) if best is not None and primed else b""
     if (MIN_PRIMED if dictionary else MIN_DEFLATED) <= sent <= MAX_DEFLATED:
-        deflated = deflate(new, dictionary)
+        deflated = deflate(delta.new, dictionary)
         if len(deflated) < sent * _ENOUGH:
-            name = digest_of(pieces)
-            return OutgoingBody(name, base, parts, len(deflated), True, [deflated], copied, bool(dictionary))
-    return OutgoingBody(digest_of(pieces), base, parts, sent, False, new, copied) if base else as_it_is(pieces)
+            sizes = delta.parts, len(deflated), True
+            return OutgoingBody(digest_of(pieces), base, *sizes, [deflated], delta.copied, bool(dictionary))
+    if not base:
+        return as_it_is(pieces)
+    return OutgoingBody(digest_of(pieces), base, delta.parts, sent, False, delta.new, delta.copied)
 
 
 def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a body for one `data` frame after the other."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -336,24 +301,22 @@ class SentBodies:
         self._clients: OrderedDict[str, BodyCache[KnownBody]] = OrderedDict()
 
     async def outgoing(self, client: str, pieces: Sequence[bytes], *, whole: bool, primed: bool) -> OutgoingBody:
-        """Return what to send for a body: all of it, or what makes it of an earlier one. See `shortest`."""
+        """Return what to send for a body: all of it, or what makes it of an earlier one."""
         if whole:
             return as_it_is(pieces)
         known = list(self._of(client).newest_first())
         if sum(map(len, pieces)) < _IN_THREAD:
             return shortest(pieces, known, primed=primed)
-        work = partial(shortest, pieces, known, primed=primed)
-        return await asyncio.get_running_loop().run_in_executor(None, work)
+        return await asyncio.to_thread(shortest, pieces, known, primed=primed)
 
     def arrived(self, client: str, body: OutgoingBody, pieces: Sequence[bytes]) -> None:
-        """Note that a client has answered a call, so it has the body."""
+        """Note that a client has the body."""
         if body.digest:
             bodies, known = self._of(client), KnownBody(pieces)
             bodies.was_copied(body.base, body.copied)
             bodies.put(body.digest, known.size, known)
 
     def lost(self, client: str, body: OutgoingBody) -> None:
-        """Note that a client cannot make a body of its base."""
         self._of(client).drop(body.base)
 
     def _of(self, client: str) -> BodyCache[KnownBody]:

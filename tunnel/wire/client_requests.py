@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .control_protocol import Json, RequestKind, RequestRefused, client_kind
+from .control_protocol import Json, RequestKind, RequestRefused, client_kind, public_fields
 from .dataclass import dataclass
 from .messages import as_text
+
+
+def _text_kind(name: str, key: str) -> RequestKind[str, Json]:
+    return client_kind(name, lambda fields: as_text(fields.get(key)), lambda text: {key: text})
+
 
 LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fields: None)
 """The answer holds `commands`: objects with `name`, `description` and `argumentHint`."""
 
-REMEMBER: RequestKind[str, Json] = client_kind(
-    "remember", lambda fields: str(fields.get("note") or ""), lambda note: {"note": note}
-)
+REMEMBER = _text_kind("remember", "note")
 """Add a line to the instruction file of the session's directory. The answer holds its `path`."""
 
-RENAME_SESSION: RequestKind[str, Json] = client_kind(
-    "rename_session", lambda fields: str(fields.get("title") or ""), lambda title: {"title": title}
-)
+RENAME_SESSION = _text_kind("rename_session", "title")
 """Give the session a name, which lists of sessions show."""
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
@@ -39,13 +40,11 @@ CHANGE_RULES: RequestKind[list[Json], Json] = client_kind(
 """The person adds permission rules, or removes rules of theirs: updates in the public shape."""
 
 SHELL_CALL = "shell_"
-"""The start of the id of the call that runs a command line of the person. No message names the call: there is only its
-progress, while it runs."""
+"""The start of the id of the call that runs a command line of the person. Only its progress names the call."""
 
 SHELL_COMMAND = "shell_command"
 """The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
-it. Only the field makes it one: a text that begins with `!` may come from anybody."""
-
+it. A text that begins with `!` is none: it may come from anybody."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 DEFAULT_THINKING_TOKENS = 10_000
@@ -122,24 +121,9 @@ def _read_conversation(fields: Json) -> ConversationRewind:
     return ConversationRewind(message, after, fields.get("files") is True, as_text(fields.get("drops")))
 
 
-def _write_files(rewind: FileRewind) -> Json:
-    path = {"path": rewind.path} if rewind.path else {}
-    return {"user_message_id": rewind.user_message_id, "dry_run": rewind.dry_run, **path}
-
-
-def _write_conversation(rewind: ConversationRewind) -> Json:
-    given = {
-        "user_message_id": rewind.user_message_id,
-        "after": rewind.after,
-        "files": rewind.files,
-        "drops": rewind.drops,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-REWIND_FILES: RequestKind[FileRewind, Json] = client_kind("rewind_files", _read_files, _write_files)
+REWIND_FILES: RequestKind[FileRewind, Json] = client_kind("rewind_files", _read_files, public_fields)
 REWIND_CONVERSATION: RequestKind[ConversationRewind, Json] = client_kind(
-    "rewind_conversation", _read_conversation, _write_conversation
+    "rewind_conversation", _read_conversation, public_fields
 )
 REWIND_POINTS: RequestKind[None, Json] = client_kind("rewind_points", lambda fields: None)
 
@@ -147,18 +131,12 @@ REWIND_POINTS: RequestKind[None, Json] = client_kind("rewind_points", lambda fie
 BACKGROUND_TASKS: RequestKind[None, Json] = client_kind("background_tasks", lambda fields: None)
 """Let the running foreground commands go on in the background."""
 
-STOP_TASK: RequestKind[str, Json] = client_kind(
-    "stop_task", lambda fields: str(fields.get("task_id")), lambda task_id: {"task_id": task_id}
-)
+STOP_TASK = _text_kind("stop_task", "task_id")
 
-READ_TASK: RequestKind[str, Json] = client_kind(
-    "read_task", lambda fields: str(fields.get("task_id")), lambda task_id: {"task_id": task_id}
-)
+READ_TASK = _text_kind("read_task", "task_id")
 """Return the end of what a task has put out."""
 
-CANCEL_ASYNC_MESSAGE: RequestKind[str, Json] = client_kind(
-    "cancel_async_message", lambda fields: str(fields.get("message_uuid")), lambda uuid: {"message_uuid": uuid}
-)
+CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 """Take back a prompt that no turn has taken, by the uuid of its message."""
 
 
@@ -174,11 +152,8 @@ class QueueMove:
 
 def _queue_move(fields: Json) -> QueueMove:
     before = fields.get("before")
-    return QueueMove(
-        str(fields.get("message_uuid")),
-        [str(each) for each in before] if isinstance(before, list) else [],
-        fields.get("steer") is True,
-    )
+    uuids = [str(each) for each in before] if isinstance(before, list) else []
+    return QueueMove(str(fields.get("message_uuid")), uuids, fields.get("steer") is True)
 
 
 MOVE_ASYNC_MESSAGE: RequestKind[QueueMove, Json] = client_kind(

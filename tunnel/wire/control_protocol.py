@@ -1,10 +1,6 @@
-"""Requests that one end of a session makes of the other, and their answers: the public control protocol as typed
-values.
-
-A request travels as a public `control_request`, its answer as a `control_response`, and the asking end withdraws it
-with a `control_cancel_request`. The types are the same in both directions; `remote.session.request_broker` and
-`local.session` carry them.
-"""
+"""Requests that one end of a session makes of the other, and their answers, in both directions. A request travels as a
+public `control_request`, its answer as a `control_response`, and the asking end withdraws it with a
+`control_cancel_request`."""
 
 from __future__ import annotations
 
@@ -40,8 +36,7 @@ class Durability(Enum):
 
 
 class RequestRefused(Exception):
-    """The answering end refuses a request. It becomes an error answer; `code` is its public `error_code`, "" for
-    none."""
+    """The answering end refuses a request, with the public `error_code` in `code`."""
 
     def __init__(self, text: str, code: str = "") -> None:
         super().__init__(text)
@@ -73,8 +68,7 @@ Answer = Union[Success, Failure]
 
 
 def new_uuid() -> str:
-    """Return a random UUID. The module `uuid` asks what machine this is when it is imported, which takes 3 ms of every
-    start."""
+    """Return a random UUID. Importing the module `uuid` takes 3 ms."""
     made = bytearray(os.urandom(16))
     made[6] = made[6] & 15 | 64
     made[8] = made[8] & 63 | 128
@@ -83,17 +77,16 @@ def new_uuid() -> str:
 
 
 def payload_of(answer: Answer) -> Json:
-    """Return the payload of an answer, {} if it has none. Raise RequestFailed for an error."""
+    """Raise RequestFailed for an error."""
     if isinstance(answer, Failure):
         raise RequestFailed(answer.error)
     return answer.payload or {}
 
 
 def public_fields(payload: Any) -> Json:
-    """Return a dataclass as JSON: its fields under their own names, without those that are None."""
-    return {
-        each.name: getattr(payload, each.name) for each in fields(payload) if getattr(payload, each.name) is not None
-    }
+    """Return the fields of a dataclass, without those that are None."""
+    values = {each.name: getattr(payload, each.name) for each in fields(payload)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _unread(_: Json) -> Any:
@@ -134,13 +127,11 @@ class Request(Generic[P, A]):
     id: str = field(default_factory=new_uuid)
 
     def public(self) -> Json:
-        """Return the public `control_request`."""
         request = {"subtype": self.kind.name, **self.kind.write(self.payload)}
         return {"type": "control_request", "request_id": self.id, "request": request}
 
 
 def public_answer(answer: Answer) -> Json:
-    """Return the public `control_response`."""
     if isinstance(answer, Failure):
         response: Json = {"subtype": "error", "request_id": answer.request_id, "error": answer.error}
         if answer.code:
@@ -153,18 +144,14 @@ def public_answer(answer: Answer) -> Json:
 
 
 def public_withdrawal(request_id: str) -> Json:
-    """Return the public `control_cancel_request`."""
     return {"type": "control_cancel_request", "request_id": request_id}
 
 
 def answer_in(line: ControlResponse) -> Answer:
-    """Return the answer that a `control_response` holds. What is not clearly a success is a failure."""
+    """Return the answer in a `control_response`. What is not clearly a success is a failure."""
     if line.subtype != "success":
         return Failure(line.request_id, line.error or "no reason given", line.code)
     return Success(line.request_id, line.payload)
-
-
-# Kinds that both ends know.
 
 
 @dataclass(frozen=True)
@@ -252,7 +239,6 @@ def _read_model(fields: Json) -> str | None:
 def client_kind(
     name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
 ) -> RequestKind[P, Json]:
-    """Return a kind of request that clients make of the worker."""
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 
@@ -283,19 +269,19 @@ class ProjectTrust:
 def _read_project_trust(fields: Json) -> ProjectTrust:
     directory, fingerprint = fields.get("directory"), fields.get("fingerprint")
     switches, problems = fields.get("switches"), fields.get("problems")
-    if not (isinstance(directory, str) and isinstance(fingerprint, str)):
-        raise RequestRefused("the question about trust names no directory")
-    if not (isinstance(switches, list) and isinstance(problems, list)):
-        raise RequestRefused("the question about trust names nothing")
-    shown = [{str(key): str(value) for key, value in each.items()} for each in switches if isinstance(each, dict)]
-    if len(shown) != len(switches):
+    if not (
+        (isinstance(directory, str) and isinstance(fingerprint, str))
+        and (isinstance(switches, list) and isinstance(problems, list))
+        and all(isinstance(each, dict) for each in switches)
+    ):
         raise RequestRefused("the question about trust is not readable")
+    shown = [{str(key): str(value) for key, value in each.items()} for each in switches]
     return ProjectTrust(directory, fingerprint, shown, [str(each) for each in problems])
 
 
 def _read_trusted(answer: Answer) -> bool:
     """Anything that is not a clear yes is a no."""
-    return isinstance(answer, Success) and answer.payload is not None and answer.payload.get("trusted") is True
+    return isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True
 
 
 TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
@@ -307,9 +293,9 @@ class Broker(Protocol):
     """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether anyone in this session can answer requests of this kind. Return False for requests to the
-        person in a headless run without a prompt tool; calls that would need a question are denied there."""
+        """Return whether anyone in this session can answer requests of this kind: in a headless run without a prompt
+        tool, no person can."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request and return the typed answer. Keep waiting across lost connections; the request fails for lack
-        of an answer only if its kind has a deadline. Cancelling withdraws the request. Raise RequestFailed, NotKept."""
+        """Send a request and return the typed answer, also across lost connections. Cancelling withdraws it. Raise
+        RequestFailed, NotKept."""

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, *, frozen=False, **options):
-        """Return the class as a dataclass. Without `frozen`, the standard library does it."""
         make = _frozen if frozen and not options else _standard(frozen=frozen, **options)
         return make if cls is None else make(cls)
 
@@ -43,8 +42,7 @@ def _frozen(cls: C) -> C:
 
 
 def _init_on_first_use(cls: type) -> Callable[..., None]:
-    """Return an `__init__` that replaces itself with the compiled one. Threads that come at the same time each compile
-    the same."""
+    """Return an `__init__` that replaces itself with the compiled one."""
 
     def __init__(self: object, *args: object, **values: object) -> None:
         made = _compile_init(cls)
@@ -79,8 +77,6 @@ def _compile_init(cls: type) -> Callable[..., None]:
 
 
 def _comparison(values: Callable[[object], object]) -> dict[str, Callable[..., object]]:
-    """Return `__eq__` and `__hash__` of a class. `values` returns what its fields hold."""
-
     def __eq__(self: object, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 

@@ -1,8 +1,7 @@
 """Every frame of the link, model calls and look-ups included.
 
-A frame is one JSON object; `t` names its kind. A session message (a public stream-json object) travels inside
-`Event.body`, `Progress.body` or `Input.body`, so it can never be read as a frame. Each docstring says who sends the
-frame and when: `W>L` is worker to laptop, `L>W` laptop to worker.
+A frame is one JSON object; `t` names its kind. A session message (a public stream-json object) travels inside a `body`,
+so it can never be read as a frame. `W>L` is worker to laptop, `L>W` laptop to worker.
 """
 
 from __future__ import annotations
@@ -22,17 +21,14 @@ INITIAL_CREDIT = 1024 * 1024
 
 @dataclass(frozen=True)
 class CallOpen:
-    """W>L. Starts the HTTP-shaped stream `stream` for the model call `id`. The worker chooses the stream number, which
-    is unique on the connection.
-
-    `id` names the call for ever: when it is asked for again, the auth proxy does not repeat the call but resumes its
-    response at byte `offset`. `size` is the length of the request body in bytes; its `data` frames may follow at
-    once.
+    """W>L. Starts the stream `stream`, a number that is unique on the connection, for the model call `id`. `id` names
+    the call for ever: when it is asked for again, the auth proxy does not repeat it but resumes its response at byte
+    `offset`. `size` is the length of the request body in bytes; its `data` frames may follow at once.
 
     To a laptop that takes deltas the worker names the body by its SHA-256, in `digest`, and the laptop keeps it. With
-    `parts`, the `data` frames carry `sent` bytes, `deflated` or not: what is new in the body. `parts` says how the
-    laptop makes the body of them and of an earlier one whose digest is `base` (`deltas.py`). With `primed`, they are
-    compressed with the end of that one as dictionary (`compression.py`)."""
+    `parts`, the `data` frames carry only what is new in the body, `sent` bytes, `deflated` or not; the laptop makes the
+    body of them and of an earlier one whose digest is `base`. With `primed`, they are compressed with the end of that
+    one as dictionary (`body_deltas.py`)."""
 
     t: ClassVar[str] = "open"
     epoch: int
@@ -65,8 +61,8 @@ class CallHead:
 
 @dataclass(frozen=True)
 class CallData:
-    """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body. At most `CHUNK` bytes decoded,
-    and never more than the receiver's credit."""
+    """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body: at most `CHUNK` bytes, and
+    never more than the receiver's credit."""
 
     t: ClassVar[str] = "data"
     epoch: int
@@ -77,8 +73,8 @@ class CallData:
 
 @dataclass(frozen=True)
 class Packed(CallData):
-    """L>W. Bytes of a response like `Data`, compressed (`compression.py`). Only for a worker whose hello has the
-    capability `packed`. Offset and credit count the bytes before that."""
+    """L>W. Bytes of a response, compressed, for a worker whose hello has the capability `packed`. Offset and credit
+    count the bytes before that."""
 
     t: ClassVar[str] = "packed"
 
@@ -123,8 +119,8 @@ NAMES = "names"
 
 @dataclass(frozen=True)
 class FindNames:
-    """L>W. Asks for the files and directories that `query` may mean, which a person types behind an `@`. A newer
-    question of the same client replaces it."""
+    """L>W. Asks for the files and directories that `query`, typed behind an `@`, may mean. A newer question of the same
+    client replaces it."""
 
     t: ClassVar[str] = "find_names"
     epoch: int
@@ -134,9 +130,9 @@ class FindNames:
 
 @dataclass(frozen=True)
 class NamesFound:
-    """W>L. The answer to `find_names`. `body` is {"names" (relative to the directory of the session, best first;
-    directories end with a slash), "more" (there are more that fit), "settled" (the tree is known: the same question has
-    the same answer soon), "cut" (the tree is too large to be known)}."""
+    """W>L. `body` is {"names" (relative to the directory of the session, best first; directories end with a slash),
+    "more" (there are more that fit), "settled" (the same question has the same answer soon), "cut" (the tree is too
+    large to be known)}."""
 
     t: ClassVar[str] = "names_found"
     epoch: int
@@ -157,8 +153,8 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Past:
-    """W>L. The answer to `fetch`. `body` is {"records": [{"seq", "kind", "body"}, …]}: events in order and without
-    gaps, the last one just before `before`. The list is empty when there are none."""
+    """W>L. The answer to `fetch`: {"records": [{"seq", "kind", "body"}, …]}, events in order and without gaps, the last
+    one just before `before`."""
 
     t: ClassVar[str] = "past"
     epoch: int
@@ -171,8 +167,7 @@ PROTOCOL = 1
 
 
 class FrameError(Exception):
-    """Bytes from the wire are not a frame of this protocol. `reason` names the broken rule; `sample` is the start of
-    the bytes."""
+    """Bytes from the wire are not a frame of this protocol: the broken rule, and the start of the bytes."""
 
     def __init__(self, reason: str, sample: bytes = b"") -> None:
         shown = sample[:80].decode("utf-8", "backslashreplace")
@@ -183,15 +178,13 @@ class FrameError(Exception):
 
 @dataclass(frozen=True)
 class Hello:
-    """W>L. The first frame on every connection; nobody has to ask for it.
+    """W>L. The first frame on every connection.
 
     `epoch` is the highest epoch granted so far, `seq` the number of the last event in the journal (0 for a new
-    session). `state` is `idle`, `running` or `requires_action`. `driver` is the name of the client that drives, even
-    while its connection is lost; it is empty when no client has driven yet or the last driver has left. `storage` says
-    where the journal is: on `disk`, `volatile` (a directory that may not survive a reboot) or in `memory`. `sandbox` is
-    the cage in force, in words; it is empty as long as the worker has not tried which cages its host offers. `last`
-    holds the last records of a long journal, as in a `past` frame, from a worker that must read that journal first:
-    they are only shown until the events themselves come."""
+    session). `state` is `idle`, `running` or `requires_action`. `driver` names the client that drives, even while its
+    connection is lost ("": none). `storage` says where the journal is: on `disk`, `volatile` (it may not survive a
+    reboot) or in `memory`. `sandbox` is the cage in force, in words ("": not yet known). `last` holds the last records
+    of a long journal, as in a `past` frame: they are only shown until the events themselves come."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -214,11 +207,9 @@ class Hello:
 
 @dataclass(frozen=True)
 class Refused:
-    """W>L. Sent instead of `hello`, or as the answer to an attach that cannot be granted. The connection ends after it.
-
-    `code` is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
-    `waits_for_answer` (data: session), `no_sandbox` (data: why, place), `stopped`, `internal`. `data` is the
-    evidence."""
+    """W>L. Sent instead of `hello`, or as the answer to an attach that cannot be granted; the connection ends. `code`
+    is one of `no_such_path` (data: near), `not_a_directory`, `no_storage`, `no_session`, `in_use`, `bad_attach`,
+    `waits_for_answer` (data: session), `no_sandbox` (data: why, place), `stopped`, `internal`."""
 
     t: ClassVar[str] = "refused"
     code: str
@@ -232,12 +223,10 @@ class Attach:
 
     A driver asks for an `epoch` greater than `Hello.epoch`; the daemon grants it or answers `fenced`. Events after
     number `have` are replayed, then live ones follow. `nonce` guards the model calls of this connection and dies with
-    it. A viewer sends one only to read the rest of the model calls it made as driver, else "". `options` start a
-    session that has no events yet. When a driver sends options to an older session, they change what they name; a
-    reconnect sends `{"client": name}` only. `tail` is in bytes: when it is above 0 and the client is further behind
-    than that, it gets a `snapshot` and only about the last `tail` bytes of events. `deltas` says that the laptop takes
-    request bodies of model calls as copies of earlier ones, `primed` that it takes what is new in them compressed with
-    the earlier one as dictionary."""
+    it; a viewer sends one only to read the rest of the calls that it made as driver. `options` start a session that has
+    no events yet; in an older session they change what they name. A client that is more than `tail` bytes behind (if
+    that is above 0) gets a `snapshot` and only about the last `tail` bytes of events. `deltas` and `primed` say which
+    bodies of model calls the laptop takes, see `CallOpen`."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -252,8 +241,7 @@ class Attach:
 
 @dataclass(frozen=True)
 class Attached:
-    """W>L. The attach is granted, as `role`. Events up to `seq` are a replay of the past. `driver` names who drives
-    now."""
+    """W>L. The attach is granted. Events up to `seq` are a replay of the past. `driver` names who drives now."""
 
     t: ClassVar[str] = "attached"
     epoch: int
@@ -264,13 +252,10 @@ class Attached:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """W>L. Sent before the first event of a connection that asked for a `tail` and is further behind: the next event
-    has the number `seq` + 1.
-
-    `body` is what the client has to know of the events it does not get: {"model", "permission_mode", "sandbox" (the
-    cage in force, in words), "result" (the last result message or null), "todos" (the last list or null), "asks" (the
-    open `control_request` messages), "prompts" (those that wait and those whose turn runs, each with "input", "uuid",
-    "text" (its start) and "taken")}."""
+    """W>L. Sent in place of the events up to `seq` to a client that is further behind than its `tail`. `body` is what
+    it has to know of them: {"model", "permission_mode", "sandbox" (the cage in force, in words), "result" (the last
+    result or null), "todos" (the last list or null), "asks" (the open `control_request` messages), "prompts" (those
+    that wait and those whose turn runs, each with "input", "uuid", "text" (its start) and "taken")}."""
 
     t: ClassVar[str] = "snapshot"
     epoch: int
@@ -280,12 +265,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Event:
-    """W>L. One journal record. Events come in order and without gaps: `seq` is the number of the previous event plus
-    one.
-
-    `kind` says what `body` is: `message` is a public stream-json object, `input` {id, body} is an input that was
-    applied. The other kinds are facts about the session, which a client may show or ignore. `records.py` has a class
-    for each kind."""
+    """W>L. One journal record, in order and without gaps: `seq` is the number of the previous event plus one. `kind`
+    says what `body` is; `journal_records.py` has a class for each."""
 
     t: ClassVar[str] = "event"
     seq: int
@@ -296,11 +277,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Progress:
-    """W>L. A public stream-json object that is not journalled (`stream_event`, `tool_progress` and the like), so it may
-    be lost when the connection drops.
-
-    `key` names a slot: a newer object replaces an older one of the same slot that was not sent yet. Objects with an
-    empty key are never replaced. `seq` is the number of the event before it."""
+    """W>L. A public stream-json object that is not journalled, so it may be lost when the connection drops. A newer
+    object replaces an older one of the same `key` that was not sent yet, if the key is not empty. `seq` is the number
+    of the event before it."""
 
     t: ClassVar[str] = "progress"
     seq: int
@@ -340,8 +319,8 @@ class Ack:
 
 @dataclass(frozen=True)
 class Fenced:
-    """W>L. Another driver holds `epoch`: inputs of this connection are ignored from here on. `by` describes the other
-    driver; it is empty when that one has left. Viewers get this frame at every change of driver."""
+    """W>L. Another driver holds `epoch`: inputs of this connection are ignored from here on. `by` describes it, "" if
+    it has left. Viewers get this frame at every change of driver."""
 
     t: ClassVar[str] = "fenced"
     epoch: int
@@ -368,9 +347,8 @@ class Pong:
 
 @dataclass(frozen=True)
 class Detach:
-    """L>W. The client leaves; the session goes on. `done` says that the worker may end at once when the session is
-    idle, runs nothing in the background and has no other client. The journal stays, and a later attach starts a worker
-    again."""
+    """L>W. The client leaves; the session goes on. With `done` the worker may end when the session is idle, runs
+    nothing in the background and has no other client; a later attach starts a worker again."""
 
     t: ClassVar[str] = "detach"
     epoch: int
@@ -379,8 +357,7 @@ class Detach:
 
 @dataclass(frozen=True)
 class Stop:
-    """L>W. Ends the session: running tools are killed and the daemon exits. With `finish`, queued work is done
-    first."""
+    """L>W. Ends the session: running tools are killed, the daemon exits. With `finish`, queued work is done first."""
 
     t: ClassVar[str] = "stop"
     epoch: int
@@ -389,8 +366,7 @@ class Stop:
 
 @dataclass(frozen=True)
 class Report:
-    """W>L. An answer to a host command (`ps`, `logs`, `stop`, `gc`, `clean`), sent instead of `hello`. Several may
-    come, then `bye`. `kind` says what `body` is."""
+    """W>L. An answer to a host command (`ps`, `logs`, `stop`, `gc`, `clean`), instead of `hello`; the last is `bye`."""
 
     t: ClassVar[str] = "report"
     kind: str
@@ -399,7 +375,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Bye:
-    """W>L. The last frame: the daemon ends. `reason` says why."""
+    """W>L. The last frame: the daemon ends."""
 
     t: ClassVar[str] = "bye"
     reason: str = ""
@@ -413,22 +389,18 @@ Frame = Union[
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}
 
 
-def _is_str(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _is_int(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**53
 
 
 _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "int": _is_int,
-    "str": _is_str,
+    "str": lambda value: isinstance(value, str),
     "bool": lambda value: isinstance(value, bool),
     "Json": lambda value: isinstance(value, dict),
     "list[int]": lambda value: isinstance(value, list) and all(map(_is_int, value)),
-    "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
-    "dict[str, str]": lambda value: isinstance(value, dict) and all(map(_is_str, value.values())),
+    "list[str]": lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value),
+    "dict[str, str]": lambda value: isinstance(value, dict) and all(isinstance(each, str) for each in value.values()),
 }
 
 _SHAPES: dict[str, list[tuple[str, Callable[[object], bool]]]] = {
@@ -437,18 +409,15 @@ _SHAPES: dict[str, list[tuple[str, Callable[[object], bool]]]] = {
 
 
 def frame_to_dict(frame: Frame) -> Json:
-    """Return the JSON object of a frame, with its kind first."""
     return {"t": frame.t, **frame.__dict__}
 
 
 def frame_from_dict(data: object) -> Frame | None:
-    """Return the typed frame without unknown fields, or None for a kind that this version does not know: frames of a
-    newer peer are ignored. Raise FrameError when a field of a known kind is missing or has the wrong type."""
-    if not isinstance(data, dict):
-        raise FrameError("a frame is a JSON object", repr(data).encode())
-    kind = data.get("t")
-    if not isinstance(kind, str):
-        raise FrameError("a frame names its kind in 't'", repr(data).encode())
+    """Return the typed frame without unknown fields, None for a kind that this version does not know. Raise FrameError
+    when a field of a known kind is missing or has the wrong type."""
+    kind = data.get("t") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(kind, str):
+        raise FrameError("a frame is a JSON object that names its kind in 't'", repr(data).encode())
     cls = _KINDS.get(kind)
     if cls is None:
         return None

@@ -48,34 +48,31 @@ class PrintedAnswers:
 
     @property
     def has_broken_json(self) -> bool:
-        """Whether something begins like JSON and cannot be read."""
         return _HAS_JSON.search(self.broken) is not None
 
 
 def could_not_decide(code: int, said: str) -> bool:
-    """Return whether a failed command was not found, cannot be run or loaded, or was ended by a signal: its exit code
-    says so, or `said`, its stderr. A shell adds 128 to the number of a signal."""
+    """Return whether a failed command was not found, cannot be run or loaded, or was ended by a signal, by its exit
+    code and stderr. A shell adds 128 to the number of a signal."""
     return code in (126, 127) or code < 0 or 128 < code < 160 or _NOT_LOADED.search(said) is not None
 
 
 def plain(text: str) -> str:
-    """Return an output without colours and byte order marks, and without blanks around it."""
+    """Return an output without colours, byte order marks and blanks around it."""
     return _MARKS.sub("", text).strip()
 
 
 def names_decision(text: str) -> bool:
-    """Return whether a text that is no answer names a decision."""
     return _DECIDES.search(text) is not None
 
 
 def names_refusal(text: str) -> bool:
-    """Return whether a text that is no answer names a decision other than to allow."""
     return any(_REFUSES.search(found[0]) for found in _DECIDES.finditer(text))
 
 
 def read_printed(text: str) -> PrintedAnswers:
-    """Find the JSON objects in an output: each begins a line, or follows another one. What has no field of an answer is
-    none, and belongs to the text around."""
+    """Find the JSON objects in an output: each begins a line, or follows another one. What has no field of an answer
+    belongs to the text around."""
     decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)  # shells put real newlines into texts
     answers, rest, broken = [], [], []
     at = tries = 0

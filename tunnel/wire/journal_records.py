@@ -1,8 +1,6 @@
-"""Every record of a session's journal.
+"""Every record of a session's journal: one frozen dataclass for each kind, inside the envelope `Record`.
 
-A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body. `parse` and
-its siblings at the end of this module are the only code that looks into such a body. Everything else works with the
-classes here: one frozen dataclass for each kind, inside the envelope `Record`.
+A line of the journal is {"seq", "time", "kind", "body"}; an `event` frame carries the same kind and body.
 
 Rules that keep journals of other versions readable: a field that is missing or has the wrong type gets the empty value
 of its type; `Record.body` keeps the JSON body unchanged, with the fields this version does not know; a kind that this
@@ -21,12 +19,11 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
-from .messages import PublicMessage, as_blocks, as_dict, as_text, parse_message
+from .messages import READERS, PublicMessage, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
 BEFORE = "before"
-"""The field of a user message with the uuids of the waiting prompts that it goes before: in front of the first of them
-that still waits, last if none does."""
+"""The field of a user message with the uuids of the waiting prompts that it goes before."""
 
 PRIORITY, LATER = "priority", "later"
 """The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
@@ -262,17 +259,14 @@ class OptionsRecord:
 
     @property
     def model(self) -> str:
-        """The model that the options name, "" for none."""
         return as_text(as_dict(self.options).get("model"))
 
     @property
     def permission_mode(self) -> str:
-        """The permission mode that the options name, "" for none."""
         return as_text(as_dict(self.options).get("permission_mode"))
 
     @property
     def sandbox(self) -> str:
-        """The sandbox mode that the options name, "read-only" if they do not name one."""
         return as_text(as_dict(self.options).get("sandbox")) or "read-only"
 
 
@@ -301,7 +295,6 @@ class PromptRecord:
 
     @property
     def input_ids(self) -> list[str]:
-        """The ids of the inputs that the prompt takes."""
         return [item.input_id for item in self.items if item.input_id]
 
 
@@ -400,35 +393,44 @@ class Record:
 
     @property
     def agent_id(self) -> str:
-        """The id of the agent that the record belongs to."""
-        return _agent(self.body.get(_PARENT if self.kind == "message" else _AGENT))
+        value = self.body.get(_PARENT if self.kind == "message" else _AGENT)
+        return value if isinstance(value, str) else MAIN_AGENT
 
     @cached_property
     def content(self) -> Content:
-        """The typed content of the record."""
-        return _content_of(self.kind, self.body)
+        if self.kind == "message":
+            return MessageRecord(self.body)
+        cls = _KINDS.get(self.kind)
+        if cls is None:
+            return UnknownRecord(self.kind, self.body)
+        content: Content = cls(*[read(self.body.get(key)) for key, read in _SHAPES[self.kind]])
+        return content
 
 
 def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str = MAIN_AGENT) -> Record:
-    """Return a new record of `agent_id`."""
-    body = content.body if isinstance(content, MessageRecord) else _body_of(content)
+    """Return a new record. A field that is equal to its default is not written."""
+    if isinstance(content, (MessageRecord, UnknownRecord)):
+        body = content.body
+    else:
+        given = [(key, getattr(content, name), default) for name, key, default in _WRITTEN[content.kind]]
+        body = {key: value for key, value, default in given if default is MISSING or value != default}
+    if isinstance(content, PromptRecord):
+        body["items"] = [
+            {"input": item.input_id} if item.input_id else {"content": item.content} for item in content.items
+        ]
     if agent_id != MAIN_AGENT:
         body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
     return Record(seq, time, content.kind, body)
 
 
 def parse(data: object) -> Record:
-    """Return the record in a JSON object {"seq", "time", "kind", "body"}. Raises RecordError."""
-    if not isinstance(data, dict):
-        raise RecordError("a record is a JSON object")
-    try:
-        seq, time, kind, body = data["seq"], data["time"], data["kind"], data["body"]
-    except KeyError as error:
-        raise RecordError(f"a record has no {error}") from None
+    """Return the record in a JSON object. Raise RecordError."""
+    given = data if isinstance(data, dict) else {}
+    seq, time, kind, body = (given.get(name) for name in ("seq", "time", "kind", "body"))
     if not (
         isinstance(seq, int) and isinstance(time, (int, float)) and isinstance(kind, str) and isinstance(body, dict)
     ):
-        raise RecordError("a field of a record has the wrong type")
+        raise RecordError("an object without seq, time, kind and body is no record")
     try:
         return Record(seq, float(time), kind, body)
     except OverflowError:
@@ -436,21 +438,15 @@ def parse(data: object) -> Record:
 
 
 def parse_event(seq: int, kind: str, body: Json) -> Record:
-    """Return the record in an `event` frame. Its time is 0, because frames do not carry it."""
     return Record(seq, 0.0, kind, body)
 
 
 def agent_of_message(body: Json) -> str:
-    """Return the id of the agent that a public object belongs to."""
-    return _agent(body.get(_PARENT))
-
-
-def _agent(value: object) -> str:
-    return value if isinstance(value, str) else MAIN_AGENT
+    return Record(0, 0.0, "message", body).agent_id
 
 
 def parse_page(body: Json) -> list[Record]:
-    """Return the records in the body of a `past` frame, without those that are malformed."""
+    """Return the records of a `past` frame, without those that are malformed."""
     listed = body.get("records")
     return [
         parse_event(each["seq"], each["kind"], each["body"])
@@ -463,7 +459,7 @@ def parse_page(body: Json) -> list[Record]:
 
 
 def parse_line(line: bytes) -> Record | None:
-    """Return the record in a line of a journal, None when the line is damaged."""
+    """Return the record in a line of a journal, None when it is damaged."""
     try:
         return parse(load(line.decode("utf-8")))
     except (ValueError, RecursionError):
@@ -471,18 +467,16 @@ def parse_line(line: bytes) -> Record | None:
 
 
 def to_line(record: Record) -> bytes:
-    """Return the line of a record in the journal, with its newline. `parse_line` reads it."""
     line = {"seq": record.seq, "time": round(record.time, 3), "kind": record.kind, "body": record.body}
     return to_bytes(dump(line)) + b"\n"
 
 
 def to_page(records: list[Record]) -> Json:
-    """Return the body of a `past` frame with these records. `parse_page` reads it."""
     return {"records": [{"seq": each.seq, "kind": each.kind, "body": each.body} for each in records]}
 
 
 def in_session(record: Record, old: str, new: str) -> Record:
-    """Return the record with the session id `old` replaced by `new` wherever it names its own session."""
+    """Return the record with the session id `new` wherever it names its own session, `old`."""
     body = dict(record.body)
     inner = body.get("body")
     if isinstance(inner, dict):
@@ -493,10 +487,6 @@ def in_session(record: Record, old: str, new: str) -> Record:
     return Record(record.seq, record.time, record.kind, body)
 
 
-def _texts(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _items(value: object) -> list[PromptItem]:
     return [
         PromptItem(as_text(item["input"])) if "input" in item else PromptItem(content=as_blocks(item.get("content")))
@@ -505,19 +495,7 @@ def _items(value: object) -> list[PromptItem]:
     ]
 
 
-_READERS: dict[str, Callable[[Any], object]] = {
-    "str": as_text,
-    "str | None": _texts,
-    "bool": lambda value: value is True,
-    "int": lambda value: value if isinstance(value, int) else 0,
-    "float": lambda value: value if isinstance(value, (int, float)) else 0.0,
-    "Json": as_dict,
-    "Json | None": lambda value: value if isinstance(value, dict) else None,
-    "list[Json]": as_blocks,
-    "list[PromptItem]": _items,
-}
-"""The function that reads a field's value, by the annotation of its type."""
-
+_READERS: dict[str, Callable[[Any], object]] = {**READERS, "list[PromptItem]": _items}
 _KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 
 _SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
@@ -528,29 +506,3 @@ _WRITTEN: dict[str, list[tuple[str, str, object]]] = {
     kind: [(each.name, each.metadata.get("key", each.name), each.default) for each in fields(cls)]
     for kind, cls in _KINDS.items()
 }
-
-
-def _content_of(kind: str, body: Json) -> Content:
-    if kind == "message":
-        return MessageRecord(body)
-    cls = _KINDS.get(kind)
-    if cls is None:
-        return UnknownRecord(kind, body)
-    content: Content = cls(*[read(body.get(key)) for key, read in _SHAPES[kind]])
-    return content
-
-
-def _body_of(content: Content) -> Json:
-    """Return the JSON body. A field that has a default is left out when it is equal to its default."""
-    if isinstance(content, (MessageRecord, UnknownRecord)):
-        return content.body
-    body: Json = {}
-    for name, key, default in _WRITTEN[content.kind]:
-        value = getattr(content, name)
-        if default is MISSING or value != default:
-            body[key] = value
-    if isinstance(content, PromptRecord):
-        body["items"] = [
-            {"input": item.input_id} if item.input_id else {"content": item.content} for item in content.items
-        ]
-    return body

@@ -45,7 +45,7 @@ class ToolSchema:
 
 
 def tool_schema(given: object) -> ToolSchema:
-    """Return the schema of a tool, as each API takes it: an object at its root, valid and with plain names."""
+    """Return the schema of a tool, as each API takes it."""
     spelled: dict[str, str] = {}
     root = cleaned(given, spelled)
     rules = {name: each for name, each in root.items() if name in _ROOT_RULES} if isinstance(root, dict) else {}
@@ -54,15 +54,14 @@ def tool_schema(given: object) -> ToolSchema:
 
 
 def restored(value: object, spelled: Mapping[str, str]) -> Any:
-    """Return an input of a model with the names of properties as their tool knows them."""
     if isinstance(value, dict):
         return {spelled.get(name, name): restored(each, spelled) for name, each in value.items()}
     return [restored(each, spelled) for each in value] if isinstance(value, list) else value
 
 
 def plain_root(root: object) -> Json:
-    """Return a cleaned schema whose root is a plain object: it has the properties of all its branches, and requires
-    those that every choice requires."""
+    """Return a cleaned schema whose root is a plain object, with the properties of all its branches and what every
+    choice requires."""
     given = root if isinstance(root, dict) else {}
     required: dict[str, None] = {}
     branches = _Branches(given)
@@ -82,7 +81,6 @@ class _Branches:
         self._left = iter(range(_MAX_PARTS))
 
     def gather(self, schema: Json, required: dict[str, None], depth: int) -> None:
-        """Add what a schema has, and to `required` the names that it requires in any case."""
         for (name, each), _ in zip((schema.get("properties") or {}).items(), self._left):
             self.properties.setdefault(name, each)
         required.update((name, None) for name, _ in zip(schema.get("required") or (), self._left))
@@ -110,8 +108,8 @@ def _target(reference: object, root: Json) -> object:
 
 
 def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> Schema:
-    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties with names that the APIs
-    refuse; without it they keep them."""
+    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties whose names the APIs
+    refuse."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
@@ -128,98 +126,47 @@ def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> S
     return found
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a keyword stands: its name, the schema around it, and what `cleaned` was called with."""
-
-    name: str
-    schema: Json
-    spelled: dict[str, str] | None
-    depth: int
-
-
 def _keyword(name: str, value: Any, schema: Json, spelled: dict[str, str] | None, depth: int) -> Any:
-    """Return the value of a keyword, None if it can have no meaning."""
+    if name in SINGLE_SCHEMAS and not (name == "items" and isinstance(value, list)):
+        return cleaned(value, spelled, depth) if isinstance(value, (dict, bool)) else None
+    if name in SCHEMA_LISTS or name == "items":
+        return [cleaned(each, spelled, depth) for each in value] or None if isinstance(value, list) else None
+    if name in SCHEMA_MAPS:
+        if not isinstance(value, dict):
+            return None
+        listed = {str(key): cleaned(each, spelled, depth) for key, each in value.items()}
+        return _named(listed, spelled) if name == "properties" else listed
+    if name == "required":
+        names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+        return [_spelling(each, spelled) for each in dict.fromkeys(names)] or None
+    if name in _NUMBERS and value is True and name.startswith("exclusive"):  # as draft 4 spells it
+        value = schema.get(name[9:].lower())
     read = _READERS.get(name)
     if read is not None:
-        return read(value, _Place(name, schema, spelled, depth))
+        return read(value)
     return value if value is not None or name in ("const", "default") else None
 
 
-def _one_schema(value: Any, place: _Place) -> Any:
-    return cleaned(value, place.spelled, place.depth) if isinstance(value, (dict, bool)) else None
-
-
-def _schemas(value: Any, place: _Place) -> Any:
-    return [cleaned(each, place.spelled, place.depth) for each in value] or None if isinstance(value, list) else None
-
-
-def _schema_or_list(value: Any, place: _Place) -> Any:
-    return _schemas(value, place) if isinstance(value, list) else _one_schema(value, place)
-
-
-def _schema_map(value: Any, place: _Place) -> Any:
-    if not isinstance(value, dict):
-        return None
-    return {str(key): cleaned(each, place.spelled, place.depth) for key, each in value.items()}
-
-
-def _properties(value: Any, place: _Place) -> Any:
-    listed = _schema_map(value, place)
-    return None if listed is None else _named(listed, place.spelled)
-
-
-def _required(value: Any, place: _Place) -> Any:
-    names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
-    return [_spelling(each, place.spelled) for each in dict.fromkeys(names)] or None
-
-
-def _type(value: Any, _: _Place) -> Any:
+def _type(value: Any) -> Any:
     if isinstance(value, list):
         return list(dict.fromkeys(each for each in value if each in TYPES)) or None
     return value if isinstance(value, str) and value in TYPES else None
 
 
-def _limit(value: Any, place: _Place) -> Any:
-    if value is True and place.name.startswith("exclusive"):  # as draft 4 spells it
-        value = place.schema.get(place.name[9:].lower())
-    return value if is_number(value) and (place.name != "multipleOf" or value > 0) else None
-
-
-def _count(value: Any, _: _Place) -> Any:
-    return int(value) if is_number(value) and value >= 0 and value == int(value) else None
-
-
-def _text(value: Any, _: _Place) -> Any:
-    return value if isinstance(value, str) else None
-
-
-def _flag(value: Any, _: _Place) -> Any:
-    return value if isinstance(value, bool) else None
-
-
-def _values(value: Any, _: _Place) -> Any:
-    return value if isinstance(value, list) and value else None
-
-
-def _dependencies(value: Any, _: _Place) -> Any:
+def _dependencies(value: Any) -> Any:
     pairs = value.items() if isinstance(value, dict) else ()
-    return {key: each for key, each in pairs if isinstance(each, list) and _all_text(each)} or None
+    is_names = {key: isinstance(each, list) and all(isinstance(name, str) for name in each) for key, each in pairs}
+    return {key: each for key, each in pairs if is_names[key]} or None
 
 
-_READERS: dict[str, Callable[[Any, _Place], Any]] = {
-    **dict.fromkeys(SINGLE_SCHEMAS, _one_schema),
-    **dict.fromkeys(SCHEMA_LISTS, _schemas),
-    **dict.fromkeys(SCHEMA_MAPS, _schema_map),
-    **dict.fromkeys(_NUMBERS, _limit),
-    **dict.fromkeys(_COUNTS, _count),
-    **dict.fromkeys(_TEXTS, _text),
-    **dict.fromkeys(_FLAGS, _flag),
-    **dict.fromkeys(("enum", "examples"), _values),
+_READERS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(_NUMBERS, lambda value: value if is_number(value) else None),
+    **dict.fromkeys(_COUNTS, lambda value: int(value) if is_number(value) and value == int(value) >= 0 else None),
+    **dict.fromkeys(_TEXTS, lambda value: value if isinstance(value, str) else None),
+    **dict.fromkeys(_FLAGS, lambda value: value if isinstance(value, bool) else None),
+    **dict.fromkeys(("enum", "examples"), lambda value: value if isinstance(value, list) and value else None),
     **dict.fromkeys(("dependentRequired", "dependencies"), _dependencies),
-    "items": _schema_or_list,
-    "properties": _properties,
-    "required": _required,
+    "multipleOf": lambda value: value if is_number(value) and value > 0 else None,
     "type": _type,
 }
 """Returns the value of a keyword, by its name."""
@@ -236,7 +183,6 @@ def _named(properties: Json, spelled: dict[str, str] | None) -> Json:
 
 
 def _spelling(name: str, spelled: dict[str, str] | None) -> str:
-    """Return the name of a property, with a hash at its end if the API does not take it as it is."""
     if spelled is None or _KEY.fullmatch(name):
         return name
     digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
@@ -245,10 +191,5 @@ def _spelling(name: str, spelled: dict[str, str] | None) -> str:
     return spelling
 
 
-def _all_text(values: list[Any]) -> bool:
-    return all(isinstance(each, str) for each in values)
-
-
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number that can be compared."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0

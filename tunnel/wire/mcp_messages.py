@@ -1,4 +1,4 @@
-"""Requests that carry JSON-RPC of MCP servers."""
+"""The names of MCP tools, the requests that carry JSON-RPC of MCP servers, and how lines of servers are read."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _MAX_SERVER = 64
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name under which the model and the rules know a tool. It is the same on both machines and at any time,
-    and no other tool has it: a name that loses something ends with a mark, which is a hash of the whole name."""
+    """Return the name under which the model and the rules know a tool, and no other tool: a name that loses something
+    ends with a mark, which is a hash of the whole name."""
     first = f"mcp__{server_name(server)}__"
     return first + _marked(tool, _OTHER.sub("_", tool), MAX_NAME - len(first))
 
@@ -58,14 +58,13 @@ def _marked(name: str, plain: str, room: int) -> str:
 
 
 def unmarked(name: str) -> str:
-    """Return the name of an MCP tool without marks. Rules that deny or ask cover it, too: whoever wrote them may know
-    the tool by that name."""
+    """Return the name of an MCP tool without marks."""
     return _MARK.sub("", name) if name.startswith("mcp__") else name
 
 
 def rule_tool(tool: str) -> str:
-    """Return the tool of a rule by the name that the model knows: a rule may name an MCP tool as its server does
-    (`mcp__tracker__issues.list`)."""
+    """Return the tool of a rule, which may be named as its server does (`mcp__tracker__issues.list`), as the model
+    knows it."""
     end = "__*" if tool.endswith("__*") else ""
     whole = tool[: len(tool) - len(end)]
     if not tool.startswith("mcp__") or not _OTHER.search(whole):
@@ -83,7 +82,7 @@ class McpMessage:
 
 
 def read_mcp_message(fields: Json) -> McpMessage:
-    """Read the fields of a request. Raise RequestRefused."""
+    """Raise RequestRefused."""
     server, message = fields.get("server_name"), fields.get("message")
     if not (isinstance(server, str) and isinstance(message, dict)):
         raise RequestRefused("the request has no server_name or no message")
@@ -115,8 +114,7 @@ CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
 
 @dataclass(frozen=True)
 class Elicitation:
-    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url"). The
-    fields are those of the public `elicitation` request."""
+    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url")."""
 
     mcp_server_name: str
     message: str
@@ -126,7 +124,7 @@ class Elicitation:
 
 
 def _read_elicited(answer: Answer) -> Json:
-    """Return {"action": accept, decline or cancel, "content"}. Anything that is not a clear answer is a cancel."""
+    """Return {"action", "content"}. Anything that is not a clear answer is a cancel."""
     try:
         payload = payload_of(answer)
     except RequestFailed:
@@ -179,20 +177,19 @@ class Unreadable:
 
 
 def read_messages(data: bytes) -> list[Json] | Unreadable:
-    """Return the messages in a line or body. Bytes that are not UTF-8 and half surrogates become U+FFFD, and numbers
-    that JSON does not have become null: the rest of an answer is worth reading."""
+    """Return the messages in a line or body. What is not UTF-8 becomes U+FFFD, and numbers that JSON does not have
+    become null: the rest of an answer is worth reading."""
     text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
-    start = text.find('{"')
-    found = _loaded(text)
-    if found is None and start > 0:  # a warning in front of the message
-        found = _loaded(text[start:])
-    if isinstance(found, dict):
-        found = [found]
-    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    try:
-        listed = [_whole(each) for each in listed] if _HALF.search(data) else listed
-    except RecursionError:
-        listed = []
+    start = max(0, text.find('{"'))
+    listed: list[Json] = []
+    for part in dict.fromkeys((text, text[start:])):  # perhaps there is a warning in front of the message
+        try:
+            found = json.loads(part, parse_constant=lambda _: None, parse_float=_finite)
+            given = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
+            listed = [_whole(each) for each in given] if _HALF.search(data) else given
+        except (ValueError, RecursionError):
+            continue
+        break
     if not listed:
         match = _ID.search(data)
         return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text[:1] in ("{", "["))
@@ -213,7 +210,6 @@ class LineReader:
         self._odd: asyncio.TimerHandle | None = None
 
     def sent(self, message: Json) -> None:
-        """The server gets a message."""
         if message.get("method") == "notifications/cancelled":
             self.done((message.get("params") or {}).get("requestId"))
         if "method" in message and message.get("id") is not None:
@@ -224,11 +220,10 @@ class LineReader:
                 self._hello = message["id"]  # it may print a lot before it is up
 
     def done(self, number: object) -> None:
-        """Nobody waits for the answer to a request any more."""
         self._pending.discard(number)
 
     def read(self, line: bytes) -> list[Json]:
-        """Return the messages of a line: those with a method, and answers to pending requests, under their ids."""
+        """Return the messages of a line that have a method, or answer a pending request, under its id."""
         found = read_messages(line) if line.strip() else []
         if isinstance(found, Unreadable):
             self._puzzle(found)
@@ -247,14 +242,13 @@ class LineReader:
         return kept
 
     def close(self) -> None:
-        """Wait for nothing any more."""
         if self._odd is not None:
             self._odd.cancel()
             self._odd = None
 
     def _puzzle(self, odd: Unreadable) -> None:
-        """The call ends that the server seems to answer. A line that is no message at all may be only something that
-        the server prints, and then the answer follows soon."""
+        """End the call that the server seems to answer. A line that is no message may be only printed, and then the
+        answer follows soon."""
         only = next(iter(self._pending)) if len(self._pending) == 1 else None
         number = odd.number if odd.number in self._pending else only
         if odd.looks_like_one and number is not None:
@@ -269,16 +263,14 @@ class LineReader:
 
 
 def reason_of(error: object) -> str:
-    """Return what a server says about an error, in whatever form."""
     said = error.get("message") if isinstance(error, dict) else error
     text = said if isinstance(said, str) else json.dumps(error, ensure_ascii=False)
     return text[:_MAX_REASON] or "the server gives no reason"
 
 
 def answered_number(message: Json, pending: Collection[object], issued: range = _ALL) -> object:
-    """Return the pending request that a message without a method answers, or None. Some servers send the id back as
-    text, send a number outside of `issued`, or send no id. The message then answers the only request that is
-    pending."""
+    """Return the pending request that a message without a method answers. Some servers send the id back as text, send a
+    number outside of `issued`, or send none: then it answers the only one that is pending."""
     number = message.get("id")
     if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
         number = int(number)
@@ -292,8 +284,8 @@ def answered_number(message: Json, pending: Collection[object], issued: range = 
 
 
 def limit_of(described: object, environ_value: str | None) -> float:
-    """Return the seconds for a call of a server: `described` is the `timeout` of its description, in milliseconds, else
-    the variable counts."""
+    """Return the seconds for a call: `described` is the `timeout` of the server in milliseconds, else the variable
+    counts."""
     for given in (described, environ_value):
         try:
             seconds = float(given) / 1000  # type: ignore[arg-type]
@@ -305,15 +297,7 @@ def limit_of(described: object, environ_value: str | None) -> float:
 
 
 def too_long(seconds: float) -> str:
-    """Return what a call ends with at its limit."""
     return f"no answer within {seconds:g} s, the limit of its calls ({LIMIT_VARIABLE} sets another, in milliseconds)"
-
-
-def _loaded(text: str) -> object:
-    try:
-        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _finite(text: str) -> float | None:
@@ -322,7 +306,6 @@ def _finite(text: str) -> float | None:
 
 
 def _whole(value: Any) -> Any:
-    """Return a value without half surrogates."""
     if isinstance(value, str):
         return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):

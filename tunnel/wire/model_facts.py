@@ -22,8 +22,8 @@ _TELLING = re.compile(r"[0-9/:-]")
 
 
 def may_be_model(name: str) -> bool:
-    """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
-    tag, so it has a digit, a slash, a colon or a hyphen in it: a plain word is a slip."""
+    """Return whether `name` is an alias, or an id that some provider may know. An id has a digit, a slash, a colon or a
+    hyphen in it: a plain word is a slip."""
     return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
@@ -42,9 +42,9 @@ _HOUR_SHARE = 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens. A token that is read from the cache, or written to
-    it for five minutes, costs a share of an input token. A request of more tokens than `long_from` costs so many times
-    as much, and its answer, too. `free`: the price is known, and is 0."""
+    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token that one costs
+    which is read from the cache or written to it for five minutes. A request of more tokens than `long_from` costs so
+    many times as much, and its answer, too. `free`: the price is known, and is 0."""
 
     context_window: int = 200_000
     max_output: int = 64_000
@@ -60,11 +60,9 @@ class ModelFacts:
 
     @property
     def priced(self) -> bool:
-        """Whether it is known what the model costs."""
         return self.input_price > 0 or self.free
 
     def cost_usd(self, usage: Mapping[str, Any]) -> float:
-        """Return the price of an answer, 0 if it is not known."""
         fresh, written, read, answer = (count(usage, name) for name in TOKENS)
         kept = usage.get("cache_creation")
         for_an_hour = count(kept, "ephemeral_1h_input_tokens") if isinstance(kept, dict) else 0
@@ -98,19 +96,19 @@ _FAMILIES = (  # the first matching prefix counts
 
 
 class ModelTable:
-    """What one end of a session knows of models: of Claude models by itself, of others what it has learned."""
+    """What one end of a session knows of models: Claude models, and those that it has learned."""
 
     def __init__(self) -> None:
         self._learned: dict[str, ModelFacts] = {}
 
     def learn(self, model: str, known: ModelFacts) -> None:
-        """Remember what is known of a model. A host can name any number of models, so the first ones only count."""
+        """Remember a model. A host can name any number of models, so the first ones only count."""
         if model in self._learned or len(self._learned) < _MAX_LEARNED:
             self._learned[model] = known
 
     def learn_all(self, models: Mapping[str, Any], thinking: Mapping[str, Any]) -> None:
-        """Remember models as the session options have them. `models` are the numbers of `ModelFacts`, by name,
-        `thinking` the levels of effort of models that think. What is not like that is left out."""
+        """Remember models as the session options have them: the numbers of `ModelFacts`, and the levels of effort of
+        models that think. What is not like that is left out."""
         for name, values in models.items():
             if not isinstance(values, list) or len(values) > _NUMBERS:
                 continue
@@ -120,15 +118,15 @@ class ModelTable:
                 self.learn(name, replace(ModelFacts(*values), efforts=efforts))
 
     def facts(self, model: str) -> ModelFacts:
-        """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none."""
+        """Return the facts of a model. An unknown one costs 0, because a wrong sum is worse than none."""
         if model.endswith(LONG_CONTEXT):
             return replace(self.facts(sent_name(model)), context_window=1_000_000)
         learned = self._learned
         return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
 
     def paid_as(self, answered: str, asked: str) -> str:
-        """Return the name under which an answer is paid for: that of the model which has answered, as it says. Some
-        servers know it by another name than the one that was asked for, and of that nobody knows the price."""
+        """Return the name under which an answer is paid for: that of the model which has answered, unless only the one
+        that was asked for has a price."""
         return asked if asked and not self.facts(answered).priced else answered
 
 
@@ -139,11 +137,9 @@ class ModelNames:
     own: Mapping[str, Any] = field(default_factory=dict)
 
     def may_be(self, name: str) -> bool:
-        """Return whether `name` is a short name or can be an id (see `may_be_model`)."""
         return name in self.own or may_be_model(name)
 
     def resolved(self, name: str) -> str:
-        """Return the id of a model for a short name, and any other name as it is."""
         given = self.own.get(name)
         return given if isinstance(given, str) and given else ALIASES.get(name, name)
 
@@ -153,8 +149,8 @@ CCB_NAMES = ModelNames()
 
 
 def claude_facts(model: str) -> ModelFacts:
-    """Return the limits and prices of a Claude model, whoever serves it: ids of other providers are understood as well
-    (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
+    """Return the facts of a Claude model, whoever serves it (`us.anthropic.claude-…-v1:0`,
+    `anthropic/claude-opus-4.1`)."""
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
@@ -164,7 +160,6 @@ def claude_facts(model: str) -> ModelFacts:
 
 
 def sent_name(model: str) -> str:
-    """Return the name of a model as its provider knows it."""
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
 
 
@@ -180,8 +175,8 @@ _OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_g
 
 
 def add_usage(usage: dict[str, Any], more: object) -> None:
-    """Add what a later part of an answer says to its usage. Some servers say it at the start, and nothing or 0 at the
-    end. What cannot be read may be anything: the usage is AT_MOST from then on."""
+    """Add what a later part of an answer says to its usage, which may be nothing or 0. What cannot be read may be
+    anything: the usage is AT_MOST from then on."""
     unreadable = usage.get(ESTIMATED) == AT_MOST or not _is_readable(more)
     told: dict[str, Any] = more if isinstance(more, dict) else {}
     for name, value in told.items():
@@ -194,8 +189,7 @@ def add_usage(usage: dict[str, Any], more: object) -> None:
 
 
 def at_most(usage: Mapping[str, Any], prompt: int, longest: int) -> dict[str, Any]:
-    """Return the usage of a complete answer, with the most that it can be where the provider does not tell it: that of
-    a request of `prompt` tokens and an answer of `longest`."""
+    """Return the usage of a complete answer, with the most that it can be where the provider does not tell it."""
     unreadable = usage.get(ESTIMATED) == AT_MOST
     missing: dict[str, Any] = {}
     if unreadable or not any(count(usage, name) for name in TOKENS[:3]):
@@ -206,22 +200,19 @@ def at_most(usage: Mapping[str, Any], prompt: int, longest: int) -> dict[str, An
 
 
 def context_tokens(usage: Mapping[str, Any]) -> int:
-    """Return the size of a request with its answer; 0 if the provider tells nothing of it."""
+    """Return the size of a request with its answer; 0 if it is not told."""
     return 0 if usage.get(ESTIMATED) == AT_MOST else sum(count(usage, name) for name in TOKENS)
 
 
 def provider_of(model: str) -> str:
-    """Return the name of the provider in front of a model's, "" for none."""
     return model.partition("/")[0] if "/" in model else ""
 
 
 def is_same_model(one: str, other: str) -> bool:
-    """Return whether two names mean one model: with or without a date, or the wish for a long window."""
     return _DATE.sub("", sent_name(one)) == _DATE.sub("", sent_name(other))
 
 
 def count(usage: Mapping[str, Any], name: str) -> int:
-    """Return a token count from a usage object; 0 when it is missing or no number of tokens."""
     value = usage.get(name)
     return int(value) if value is not None and _is_count(value) else 0
 
@@ -231,7 +222,7 @@ def _is_count(value: object) -> bool:
 
 
 def _is_readable(usage: object) -> bool:
-    """Return whether all can be read that a usage says of what is paid for. What is not there costs nothing."""
+    """Return whether all can be read of what is paid for. What is not there costs nothing."""
     if not isinstance(usage, dict):
         return usage is None
     parts = usage.get("iterations")
@@ -240,10 +231,5 @@ def _is_readable(usage: object) -> bool:
     objects = [usage, *(parts or ())]
     objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
     texts = all(isinstance(usage.get(name), (str, type(None))) for name in _TEXTS)
-    return texts and all(map(_has_counts, objects))
-
-
-def _has_counts(part: object) -> bool:
-    """Return whether the counts in a part of a usage can be read."""
-    counts = [part.get(name) for name in _COUNTS] if isinstance(part, dict) else [""]
-    return all(each is None or _is_count(each) for each in counts)
+    counts = [part.get(name) if isinstance(part, dict) else "" for part in objects for name in _COUNTS]
+    return texts and all(each is None or _is_count(each) for each in counts)

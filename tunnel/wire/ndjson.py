@@ -1,16 +1,14 @@
 """Lines of JSON, with limits on size, depth and count.
 
-A line has at most MAX_LINE bytes. A frame that needs more is split into `part` lines
-({"t":"part","id":…,"i":…,"n":…,"d":…}), and the receiver joins them, up to MAX_FRAME bytes. Lines of other frames may
-come between the parts of one frame.
+A frame that does not fit into a line is split into `part` lines ({"t":"part","id":…,"i":…,"n":…,"d":…}), which the
+receiver joins, up to MAX_FRAME bytes. Lines of other frames may come between them.
 
-Three bytes of text (`[],`) become more than 60 bytes in memory. A single line is too short for that to matter; a frame
-of many lines is measured before it is parsed. Strings are skipped at the speed of a search, so a frame that is one long
-text costs next to nothing.
+Three bytes of text (`[],`) become more than 60 bytes in memory: a frame of many lines is measured before it is parsed.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sys
@@ -39,8 +37,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def _finite(text: str) -> float:
-    """Parse a number with a fraction or exponent. Raise ValueError for what JSON lacks: such a value could be read, but
-    neither printed nor sent on."""
+    """Raise ValueError for a number that JSON lacks: it could be read, but neither printed nor sent on."""
     value = float(text)
     if value - value != 0:  # of infinity and NaN the difference is NaN
         raise ValueError(f"{text[:40]} is not a finite number")
@@ -51,19 +48,18 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def load(text: str) -> object:
-    """Return the value of a JSON text. Raise ValueError if it is not JSON or has a number that is not finite, and
-    RecursionError if it is nested too deeply."""
+    """Raise ValueError for what is not JSON or has a number that is not finite, RecursionError for what is nested too
+    deeply."""
     return _DECODER.decode(text)
 
 
 def dump(data: Json) -> str:
-    """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
+    """Return an object as compact JSON, the spelling of the wire, the journal and stdout."""
     return _ENCODER.encode(data)
 
 
 def dump_line(data: Json) -> str:
-    """Return an object as a line for other programs. Some of them end a line at more characters than `\\n`: Python's
-    `splitlines` and Node's `readline` do."""
+    """Return an object as a line for other programs, some of which end lines at more characters than `\\n`."""
     text = dump(data)
     for end in _OTHER_LINE_ENDS:
         text = text.replace(end, f"\\u{ord(end):04x}")
@@ -71,7 +67,7 @@ def dump_line(data: Json) -> str:
 
 
 def to_bytes(text: str) -> bytes:
-    """Encode text as UTF-8. Lone surrogates, as in file names and broken tool output, become `?`."""
+    """Encode text as UTF-8. Lone surrogates, as in file names, become `?`."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:
@@ -79,7 +75,7 @@ def to_bytes(text: str) -> bytes:
 
 
 def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
-    """Return the line or lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
+    """Return the lines of a frame. Large frames that are sent at the same time need different `part_id`s."""
     text = dump(frame_to_dict(frame))
     line = to_bytes(text) + b"\n"
     if len(line) <= MAX_LINE:
@@ -95,8 +91,7 @@ def encode_frame(frame: Frame, part_id: int = 0) -> list[bytes]:
 
 
 class LineSplitter:
-    """Cuts a byte stream into lines, at `\\n` only, however the bytes arrive. A line over the limit is refused at
-    once."""
+    """Cuts a byte stream into lines, at `\\n` only. A line over the limit is refused at once."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
@@ -104,7 +99,6 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the lines that `data` completes, without their newlines. Raises FrameError."""
         start = 0
         while True:
             end = data.find(b"\n", start)
@@ -126,13 +120,21 @@ class LineSplitter:
             yield piece
 
     def rest(self) -> bytes:
-        """Return the bytes of the unfinished last line."""
         return b"".join(self._pending)
 
 
+def _parsed(line: bytes, whole: str | None = None) -> object:
+    try:
+        return load(line.decode("utf-8") if whole is None else whole)
+    except ValueError as error:
+        raise FrameError(f"a line is not JSON ({error})", line) from None
+    except RecursionError:
+        raise FrameError("a line is nested too deeply", line) from None
+
+
 class FrameDecoder:
-    """Turns bytes into typed frames. Everything that comes over a link goes through this decoder. `memory` is how many
-    bytes the frame that was yielded last may take in memory, at most."""
+    """Turns bytes into typed frames. `memory` is how many bytes the frame that was yielded last may take in memory, at
+    most."""
 
     def __init__(self) -> None:
         self.memory = 0
@@ -141,14 +143,12 @@ class FrameDecoder:
         self._part_bytes = 0
 
     def drop(self) -> None:
-        """Let the unfinished parts go. The error that ended a connection may keep all of this for long."""
+        """Let the unfinished parts go: an error may keep all of this for long."""
         for pieces in self._parts.values():
             pieces.clear()
         self._parts.clear()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that `data` completes, without those of kinds that this version does not know. Raises
-        FrameError."""
         for line in self._lines.feed(data):
             frame = self._decode(line)
             if frame is not None:
@@ -157,29 +157,18 @@ class FrameDecoder:
     def _decode(self, line: bytes) -> Frame | None:
         if not line.strip():
             return None
-        try:
-            data = load(line.decode("utf-8"))
-        except ValueError as error:
-            raise FrameError(f"a line is not JSON ({error})", line) from None
-        except RecursionError:
-            raise FrameError("a line is nested too deeply", line) from None
+        data = _parsed(line)
         self.memory = _MEMORY_OF_LINE * len(line)
-        if isinstance(data, dict) and data.get("t") == "part":
-            whole = self._join(data, line)
-            return None if whole is None else self._decode_joined(whole, line)
-        return frame_from_dict(data)
-
-    def _decode_joined(self, whole: str, line: bytes) -> Frame | None:
-        """Decode a frame that came in parts. Refuse it before it is parsed if it would take too much memory."""
+        if not (isinstance(data, dict) and data.get("t") == "part"):
+            return frame_from_dict(data)
+        whole = self._join(data, line)
+        if whole is None:
+            return None
         if len(whole) > MAX_LINE:
             self.memory = sys.getsizeof(whole) + _MEMORY_OF_VALUE * count_values(whole)
         else:
             self.memory = _MEMORY_OF_LINE * len(whole)
-        try:
-            data = load(whole)
-        except (ValueError, RecursionError) as error:
-            raise FrameError(f"joined parts are not JSON ({error})", line) from None
-        return frame_from_dict(data)
+        return frame_from_dict(_parsed(line, whole))
 
     def _join(self, part: Json, line: bytes) -> str | None:
         number, index, total, text = part.get("id"), part.get("i"), part.get("n"), part.get("d")
@@ -206,15 +195,15 @@ MAX_VALUES = 200_000
 """Values (objects, lists, texts, numbers and so on) in one frame of many lines."""
 
 MAX_DEPTH = 200
-"""Levels of objects and lists inside each other in one frame of many lines, and in what a laptop takes from a host.
-Whoever shows or sends a value on goes down level by level, and the stack of Python ends at about a thousand."""
+"""Levels of objects and lists inside each other in one frame of many lines, and in what a laptop takes from a host: the
+stack of Python ends at about a thousand."""
 
 _BRACKET = re.compile(r"[\[{\]}]")
 
 
 def count_values(text: str) -> int:
     """Return how many values a JSON text holds. Raise FrameError if they are more than MAX_VALUES, or nested deeper
-    than MAX_DEPTH. Text that is not JSON has any number: the parser refuses it."""
+    than MAX_DEPTH. Strings are skipped at the speed of a search. Text that is not JSON has any number."""
     if "\\" in text:  # without escapes, every quote begins or ends a string
         text = text.replace("\\\\", "").replace('\\"', "")
     values = opened = 0
@@ -232,7 +221,6 @@ def count_values(text: str) -> int:
 
 
 def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
-    """Return whether a value that was parsed is nested in more than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         inner: list[object] = []
@@ -248,23 +236,15 @@ def is_too_deep(value: object, most: int = MAX_DEPTH) -> bool:
 
 
 def _outside_strings(text: str) -> Iterator[str]:
-    """Yield the pieces of a JSON text between its strings."""
     end = -1
-    while True:
-        start = text.find('"', end + 1)
-        if start < 0:
-            yield text[end + 1 :]
-            return
+    while (start := text.find('"', end + 1)) >= 0:
         yield text[end + 1 : start]
         end = text.find('"', start + 1)
         if end < 0:
             return
+    yield text[end + 1 :]
 
 
 def _depth(pieces: list[str]) -> int:
-    depth = deepest = 0
-    for piece in pieces:
-        for bracket in _BRACKET.findall(piece):
-            depth += 1 if bracket in "[{" else -1
-            deepest = max(deepest, depth)
-    return deepest
+    opens = (1 if bracket in "[{" else -1 for piece in pieces for bracket in _BRACKET.findall(piece))
+    return max(itertools.accumulate(opens), default=0)

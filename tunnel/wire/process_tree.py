@@ -26,7 +26,6 @@ def descendants(top: int) -> list[int]:
 
 
 def send(pids: Iterable[int], number: int) -> None:
-    """Send a signal to each of these processes that lives and that this user may signal."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -35,7 +34,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def group_lives(group: int) -> bool:
-    """Return whether a process group has members. One that was not waited for counts."""
+    """Return whether a process group has members, which may be zombies."""
     try:
         os.killpg(group, 0)
     except PermissionError:
@@ -60,7 +59,6 @@ class _Children:
 
 
 def _all_parents() -> dict[int, list[int]]:
-    """Return the children of all processes. Raise OSError."""
     below: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -12,7 +12,7 @@ Handler = TypeVar("Handler", bound=Callable[..., None])
 
 def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handler]:
     """Mark a method of a projection as the handler of these types: record contents, or public lines of `message`
-    records. With `main_only` it is not called for the records of sub-agents."""
+    records. `main_only`: not for the records of sub-agents."""
 
     def mark(handler: Handler) -> Handler:
         handler.__dict__["handles"] = types
@@ -36,7 +36,6 @@ class Projection:
                 cls._handlers[each] = handler
 
     def apply(self, record: Record) -> None:
-        """Take the next record of the journal."""
         content: object = record.content
         handler = self._handlers.get(type(content))
         if handler is None and isinstance(content, MessageRecord):
@@ -46,8 +45,7 @@ class Projection:
             handler(self, content, record)
 
     def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        """Return whether `apply` does anything with a record of this content. `public` is the type of a message's line,
-        `main` says that the record belongs to the main agent. A class with an `apply` of its own may say more here."""
+        """Return whether `apply` does anything with a record of this content, public line and agent."""
         return type(self).apply is not Projection.apply or self._handles(kind, public, main)
 
     def _handles(self, kind: type[Any], public: type[Any] | None, main: bool) -> bool:
@@ -56,8 +54,7 @@ class Projection:
 
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
-    """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read
-    it. A projection without a handler for a record is not asked."""
+    """Feed a journal to projections, record by record: it may be larger than the memory."""
     asked: dict[tuple[type[Any], type[Any] | None, bool], list[Callable[[Record], None]]] = {}
     for record in records:
         content = record.content

@@ -12,12 +12,11 @@ _END = "</attached-file>"
 
 
 def attached_file(name: str, text: str) -> Json:
-    """Return the block of a text file. `name` must not hold a quote or a line break."""
+    """`name` must not hold a quote or a line break."""
     return {"type": "text", "text": f'{_START}{name}">\n{text}\n{_END}'}
 
 
 def is_attached_file(block: Json) -> bool:
-    """Return whether a block is such a file: its text was not typed, so no names of files are looked for in it."""
     text = block.get("text")
     return isinstance(text, str) and text.startswith(_START) and text.endswith(_END)
 
@@ -34,7 +33,7 @@ DAMAGED = "it is damaged or not complete"
 
 
 def image_type(head: bytes) -> str | None:
-    """Return the media type of an image that the API takes, by its first bytes; None for other files."""
+    """Return the media type of an image that the API takes, by its first bytes."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -47,8 +46,7 @@ def image_type(head: bytes) -> str | None:
 
 
 def image_trouble(data: bytes) -> str:
-    """Return why the API would refuse the image, "" if it would not. A bad image must not get into the history: the API
-    would refuse every later request of the session."""
+    """Return why the API would refuse the image, and with it every later request of the session; "" if it would not."""
     size = image_size(data)
     if size is None or not is_whole(data):
         return DAMAGED
@@ -59,7 +57,6 @@ def image_trouble(data: bytes) -> str:
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height in pixels, None if they cannot be read."""
     try:
         if data.startswith(b"\x89PNG"):
             return struct.unpack(">II", data[16:24]) if data[12:16] == b"IHDR" else None
@@ -102,7 +99,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
 
 
 def is_whole(data: bytes) -> bool:
-    """Whether the image has its end marker; other bytes may follow."""
+    """Return whether the image has its end marker; other bytes may follow."""
     if data.startswith(b"RIFF"):
         return len(data) >= 8 + int(struct.unpack("<I", data[4:8])[0])
     end = b"IEND" if data.startswith(b"\x89PNG") else b"\xff\xd9" if data.startswith(b"\xff\xd8") else b"\x3b"
@@ -110,6 +107,5 @@ def is_whole(data: bytes) -> bool:
 
 
 def image_block(data: bytes, media_type: str) -> Json:
-    """Return the Messages API block of an image."""
     encoded = base64.b64encode(data).decode("ascii")
     return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": encoded}}

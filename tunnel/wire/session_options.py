@@ -26,13 +26,12 @@ class OwnFile:
 
 
 def pack(files: Iterable[OwnFile]) -> str:
-    """Return files as a text, "" for none."""
     listed = [[each.path, each.text, each.executable] for each in files]
     return base64.b64encode(zlib.compress(json.dumps(listed).encode(), 9)).decode() if listed else ""
 
 
 def unpack(packed: str) -> list[OwnFile]:
-    """Return the files in a text that `pack` has made. Raise ValueError for anything else."""
+    """Raise ValueError for what `pack` has not made."""
     try:
         data = zlib.decompressobj().decompress(base64.b64decode(packed), MAX_BYTES + 1)
         files = [OwnFile(str(path), str(text), bool(executable)) for path, text, executable in json.loads(data)]
@@ -132,14 +131,13 @@ class SessionOptions:
     background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks
 
     def to_json(self) -> dict[str, Any]:
-        """Return the options that differ from their defaults."""
+        """Return what differs from the defaults."""
         default = SessionOptions()
         return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SessionOptions:
-        """Read options, without the names that this version does not know. Raise FrameError when a value has the wrong
-        type."""
+        """Raise FrameError when a value has the wrong type. Unknown names are left out."""
         known: dict[str, Any] = {}
         for f in fields(SessionOptions):
             if f.name not in data:
@@ -182,7 +180,7 @@ class SettingsOption:
 
     @staticmethod
     def from_json(data: Json) -> SettingsOption:
-        """Read the option. Raise FrameError if it is not valid."""
+        """Raise FrameError when a value has the wrong type. Unknown names are left out."""
         layers, sources, trusted = data.get("layers", []), data.get("sources"), data.get("trusted", "")
         left_open = data.get("left_open", [])
         if not (

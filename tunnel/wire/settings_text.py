@@ -16,13 +16,13 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
 def load_settings(text: str) -> object:
-    """Return the value of a JSON text, which may begin with a byte order mark. Raise ValueError, RecursionError."""
+    """Raise ValueError, RecursionError."""
     return json.loads(text[1:] if text.startswith("\ufeff") else text, object_pairs_hook=_joined)
 
 
 def lines_in(text: str) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the line of each value in a JSON text, and that of each key that stands once more in its object. Both are
-    named by their keys and places with dots between them, as `load_settings` has joined them."""
+    """Return the line of each value in a JSON text, and that of each key that stands once more in its object, named by
+    their keys and places with dots between them."""
     lines: dict[str, int] = {}
     again: dict[str, int] = {}
     counts: dict[str, int] = {}  # the items of lists, also of those that are joined

@@ -99,14 +99,13 @@ class ToolTraits:
     beside: str = ""
 
     def file_in(self, tool_input: Json) -> str:
-        """Return the file that a call reads or writes, as the call names it; "" if it is about no single file."""
+        """Return the file that a call names, "" if it is about no single file."""
         path = tool_input.get(self.path.key) if self.path is not None else None
         is_file = self.view is View.FILE_LINES or self.view.is_diff
         return path if is_file and isinstance(path, str) else ""
 
     @property
     def rule_names(self) -> tuple[str, ...]:
-        """The names under which rules cover this tool."""
         return (self.name, *self.aliases, self.covered_by) if self.covered_by else (self.name, *self.aliases)
 
 
@@ -171,13 +170,12 @@ _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.a
 
 
 def is_tool(name: str) -> bool:
-    """Return whether ccb has a tool of this name, also at times only or under an alias."""
     return name in BUILT_IN or name in _OFFERED_AT_TIMES or name in FINDERS or name in _BY_ALIAS
 
 
 def no_such_tool(name: str) -> str:
-    """Return a sentence that there is no tool of this name, with the name that may be meant; "" if there may be one.
-    Which MCP tools there are is known once their servers are connected."""
+    """Return a sentence that there is no tool of this name, with a near one; "" if there may be one, as of an MCP
+    server."""
     if name in ("default", "*") or name.startswith("mcp__") or is_tool(name):
         return ""
     from difflib import get_close_matches  # most sessions name no wrong tools
@@ -187,19 +185,16 @@ def no_such_tool(name: str) -> str:
 
 
 def traits_of(name: str) -> ToolTraits:
-    """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
-    effect."""
+    """Return the traits of a built-in tool, also under an alias. Any other tool may have any effect."""
     return BUILT_IN.get(name) or _OFFERED_AT_TIMES.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
 
 
 def own_name(name: str) -> str:
-    """Return the name of the built-in tool that models call `name`, else `name`."""
     return _BY_ALIAS[name].name if name in _BY_ALIAS else name
 
 
 def rule_parts(text: str) -> tuple[str, str | None]:
-    """Return the tool of a permission rule and the pattern in its parentheses, None if the rule covers every use of the
-    tool. Raise ValueError, which names the rule and says what is wrong."""
+    """Return the tool of a permission rule and the pattern in its parentheses, if any. Raise ValueError."""
     text = text.strip()
     if not text:
         raise ValueError("a permission rule is empty")
@@ -220,8 +215,7 @@ def rule_parts(text: str) -> tuple[str, str | None]:
 
 
 def split_rules(text: str) -> tuple[list[str], int]:
-    """Cut a list of permission rules at commas and blanks outside parentheses. Return the rules and how many
-    parentheses are still open at the end."""
+    """Cut a list of rules at commas and blanks outside parentheses. Also return how many are still open at the end."""
     rules: list[str] = []
     current = ""
     depth = 0
@@ -236,8 +230,7 @@ def split_rules(text: str) -> tuple[list[str], int]:
 
 
 def mcp_rule_covers(rule: str, name: str) -> bool:
-    """Return whether a rule, without parentheses, covers the tool `name`: it names the tool, or its server as
-    `mcp__SERVER` or `mcp__SERVER__*`, or the beginning of tools as `mcp__SERVER__BEGINNING__*`."""
+    """Return whether a rule names the tool, its server (`mcp__SERVER`, `mcp__SERVER__*`), or its beginning."""
     if rule == name:
         return True
     if not rule.startswith("mcp__"):

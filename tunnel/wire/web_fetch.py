@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from .control_protocol import Answer, AnsweredBy, Durability, RequestFailed, RequestKind, RequestRefused, payload_of
 from .dataclass import dataclass
@@ -34,8 +34,8 @@ _MOVED = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class Page:
-    """A fetched page. `redirect` is set, and there is no body, if the server sends to another host. `cut`: the body was
-    longer than the limit."""
+    """A fetched page, `cut` at the limit. `redirect` is set, and there is no body, if the server sends to another
+    host."""
 
     url: str
     status: int
@@ -59,7 +59,6 @@ class WebFetcher:
         self._stopped = False
 
     def stop(self) -> None:
-        """End the request as soon as possible."""
         self._stopped = True
         if self._socket is not None:
             with contextlib.suppress(OSError):
@@ -73,37 +72,34 @@ class WebFetcher:
             if not target:
                 return page
             following = read_url(target)
-            if not same_site(place.host, following.host) or (place.scheme, following.scheme) == ("https", "http"):
+            is_same_site = place.host.removeprefix("www.") == following.host.removeprefix("www.")
+            if not is_same_site or (place.scheme, following.scheme) == ("https", "http"):
                 return Page(place.url, page.status, page.reason, "", "", b"", redirect=following.url)
             place = following
         raise WebRefused(f"more than {_MAX_REDIRECTS} redirects")
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Page:
-        """Send a JSON object and return the answer. A redirect is not followed. Raise WebRefused."""
+        """Send a JSON object and return the answer. Follow no redirect. Raise WebRefused."""
         return self._hop(read_url(url), body, headers)[0]
 
     def _hop(
         self, place: WebPlace, sent: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Page, str]:
-        """Make one request: a POST if something is `sent`. Return the page, and where it sends to."""
+        """Make one request. Return the page, and where it sends to."""
         import http.client  # brings TLS; most sessions fetch nothing
 
         connection = http.client.HTTPConnection(place.host, place.port)
         try:
             self._socket = connection.sock = self._connected(place)
-            connection.request(
-                "GET" if sent is None else "POST",
-                place.target,
-                sent,
-                {
-                    "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
-                    "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
-                    "Accept-Encoding": "gzip, identity",
-                    "Connection": "close",
-                    **({} if sent is None else {"Content-Type": "application/json"}),
-                    **(headers or {}),
-                },
-            )
+            all_headers = {
+                "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
+                "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
+                "Accept-Encoding": "gzip, identity",
+                "Connection": "close",
+                **({} if sent is None else {"Content-Type": "application/json"}),
+                **(headers or {}),
+            }
+            connection.request("GET" if sent is None else "POST", place.target, sent, all_headers)
             response = connection.getresponse()
             location = response.headers.get("Location", "")
             target = urljoin(place.url, location) if response.status in _MOVED and location else ""
@@ -133,11 +129,10 @@ class WebFetcher:
         names = proxy is not None and self._allow_private
         for address in [place.host] if names else resolve(place, allow_private=self._allow_private):
             try:
-                plain = (
-                    socket.create_connection((address, place.port), self._left())
-                    if proxy is None
-                    else tunnel(proxy, address, place.port, self._left())
-                )
+                if proxy is None:
+                    plain = socket.create_connection((address, place.port), self._left())
+                else:
+                    plain = tunnel(proxy, address, place.port, self._left())
             except OSError as error:
                 problem = error
                 continue
@@ -214,19 +209,14 @@ def _fetched(answer: Answer) -> FetchedText:
     status = fields.get("status")
     if not isinstance(status, int):
         raise RequestFailed("the laptop's answer cannot be read")
-    url, reason, media_type, text, redirect = (
+    url, reason, kind, text, redirect = (
         as_text(fields.get(name)) for name in ("url", "reason", "media_type", "text", "redirect")
     )
-    return FetchedText(url, status, reason, media_type, text[:MAX_TEXT], redirect, fields.get("cut") is True)
+    return FetchedText(url, status, reason, kind, text[:MAX_TEXT], redirect, fields.get("cut") is True)
 
 
 WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch",
-    AnsweredBy.LAPTOP,
-    _fetched,
-    read=_read,
-    durability=Durability.MEMORY,
-    deadline_s=TIMEOUT_S + 30,
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, durability=Durability.MEMORY, deadline_s=TIMEOUT_S + 30
 )
 
 
@@ -234,8 +224,7 @@ MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}
 _OF_A_SITE = ipaddress.ip_network("fec0::/10")
 _OF_A_CLOUD = (ipaddress.ip_address("168.63.129.16"), ipaddress.ip_address("192.0.0.192"))
-"""What is only reached inside: private networks of old (RFC 3879), and the servers of Azure and Oracle that give
-virtual machines their configuration."""
+"""Only reached inside: old private networks (RFC 3879), the servers that configure machines of Azure and Oracle."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -260,7 +249,7 @@ class WebPlace:
 
 
 def read_url(url: str) -> WebPlace:
-    """Return the parts of a URL. Raise WebRefused unless it is a plain http or https URL."""
+    """Raise WebRefused unless it is a plain http or https URL."""
     if len(url) > MAX_URL:
         raise WebRefused(f"the URL has more than {MAX_URL} characters")
     try:
@@ -276,23 +265,12 @@ def read_url(url: str) -> WebPlace:
     if not host or not url.strip().isprintable():
         raise WebRefused("the URL is not valid")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return WebPlace(parts.scheme, host.rstrip("."), port or _PORTS[parts.scheme], _quoted(target))
-
-
-def _quoted(target: str) -> str:
-    from urllib.parse import quote
-
-    return quote(target, safe="/?&=%+,;:@!$'()*~-._#[]|")
-
-
-def same_site(one: str, other: str) -> bool:
-    """Return whether two hosts are the same but for a `www.`."""
-    return one.removeprefix("www.") == other.removeprefix("www.")
+    target = quote(target, safe="/?&=%+,;:@!$'()*~-._#[]|")
+    return WebPlace(parts.scheme, host.rstrip("."), port or _PORTS[parts.scheme], target)
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet: no private, loopback, link-local, shared, multicast
-    or reserved one, in whatever form it is written."""
+    """Return whether an IP address is one of the public internet, in whatever form it is written."""
     try:
         ip = ipaddress.ip_address(address.split("%")[0])
     except ValueError:
@@ -309,8 +287,8 @@ def is_public(address: str) -> bool:
 
 
 def resolve(place: WebPlace, *, allow_private: bool) -> list[str]:
-    """Return the addresses of a host to which a connection may be made. Raise WebRefused if there is none: one private
-    address among them refuses the host, because a name that has both is a trap."""
+    """Return the addresses of a host. Raise WebRefused if there is none, or a private one: a name that has both is a
+    trap."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -329,8 +307,7 @@ _MAX_HEAD = 16_384
 
 
 def proxy_for(place: WebPlace) -> SplitResult | None:
-    """Return the proxy that HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names for a URL, unless NO_PROXY excepts its host.
-    Raise WebRefused for a proxy of another kind than HTTP."""
+    """Return the proxy that the environment names for a URL. Raise WebRefused for one of another kind than HTTP."""
     if not any(name.lower().endswith("_proxy") for name in os.environ):
         return None
     from urllib import request
@@ -350,7 +327,7 @@ def proxy_for(place: WebPlace) -> SplitResult | None:
 
 
 def tunnel(proxy: SplitResult, host: str, port: int, timeout: float) -> socket.socket:
-    """Return a connection to a host or an address through the proxy. Raise OSError or WebRefused."""
+    """Return a connection through the proxy. Raise OSError or WebRefused."""
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n"
     if proxy.username:

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Callable
 
 from .shell_words import names
 
-Texts = Sequence[str]
+Texts = list[str]
+_Check = Callable[[Texts], bool]
 
-
-# Options that write a file or run a program. git accepts any unambiguous abbreviation of them.
 _NEVER = (
-    "--output",
-    "--output-directory",
-    "--ext-diff",
-    "--open-files-in-pager",
-    "--exec",
-    "--upload-pack",
-    "--no-index",
+    *("--output", "--output-directory", "--ext-diff", "--open-files-in-pager", "--exec", "--upload-pack", "--no-index"),
     "--show-signature",  # runs gpg
     "--submodule",  # runs git in directories with a configuration of their own
     "--help",  # runs a viewer
 )
+"""Options that write a file or run a program. git accepts any unambiguous abbreviation of them."""
 RISKY = " ".join((*_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
 """The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
 RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
@@ -73,21 +66,18 @@ _RUNS_GPG = re.compile(r"%G|%\(signature")
 
 
 def git_reads_only(words: Texts) -> bool:
-    """Return whether git is read-only with these literal arguments."""
     rest = list(words)
     while rest and rest[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
         rest.pop(0)
     if rest in (["--version"], ["version"]):
         return True
-    if not rest:
-        return False
-    check = _SUBCOMMANDS.get(rest[0])
+    check = _SUBCOMMANDS.get(rest[0]) if rest else None
     return check is not None and not any(map(_is_hazard, rest[1:])) and check(rest[1:])
 
 
 def names_risk(subcommand: str, text: str, is_first: bool) -> bool:
     """Return whether an argument that is no option makes a sub-command run a program or reach another host than those
-    of its remotes, so that a rule with a wildcard does not cover it. `is_first`: no other operand stands before it."""
+    of its remotes. `is_first`: no other operand stands before it."""
     if text in _RUNNING_WORDS.get(subcommand, ()):
         return True
     if subcommand in _REMOTE and "::" in text:
@@ -110,18 +100,9 @@ def _is_hazard(text: str) -> bool:
     return any(hazard.startswith(name) or name.startswith(hazard) for hazard in _NEVER)
 
 
-def _anything(words: Texts) -> bool:
-    return True
-
-
-def _grep(words: Texts) -> bool:
-    """Refuse `-O`, which opens a pager, also inside a cluster of letters."""
-    return not any(re.match(r"-[A-Za-z]*O", word) for word in words)
-
-
-def _listing(asks: str, allowed: str, valued: str) -> Callable[[Texts], bool]:
-    """Return a check that allows operands only with one of the options `asks` (such as --list). Without such an option,
-    operands name something to create, move or delete."""
+def _listing(asks: str, allowed: str, valued: str) -> _Check:
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: Texts) -> bool:
@@ -142,18 +123,6 @@ def _listing(asks: str, allowed: str, valued: str) -> Callable[[Texts], bool]:
     return check
 
 
-def _first_is(*allowed: str) -> Callable[[Texts], bool]:
-    return lambda words: bool(words) and words[0] in allowed
-
-
-def _remote(words: Texts) -> bool:
-    return list(words) in ([], ["-v"], ["--verbose"]) or (len(words) == 2 and words[0] == "get-url")
-
-
-def _reflog(words: Texts) -> bool:
-    return not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1)
-
-
 _TOLD = re.compile(r"(?:user|remote|branch|core|init|pull|push|submodule)\.[^=]+", re.IGNORECASE)
 
 
@@ -171,17 +140,18 @@ def _config(words: Texts) -> bool:
     return rest[0] == "--get-regexp" and is_own
 
 
-def _symbolic_ref(words: Texts) -> bool:
-    rest = [word for word in words if word not in ("--short", "-q", "--quiet")]
-    return len(rest) == 1 and not rest[0].startswith("-")
-
-
-_SUBCOMMANDS: dict[str, Callable[[Texts], bool]] = {
-    **dict.fromkeys(names("status log show diff whatchanged shortlog blame annotate"), _anything),
-    **dict.fromkeys(names("rev-parse rev-list ls-files ls-tree describe merge-base name-rev"), _anything),
-    **dict.fromkeys(names("diff-tree diff-index diff-files for-each-ref show-ref show-branch"), _anything),
-    **dict.fromkeys(names("cat-file count-objects check-ignore check-attr cherry range-diff"), _anything),
-    "grep": _grep,
+_QUIETLY = ("--short", "-q", "--quiet")
+_SUBCOMMANDS: dict[str, _Check] = {
+    **dict.fromkeys(
+        names(
+            "status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe"
+            " merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file"
+            " count-objects check-ignore check-attr cherry range-diff"
+        ),
+        lambda words: True,
+    ),
+    # -O opens a pager, also inside a cluster of letters
+    "grep": lambda words: not any(re.match(r"-[A-Za-z]*O", word) for word in words),
     "branch": _listing(  # an old git takes -l for "create a reflog"
         "--list",
         "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i"
@@ -193,12 +163,12 @@ _SUBCOMMANDS: dict[str, Callable[[Texts], bool]] = {
         "-n --column --no-column --color",
         "--contains --no-contains --merged --no-merged --sort --points-at",
     ),
-    "stash": _first_is("list", "show"),
-    "worktree": _first_is("list"),
-    "remote": _remote,
-    "reflog": _reflog,
+    "stash": lambda words: words[:1] in (["list"], ["show"]),
+    "worktree": lambda words: words[:1] == ["list"],
+    "remote": lambda words: words in ([], ["-v"], ["--verbose"]) or (len(words) == 2 and words[0] == "get-url"),
+    "reflog": lambda words: not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1),
     "config": _config,
-    "symbolic-ref": _symbolic_ref,
+    "symbolic-ref": lambda words: [word.startswith("-") for word in words if word not in _QUIETLY] == [False],
 }
 
 SUBCOMMANDS = frozenset(_SUBCOMMANDS)

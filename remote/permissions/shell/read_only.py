@@ -1,14 +1,12 @@
-"""Commands that change nothing.
-
-A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each command has a check of its own.
-"""
+"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each
+command has a check of its own."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import Callable
 
 from .git_commands import git_reads_only
@@ -16,19 +14,19 @@ from .shell_parser import parse
 from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
 from .wrappers import effective, started_by
 
-VALUED = names(
+_VALUED = names(
     "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
     " -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
     " -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype"
 )
 """Tests and actions that take the next word, whatever it looks like."""
 
-BARE = names(
+_BARE = names(
     "-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable -writable"
     " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
 )
 
-OPERATORS = names("! ( ) , -not -o -or -a -and")
+_FIND_WORDS = _VALUED | _BARE | names("! ( ) , -not -o -or -a -and -follow -L -H -P -exec")
 
 
 class Unclear(Exception):
@@ -36,12 +34,13 @@ class Unclear(Exception):
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raise Unclear unless each -exec with a true flag in `needs` (one flag for each -exec, in order) gets plain files
-    only, never a link: `-type f` must hold on every path to it. `texts` are the words after the directories."""
+    """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
+    hold on every path to it. `texts` are the words after the directories."""
     expression = _Expression(texts, needs)
     if texts:
         expression.whole(False)
-    expression.end()
+    if expression.rest or expression.needs:
+        raise Unclear
 
 
 class _Expression:
@@ -50,18 +49,14 @@ class _Expression:
     this part was true."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
-        self._rest = list(texts)
-        self._needs = list(needs)
+        self.rest = list(texts)
+        self.needs = list(needs)
 
     def whole(self, plain: bool) -> bool:
         found = self._any(plain)
         while self._take(","):
             found = self._any(plain)
         return found
-
-    def end(self) -> None:
-        if self._rest or self._needs:
-            raise Unclear
 
     def _any(self, plain: bool) -> bool:
         found = self._all(plain)
@@ -71,7 +66,7 @@ class _Expression:
 
     def _all(self, plain: bool) -> bool:
         plain = self._one(plain)
-        while self._rest and self._rest[0] not in (")", ",", "-o", "-or"):
+        while self.rest and self.rest[0] not in (")", ",", "-o", "-or"):
             self._take("-a", "-and")
             plain = self._one(plain)
         return plain
@@ -85,36 +80,29 @@ class _Expression:
             if not self._take(")"):
                 raise Unclear
             return found
-        return self._test(plain)
-
-    def _test(self, plain: bool) -> bool:
         text = self._next()
         if text == "-exec":
-            self._skip_command()
-            if not self._needs or (self._needs.pop(0) and not plain):
+            while (inner := self._next()) != ";" and (text, inner) != ("{}", "+"):
+                text = inner
+            if not self.needs or (self.needs.pop(0) and not plain):
                 raise Unclear
             return plain
-        if text in VALUED:
+        if text in _VALUED:
             return (text, self._next()) == ("-type", "f") or plain
-        if text not in BARE:
+        if text not in _BARE:
             raise Unclear
         return plain
 
-    def _skip_command(self) -> None:
-        before, text = "", self._next()
-        while text != ";" and not (text == "+" and before == "{}"):
-            before, text = text, self._next()
-
     def _take(self, *texts: str) -> bool:
-        if self._rest and self._rest[0] in texts:
-            self._rest.pop(0)
+        if self.rest and self.rest[0] in texts:
+            self.rest.pop(0)
             return True
         return False
 
     def _next(self) -> str:
-        if not self._rest:
+        if not self.rest:
             raise Unclear
-        return self._rest.pop(0)
+        return self.rest.pop(0)
 
 
 Words = Sequence[Word]  # the arguments, without the name
@@ -123,7 +111,7 @@ NULL_DEVICE = "/dev/null"
 
 
 def is_read_only_command(command: str) -> bool:
-    """Return True if nothing in the line can change anything. Which files it reads is not checked here."""
+    """Return whether nothing in the line can change anything. Which files it reads is not checked here."""
     try:
         commands = parse(command)
     except NotUnderstood:
@@ -133,12 +121,14 @@ def is_read_only_command(command: str) -> bool:
 
 
 def changes_directory(command: str) -> bool:
-    """Return whether a line may leave the shell in another directory. Such a line must not run beside others: it would
-    change the directory they run in, and so what they may do."""
+    """Return whether a line may leave the shell in another directory, so that it must not run beside others."""
     try:
-        return any(inner is None or inner.name in ("cd", "pushd", "popd") for inner in map(effective, parse(command)))
+        return any(inner is None or inner.name in _MOVERS for inner in map(effective, parse(command)))
     except NotUnderstood:
         return True
+
+
+_MOVERS = ("cd", "pushd", "popd")
 
 
 def is_null(target: Word) -> bool:
@@ -148,16 +138,13 @@ def is_null(target: Word) -> bool:
 def reads_only_together(commands: Sequence[Command]) -> bool:
     """Return whether read-only commands are still read-only when combined. `cd` with git is not: the configuration in a
     directory can make git run programs."""
-    changes = any(inner and inner.name in ("cd", "pushd", "popd") for inner in map(effective, commands))
+    changes = any(inner and inner.name in _MOVERS for inner in map(effective, commands))
     return not (changes and any(map(runs_git, commands)))
 
 
 def runs_git(command: Command) -> bool:
-    """Return whether a command is git, or visibly starts git."""
     inner = effective(command)
-    if inner is None:
-        return False
-    return inner.name == "git" or any(map(runs_git, started_by(inner) or []))
+    return inner is not None and (inner.name == "git" or any(map(runs_git, started_by(inner) or [])))
 
 
 def reads_only(command: Command) -> bool:
@@ -171,21 +158,15 @@ def reads_only(command: Command) -> bool:
         return True
     check = _CHECKS.get(inner.name)
     if check is None:
-        return _is_version_question(inner)
+        question = inner.words[1] if len(inner.words) == 2 and inner.words[1].is_literal else None
+        return question is not None and question.text in _VERSIONED.get(inner.name, ()) and not _is_shim(inner.name)
     started = started_by(inner)
-    return started is not None and all(reads_only(part) for part in started) and check(inner.words[1:])
-
-
-def _is_version_question(command: Command) -> bool:
-    if len(command.words) != 2 or not command.words[1].is_literal:
-        return False
-    name = command.name
-    return name in _VERSIONED and command.words[1].text in _VERSIONED[name] and not _is_shim(name)
+    return started is not None and all(map(reads_only, started)) and check(inner.words[1:])
 
 
 def _is_shim(name: str) -> bool:
-    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and asdf
-    do: it lies among shims, or it is a link to a program of another name."""
+    """Return whether PATH finds a program that chooses the real one by files of the project, as those of pyenv and
+    asdf: it lies among shims, or is a link to a program of another name."""
     found = shutil.which(name)
     if found is None:
         return False
@@ -193,99 +174,60 @@ def _is_shim(name: str) -> bool:
     return "shims" in found.split("/") or stem not in os.path.basename(os.path.realpath(found))
 
 
-def _anything(words: Words) -> bool:
-    return True
-
-
-def _nothing(words: Words) -> bool:
-    return not words
-
-
 def _settled(words: Words) -> bool:
-    """Return whether no expansion or wildcard among the words can become an option: a file may be named `-o…`."""
+    """Return whether no expansion or wildcard among the words can become an option."""
     return not any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words)
 
 
 def _options(short: str = "", long: str = "", valued: str = "", max_operands: int = 1000) -> Callable[[Words], bool]:
-    """Return a check that allows only these options. `short` are letters without a value, `valued` letters whose value
-    is the rest of the word or the next word, `long` names (with or without `=value`)."""
+    """Return a check that allows only these options: `short` letters without a value, `valued` letters whose value is
+    the rest of the word or the next word, `long` names (with or without `=value`)."""
     long_names = names(long)
+    letters = re.compile(f"-[{short}]*(?:[{valued}](.*))?" if valued else f"-[{short}]*", re.DOTALL)
 
     def check(words: Words) -> bool:
         if not _settled(words) or (max_operands < 1000 and any(word.is_glob for word in words)):
             return False  # `uniq a*` writes to the second file that matches
-        operands = _count_operands([word.text for word in words], short, long_names, valued)
-        return operands is not None and operands <= max_operands
+        operands = 0
+        rest = [word.text for word in words]
+        while rest:
+            text = rest.pop(0)
+            if text == "--":
+                operands += len(rest)
+                break
+            if text.startswith("--"):
+                if text[2:].partition("=")[0] not in long_names:
+                    return False
+            elif text.startswith("-") and len(text) > 1:
+                cluster = letters.fullmatch(text)
+                if cluster is None:
+                    return False
+                del rest[: int(valued != "" and cluster[1] == "")]
+            else:
+                operands += 1
+        return operands <= max_operands
 
     return check
 
 
-def _count_operands(texts: Sequence[str], short: str, long_names: Container[str], valued: str) -> int | None:
-    """Return the number of operands; None if an option is not known."""
-    operands = 0
-    rest = list(texts)
-    while rest:
-        text = rest.pop(0)
-        if text == "--":
-            return operands + len(rest)
-        if text.startswith("--"):
-            if text[2:].partition("=")[0] not in long_names:
-                return None
-        elif text.startswith("-") and len(text) > 1:
-            takes_next = _takes_next_word(text, short, valued)
-            if takes_next is None:
-                return None
-            del rest[: int(takes_next)]
-        else:
-            operands += 1
-    return operands
-
-
-def _takes_next_word(cluster: str, short: str, valued: str) -> bool | None:
-    """Return whether the next word is the value of the last letter of `-abc`; None if a letter is not known."""
-    for at, letter in enumerate(cluster[1:], 1):
-        if letter in valued:
-            return at + 1 == len(cluster)
-        if letter not in short:
-            return None
-    return False
-
-
-_FIND_WORDS = VALUED | BARE | OPERATORS | names("-follow -L -H -P -exec")
-
-
 def _find(words: Words) -> bool:
-    if not _settled(words):
-        return False
-    texts = _without_started([word.text for word in words])
-    for at, text in enumerate(texts):
-        is_number = re.fullmatch(r"-[0-9]+[a-zA-Z]?", text) is not None
-        known = text in _FIND_WORDS or is_number or (at and _is_mode(texts[at - 1], text))
-        if text.startswith("-") and not known:
-            return False
-    return True
-
-
-def _without_started(texts: Sequence[str]) -> list[str]:
-    """Return the words without the commands of -exec, which are checked as commands of their own."""
-    found: list[str] = []
-    inside = False
-    for before, text in zip(["", *texts], texts):
-        if not inside:
-            found.append(text)
-        inside = text == "-exec" or (inside and text != ";" and not (text == "+" and before == "{}"))
-    return found
-
-
-def _is_mode(before: str, text: str) -> bool:
-    return before == "-perm" and re.fullmatch(r"-[ugoarwxst=+,]+", text) is not None
+    before, inside = "", False
+    for text in [word.text for word in words]:
+        if inside:  # the command of -exec is checked as a command of its own
+            inside = text != ";" and (before, text) != ("{}", "+")
+        elif text.startswith("-") and text not in _FIND_WORDS:
+            is_mode = before == "-perm" and re.fullmatch(r"-[ugoarwxst=+,]+", text)
+            if not is_mode and not re.fullmatch(r"-[0-9]+[a-zA-Z]?", text):
+                return False
+        inside = inside or text == "-exec"
+        before = text
+    return _settled(words)
 
 
 def _rg(words: Words) -> bool:
     if not _settled(words):
         return False
-    for word in words:
-        text = word.text
+    for text in [word.text for word in words]:
         if text == "--":
             return True
         if text.startswith("--"):
@@ -310,8 +252,6 @@ _SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*(?:;\s*)?")
 
 def sed_only_edits(words: Words) -> bool:
     """Allow only addresses with p, d, q, = and plain substitutions: `w`, `e` and `-i` write files and run commands."""
-    if not _settled(words):
-        return False
     texts = [word.text for word in words]
     scripts: list[str] = []
     operands: list[str] = []
@@ -319,16 +259,13 @@ def sed_only_edits(words: Words) -> bool:
         text = texts.pop(0)
         if text in ("-e", "--expression") and texts:
             scripts.append(texts.pop(0))
-        elif text.startswith("-") and text != "-":
-            if not re.fullmatch(r"-[nErsu]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
-                return False
-        else:
+        elif text == "-" or not text.startswith("-"):
             operands.append(text)
-    if not scripts:
-        if not operands:
+        elif not re.fullmatch(r"-[nErsu]+|--quiet|--silent|--regexp-extended|--sandbox|--posix", text):
             return False
-        scripts.append(operands.pop(0))
-    return all(len(script) < 1000 and _SED_SCRIPT.fullmatch(script) for script in scripts)
+    scripts = scripts or operands[:1]
+    is_plain = all(len(script) < 1000 and _SED_SCRIPT.fullmatch(script) for script in scripts)
+    return bool(scripts) and is_plain and _settled(words)
 
 
 def _test(words: Words) -> bool:
@@ -366,26 +303,20 @@ def _ps(words: Words) -> bool:
     return True
 
 
+_DATE_OPTION = re.compile(
+    r"(?:\+|--date=|--reference=|--iso-8601|--rfc-3339=).*|-[uR]+|-I[a-z]*|--utc|--universal|--rfc-email", re.DOTALL
+)
+
+
 def _date(words: Words) -> bool:
-    if not _settled(words):
-        return False
     texts = [word.text for word in words]
     while texts:
         text = texts.pop(0)
-        if text in ("-d", "--date", "-r", "--reference"):
-            if not texts:
-                return False
+        if text in ("-d", "--date", "-r", "--reference") and texts:
             texts.pop(0)
-        elif not (
-            text.startswith(("+", "--date=", "--reference=", "--iso-8601", "--rfc-3339="))
-            or re.fullmatch(r"-[uR]+|-I[a-z]*|--utc|--universal|--rfc-email", text)
-        ):
+        elif not _DATE_OPTION.fullmatch(text):
             return False
-    return True
-
-
-def _command_lookup(words: Words) -> bool:
-    return len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V")
+    return _settled(words)
 
 
 def _set(words: Words) -> bool:
@@ -401,22 +332,22 @@ def _git(words: Words) -> bool:
 
 
 def _cd(words: Words) -> bool:
-    return (
-        len(words) == 1 and not words[0].dynamic and not words[0].is_glob and not words[0].text.startswith(("-", "+"))
-    )
+    target = words[0] if len(words) == 1 else None
+    return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
 
 
 _CHECKS: dict[str, Callable[[Words], bool]] = {
-    **dict.fromkeys(names("echo true false : basename dirname seq which type exit"), _anything),
-    **dict.fromkeys(names("whoami id uname arch nproc groups logname uptime free tr"), _anything),
-    "sleep": _anything,
+    **dict.fromkeys(
+        names(
+            "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime"
+            " free tr sleep cat head tail wc stat ls du df cut nl tac rev od cmp comm join paste fold expand unexpand"
+            " fmt column md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum b2sum sum realpath readlink"
+            " printenv whereis grep egrep fgrep jq xargs"
+        ),
+        lambda words: True,
+    ),
+    **dict.fromkeys(("pwd", "env", "hostname"), lambda words: not words),
     "ps": _ps,
-    **dict.fromkeys(names("pwd env hostname"), _nothing),
-    **dict.fromkeys(names("cat head tail wc stat ls du df cut nl tac rev od"), _anything),
-    **dict.fromkeys(names("cmp comm join paste fold expand unexpand fmt column"), _anything),
-    **dict.fromkeys(names("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum"), _anything),
-    **dict.fromkeys(names("cksum b2sum sum realpath readlink printenv whereis"), _anything),
-    **dict.fromkeys(names("grep egrep fgrep jq"), _anything),
     "sort": _options(
         "bdfghiMnRrVcCmsuz", "reverse numeric-sort unique human-numeric-sort version-sort key field-separator", "kt"
     ),
@@ -436,10 +367,9 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "[": _test,
     "printf": _printf,
     "date": _date,
-    "command": _command_lookup,
+    "command": lambda words: len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V"),
     "set": _set,
     "cd": _cd,
-    "xargs": _anything,
     "git": _git,
 }
 

@@ -1,17 +1,17 @@
 """What a rule with a wildcard does not cover: arguments that make a program run another program, write a file or read
 settings of the caller's choice, or reach another host. The person has not seen them, because `*` stands for them.
 
-The programs that ccb suggests rules for have closed lists: see `harmless_options`. Others have a table here. Programs
-without one have none of these arguments, or are made to run others, as `bash` is. Every word counts as an option,
-wherever it stands: only the program knows which words are values. Long options may be abbreviated, letters may be
-bundled."""
+The programs that ccb suggests rules for have closed lists: see `harmless_options`. Others have a table here. Every word
+counts as an option, wherever it stands: only the program knows which words are values. Long options may be
+abbreviated, letters may be bundled."""
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Callable
 
@@ -24,15 +24,6 @@ from .shell_words import Command, Word, is_never_option, names
 from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
-
-
-@dataclass(frozen=True)
-class _Where:
-    """The directories in which a command may run, None if that is unclear, and whether a path leads to a file of the
-    session's directories that is not protected."""
-
-    inside: Inside
-    bases: Sequence[str] | None
 
 
 _MAX_TEXT = 2000
@@ -213,8 +204,7 @@ class _Table:
     fine: frozenset[str]
     flags: tuple[str, ...]  # options that are never covered, and take no value
     listed: Mapping[str, str]  # all options as they are spelled, each with its sign
-    letters: Mapping[str, str]  # each with "" (never), "@" (a place) or "=" (harmless, with a value)
-    operands_are_places: bool
+    letters: Mapping[str, str]  # each with "" (never; in a closed list: harmless), "@" (a place) or "=" (harmless)
 
 
 @cache
@@ -239,9 +229,7 @@ def _table(text: str) -> _Table:
             letters[option[1]] = sign
         elif option:
             {"": never, "*": prefixes, "@": places, "+": fine, "=": fine}[sign].append(_plain(option))
-    return _Table(
-        tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), listed, letters, "" in listed
-    )
+    return _Table(tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), listed, letters)
 
 
 def _plain(name: str) -> str:
@@ -258,28 +246,28 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
     for behind in filter(None, _started(words)):
         shift = len(words) - len(behind)
         known = max(0, head - shift) if tuple(words[shift:]) == tuple(behind) else 0
-        found = _uncovered(behind, known, _Where(inside, bases))
+        found = _Call(_name(behind), behind, known, inside, bases).uncovered()
         if found:
             return found
     return None
 
 
 def risk(words: Sequence[Word]) -> str | None:
-    """Return the first argument that may make a command run another program, or None. An argument whose text is not
-    known counts as harmless."""
+    """Return the first argument that may make a command run another program. One that is not known counts as
+    harmless."""
     return uncovered([word if word.is_literal else _NAME for word in words], 1, lambda path: True, [])
 
 
 def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
-    """Return the words of each command that a command may be or start, but for those of `find` and `xargs`, which are
-    judged on their own."""
+    """Return the words of each command that a command may be or start. Those of `find` and `xargs` are judged on their
+    own."""
     name = _name(words)
     inner = effective(Command(tuple(words)))
     if inner is not None and len(inner.words) < len(words):
         return [words, *(_started(inner.words) if inner.words else [])]
     if _PYTHON.fullmatch(name):
         at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
-        return [words, *([words[at + 1 :]] if words[at + 1 :] else [])]
+        return [words, words[at + 1 :]]
     return [words] if name in ("find", "xargs") else [part.words for part in everything_behind(Command(tuple(words)))]
 
 
@@ -293,237 +281,199 @@ def _has_table(word: Word) -> bool:
     return name in TABLES or name in _CLOSED or _PYTHON.fullmatch(name) is not None
 
 
-def _uncovered(words: Sequence[Word], head: int, where: _Where) -> str | None:
-    name = _name(words)
-    if name == "git":
-        return _uncovered_of_git(words, head, where)
-    if len(words) == 1:
-        return None
-    listed = HARMLESS.get(f"{name} {words[1].text}", HARMLESS.get(name))
-    if listed is not None:
-        return _first(name, listed, words, head, where, words[1].text)
-    if name not in TABLES:
-        return None
-    found = None
-    if name == "tar":
-        words, found = _with_dash(words), _letters_without_dash(words)
-        found = found or _uncovered_archive(words, head, where)
-    found = found or _first(name, _text_of_table(name, words), words, head, where)
-    return found or (_uncovered_script(words[1:]) if name == "sed" else None)
+@dataclass(frozen=True)
+class _Call:
+    """A command of which a rule spells out the first `head` words; `inside` and `bases` as for `uncovered`."""
 
+    name: str
+    words: Sequence[Word]
+    head: int
+    inside: Inside
+    bases: Sequence[str] | None
 
-def _text_of_table(name: str, words: Sequence[Word]) -> str:
-    """Return the table of a program, without or with what one of its commands changes."""
-    text, first = TABLES[name], words[1 : 3 if words[1].text == "compose" else 2]
-    if text == _DOCKER and any(word.text in ("exec", "run") for word in first):
-        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are options of the program in the container
-    return f"{text} @" if name == "find" and any(word.text == "-delete" for word in words) else text
-
-
-def _letters_without_dash(words: Sequence[Word]) -> str | None:
-    """Return the first argument of tar if it is letters without a dash that name another directory or list."""
-    text = words[1].text
-    return text if re.fullmatch(r"[A-Za-z]\w*", text) and ("C" in text or "X" in text) else None
-
-
-def _with_dash(words: Sequence[Word]) -> Sequence[Word]:
-    if not re.fullmatch(r"[A-Za-z]\w*", words[1].text):
-        return words
-    return [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
-
-
-def _uncovered_archive(words: Sequence[Word], head: int, where: _Where) -> str | None:
-    """Return the first argument by which tar may write an archive elsewhere."""
-    if re.fullmatch(r"-[xtzjJvpkf]*[xt][xtzjJvpkf]*", words[1].text):
-        return None
-    for at, word in enumerate(words[1:], 1):
-        bundle = re.match(r"-[^-f=]*f(.*)", word.text)
-        following = words[at + 1].text if at + 1 < len(words) else None
-        archive = bundle[1] if bundle and "/" in bundle[1] else following
-        if at >= head - 1 and bundle and archive != "-" and not _is_place(archive, where.inside):
-            return word.text
-    return None
-
-
-def _uncovered_script(words: Sequence[Word]) -> str | None:
-    """Return why a script of sed is not covered, None if it only prints, deletes and replaces."""
-    kept = [_NAME if word.is_glob else word for word in words if not re.match(r"-i|--in-place", word.text)]
-    return None if sed_only_edits(kept) else "a script that may do more than change text"
-
-
-def _uncovered_of_git(words: Sequence[Word], head: int, where: _Where) -> str | None:
-    at = 1
-    while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
-        at += 2 if words[at].text in git.VALUED_BEFORE_SUBCOMMAND else 1
-    found = _first("git", f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}", words[:at], head, where)
-    if found or at >= len(words):
+    def uncovered(self) -> str | None:
+        name, words = self.name, self.words
+        if name == "git":
+            return self._of_git()
+        if len(words) == 1:
+            return None
+        first = words[1].text
+        listed = HARMLESS.get(f"{name} {first}", HARMLESS.get(name))
+        if listed is not None:
+            return self._by(listed, first)
+        text = TABLES.get(name, "")
+        if name == "tar":
+            return self._of_tar()
+        if text == _DOCKER and any(word.text in ("exec", "run") for word in words[1 : 3 if first == "compose" else 2]):
+            text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
+        if name == "find" and any(word.text == "-delete" for word in words):
+            text += " @"
+        found = self._by(text) if text else None
+        if name == "sed" and not found:
+            kept = [_NAME if word.is_glob else word for word in words[1:] if not re.match("-i|--in-place", word.text)]
+            return None if sed_only_edits(kept) else "a script that may do more than change text"
         return found
-    subcommand = words[at].text
-    if subcommand in git.RUNNING_SUBCOMMANDS and at >= head:
-        return subcommand
-    if words[at].dynamic:
-        return "a sub-command that is known only when it runs"
-    is_first = True
-    for index, word in enumerate(words[at + 1 :], at + 1):
-        if index >= head and git.names_risk(subcommand, word.text, is_first):
-            return word.text
-        is_first = is_first and word.text.startswith("-")
-    listed = HARMLESS.get(f"git {subcommand}")
-    if listed is not None:
-        return _first("git", listed, words[at:], max(0, head - at), where, subcommand)
-    table = f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}"
-    return _first("git", table, words[at:], max(0, head - at), where)
 
-
-def _first(
-    name: str, text: str, words: Sequence[Word], head: int, where: _Where, listed_for: str | None = None
-) -> str | None:
-    """Return the first argument that is not covered: one that the table of a program excludes, or that is not in its
-    list, if `text` is the list for a sub-command (or the first argument). Those that the rule spells out, each with its
-    value, are not looked at."""
-    text, _, behind = text.partition(" -- ")
-    table = _table(text)
-    for at, word in enumerate(words[1:], 1):
-        following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
-        if word.text == "--" and behind:
-            table = _table(behind)
-        if at < head - 1 or (at < head and _is_complete(table, words[at:], listed_for is not None)):
-            continue
-        found = _why_not(name, table, word, following, where, listed_for)
-        if found:
-            return found
-    return None
-
-
-def _why_not(
-    name: str, table: _Table, word: Word, following: str | None, where: _Where, listed_for: str | None
-) -> str | None:
-    """Return an argument that is not covered, or what it is, None for one that is covered."""
-    family = _LIKE.get(name, name)
-    operand, fine = _OPERANDS.get(f"{name} {listed_for}", _OPERANDS.get(family)), _FINE.get(family)
-    if _is_unclear(word, where.bases):
-        return "an argument that is known only when it runs"
-    if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
+    def _by(self, text: str, listed_for: str | None = None) -> str | None:
+        """Return the first argument that a table excludes, or that is not in the list for `listed_for`. Those that the
+        rule spells out, each with its value, are not looked at."""
+        words, is_list = self.words, listed_for is not None
+        text, _, behind = text.partition(" -- ")
+        judge = _Judge(self, _table(text), listed_for)
+        for at, word in enumerate(words[1:], 1):
+            following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
+            if word.text == "--" and behind:
+                judge = _Judge(self, _table(behind), listed_for)
+            if at < self.head - 1:
+                continue
+            if at < self.head:  # the last word that the rule spells out: its value may be behind the wildcard
+                has_no_value = at + 1 == len(words) or words[at + 1].text.startswith("-")
+                is_complete = not word.text.startswith("-") or "=" in word.text
+                if is_complete or word.text.startswith(judge.table.flags) or (is_list and has_no_value):
+                    continue
+            found = judge.why_not(word, following)
+            if found:
+                return found
         return None
-    if operand and len(word.text) > _MAX_TEXT:
-        return "an argument that is too long to check"
-    if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
-        return word.text
-    if word.text.startswith("-") and len(word.text) > 1:
-        judge = _is_excluded if listed_for is None else _is_unlisted
-        return word.text if judge(name, table, word.text, following, where.inside) else None
-    return word.text if table.operands_are_places and not _is_operand_inside(word, where.inside) else None
 
+    def _of_tar(self) -> str | None:
+        call, first = self, self.words[1]
+        if re.fullmatch(r"[A-Za-z]\w*", first.text):  # letters without a dash
+            if "C" in first.text or "X" in first.text:
+                return first.text
+            with_dash = Word("-" + first.text, first.skeleton)
+            call = replace(self, words=[self.words[0], with_dash, *self.words[2:]])
+        words = call.words
+        if not re.fullmatch(r"-[xtzjJvpkf]*[xt][xtzjJvpkf]*", words[1].text):  # it may write an archive
+            for at, word in enumerate(words[1:], 1):
+                bundle = re.match(r"-[^-f=]*f(.*)", word.text)
+                following = words[at + 1].text if at + 1 < len(words) else None
+                archive = bundle[1] if bundle and "/" in bundle[1] else following
+                if at >= self.head - 1 and bundle and archive != "-" and not self.is_place(archive):
+                    return word.text
+        return call._by(TABLES["tar"])
 
-def _is_complete(table: _Table, words: Sequence[Word], is_listed: bool) -> bool:
-    """Return whether the word that ends what a rule spells out has its value, which is not behind the wildcard."""
-    has_no_value = len(words) == 1 or words[1].text.startswith("-")
-    return _needs_no_value(table, words[0].text) or (is_listed and has_no_value)
+    def _of_git(self) -> str | None:
+        words, head, at = self.words, self.head, 1
+        while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
+            at += 2 if words[at].text in git.VALUED_BEFORE_SUBCOMMAND else 1
+        found = replace(self, words=words[:at])._by(f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}")
+        if found or at >= len(words):
+            return found
+        subcommand = words[at].text
+        if subcommand in git.RUNNING_SUBCOMMANDS and at >= head:
+            return subcommand
+        if words[at].dynamic:
+            return "a sub-command that is known only when it runs"
+        is_first = True
+        for index, word in enumerate(words[at + 1 :], at + 1):
+            if index >= head and git.names_risk(subcommand, word.text, is_first):
+                return word.text
+            is_first = is_first and word.text.startswith("-")
+        behind = replace(self, words=words[at:], head=max(0, head - at))
+        listed = HARMLESS.get(f"git {subcommand}")
+        if listed is not None:
+            return behind._by(listed, subcommand)
+        return behind._by(f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}")
 
-
-def _needs_no_value(table: _Table, text: str) -> bool:
-    """Return whether a word that ends what a rule spells out is complete: its value is not behind the wildcard."""
-    return not text.startswith("-") or "=" in text or text.startswith(table.flags)
-
-
-def _is_operand_inside(word: Word, inside: Inside) -> bool:
-    text = re.split(r"[*?\[]", word.text)[0] if word.is_glob else word.text.partition("::")[0]
-    return inside(text) and (not word.dynamic or is_never_option(word))
-
-
-def _is_unclear(word: Word, bases: Sequence[str] | None) -> bool:
-    """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
-    if word.dynamic and word != FOUND and not is_never_option(word):
-        quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
-        return not quoted_value or "=" in word.text
-    if not word.is_glob:
-        return False
-    if bases is None:
-        return True
-    pattern = re.sub(r"\[.*|\?", "*", word.text.split("/")[0], flags=re.DOTALL)
-    return any(_holds_option(base, pattern) for base in bases)
-
-
-def _holds_option(directory: str, pattern: str) -> bool:
-    """Return whether a file in the directory looks like an option or a setting, and the pattern matches it."""
-    try:
-        found = os.listdir(directory)
-    except OSError:
-        return True
-    return any((each.startswith("-") or "=" in each) and fnmatch.fnmatchcase(each, pattern) for each in found)
-
-
-def _is_unlisted(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:
-    """Return whether an option is not in the list of harmless ones, or its value is no such."""
-    if text == "--" or (text in ("--help", "--version") and name != "git"):
-        return False
-    if not text.startswith("--") and name not in _WHOLE:
-        return _has_unlisted_letter(table, text, following, inside)
-    numbered = re.fullmatch(r"(-\w)\d+", text)
-    option = numbered[1] if numbered else re.split("[=:]", text)[0]
-    sign = table.listed.get(re.sub("^--", "-", option) if name in _SINGLE_DASH else option)
-    if sign == "@":
-        return not _is_place(text[len(option) + 1 :] if option != text else following, inside)
-    return sign is None or (sign == "" and option != text)
-
-
-def _has_unlisted_letter(table: _Table, text: str, following: str | None, inside: Inside) -> bool:
-    for at, letter in enumerate(text[1:], 2):
-        sign = table.listed.get(f"-{letter}")
-        if sign is None:
-            return True
-        if sign:
-            return sign == "@" and not _is_place(text[at:].removeprefix("=") or following, inside)
-    return False
-
-
-def _is_excluded(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:
-    option = re.split("[=:]", text)[0]
-    given = text[len(option) + 1 :] if option != text else following
-    if name in _SINGLE_DASH:
-        return _judge_long(table, _plain(option), given, inside, abbreviated=False)
-    if text.startswith("--"):
-        return text != "--" and _judge_long(table, _plain(option), given, inside)
-    if name in _ANY_DASHES and len(option) > 2 and _judge_long(table, _plain(option), given, inside):
-        return True
-    if any(_plain(option) == each for each in table.never if len(each) > 1):
-        return True  # as `-SP` and `-gs`
-    return _has_excluded_letter(table, text, following, inside)
-
-
-def _has_excluded_letter(table: _Table, text: str, following: str | None, inside: Inside) -> bool:
-    for at, letter in enumerate(text[1:], 2):
-        sign = table.letters.get(letter)
-        if sign == "":
-            return True
-        if sign == "@":
-            glued = text[at:].lstrip("=")
-            if not _is_place(glued or following, inside):
-                return True
-            if glued:
-                return False
-        if sign == "=":
+    def is_place(self, value: str | None) -> bool:
+        """Return whether a value names files of the session's directories, or nothing that looks like a path."""
+        if value is None or value == "-" or not _PLACE.fullmatch(value):
             return False
-    return False
+        return all(self.inside(part) for part in re.split("[=:,]", value) if part)
 
 
-def _judge_long(table: _Table, name: str, value: str | None, inside: Inside, *, abbreviated: bool = True) -> bool:
-    """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
-    if name in table.fine:
+class _Judge:
+    """Judges the arguments of a call by a table: one of the options that are not covered, or a closed list of those
+    that are, for the sub-command or first argument `listed_for`."""
+
+    def __init__(self, call: _Call, table: _Table, listed_for: str | None) -> None:
+        family = _LIKE.get(call.name, call.name)
+        self.table = table
+        self._call = call
+        self._name = call.name
+        self._is_closed = listed_for is not None
+        self._operand = _OPERANDS.get(f"{call.name} {listed_for}", _OPERANDS.get(family))
+        self._fine = _FINE.get(family)
+
+    def why_not(self, word: Word, following: str | None) -> str | None:
+        """Return an argument that is not covered, or what it is, None for one that is covered."""
+        text = word.text
+        if self._is_unclear(word):
+            return "an argument that is known only when it runs"
+        if self._fine and any(re.fullmatch(self._fine, each) for each in (text, f"{text} {following}")):
+            return None
+        if self._operand and len(text) > _MAX_TEXT:
+            return "an argument that is too long to check"
+        if self._operand and re.fullmatch(self._operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
+            return text
+        if text.startswith("-") and len(text) > 1:
+            is_bad = self._is_unlisted(text, following) if self._is_closed else self._is_excluded(text, following)
+            return text if is_bad else None
+        if "" in self.table.listed:  # the operands are files
+            path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]
+            return None if self._call.inside(path) and (not word.dynamic or is_never_option(word)) else text
+        return None
+
+    def _is_unclear(self, word: Word) -> bool:
+        """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
+        if word.dynamic and word != FOUND and not is_never_option(word):
+            quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
+            return not quoted_value or "=" in word.text
+        if not word.is_glob or self._call.bases is None:
+            return word.is_glob
+        pattern = re.sub(r"\[.*|\?", "*", word.text.split("/")[0], flags=re.DOTALL)
+        try:
+            names_here = [name for base in self._call.bases for name in os.listdir(base)]
+        except OSError:
+            return True
+        return any((each.startswith("-") or "=" in each) and fnmatchcase(each, pattern) for each in names_here)
+
+    def _is_unlisted(self, text: str, following: str | None) -> bool:
+        if text == "--" or (text in ("--help", "--version") and self._name != "git"):
+            return False
+        if not text.startswith("--") and self._name not in _WHOLE:
+            return self._has_bad_letter(text, following)
+        numbered = re.fullmatch(r"(-\w)\d+", text)
+        option = numbered[1] if numbered else re.split("[=:]", text)[0]
+        sign = self.table.listed.get(re.sub("^--", "-", option) if self._name in _SINGLE_DASH else option)
+        if sign == "@":
+            return not self._call.is_place(text[len(option) + 1 :] if option != text else following)
+        return sign is None or (sign == "" and option != text)
+
+    def _is_excluded(self, text: str, following: str | None) -> bool:
+        option = re.split("[=:]", text)[0]
+        given = text[len(option) + 1 :] if option != text else following
+        if self._name in _SINGLE_DASH:
+            return self._is_bad_name(_plain(option), given, abbreviated=False)
+        if text.startswith("--"):
+            return text != "--" and self._is_bad_name(_plain(option), given)
+        if self._name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
+            return True
+        if any(_plain(option) == each for each in self.table.never if len(each) > 1):
+            return True  # as `-SP` and `-gs`
+        return self._has_bad_letter(text, following)
+
+    def _has_bad_letter(self, text: str, following: str | None) -> bool:
+        for at, letter in enumerate(text[1:], 2):
+            sign = self.table.letters.get(letter)
+            if sign == "=":
+                return False
+            if sign == "@":
+                return not self._call.is_place(text[at:].lstrip("=") or following)
+            if (sign is None) is self._is_closed:
+                return True
         return False
-    if name in table.places:
-        return not _is_place(value, inside)
-    if any(name.startswith(each) for each in table.prefixes):
-        return True
-    if any(each == name or (abbreviated and each.startswith(name)) for each in table.never):
-        return True
-    if any(each == name or (abbreviated and each.startswith(name)) for each in table.places):
-        return not _is_place(value, inside)
-    return False
 
-
-def _is_place(value: str | None, inside: Inside) -> bool:
-    """Return whether a value names files of the session's directories, or nothing that looks like a path elsewhere."""
-    if value is None or value == "-" or not _PLACE.fullmatch(value):
-        return False
-    return all(inside(part) for part in re.split("[=:,]", value) if part)
+    def _is_bad_name(self, name: str, value: str | None, *, abbreviated: bool = True) -> bool:
+        """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
+        table = self.table
+        if name in table.fine:
+            return False
+        if name in table.places:
+            return not self._call.is_place(value)
+        if name.startswith(table.prefixes) or name in table.never:
+            return True
+        if abbreviated and any(each.startswith(name) for each in table.never):
+            return True
+        return abbreviated and any(each.startswith(name) for each in table.places) and not self._call.is_place(value)

@@ -1,4 +1,4 @@
-"""Words, commands, variables."""
+"""The words and simple commands of a command line, and what setting a variable changes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-_COMMAND_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
+"""The characters of ordinary command names and paths."""
 
 
 def names(text: str) -> frozenset[str]:
-    """Return the set of the blank-separated names in a text."""
     return frozenset(text.split())
 
 
@@ -21,7 +21,7 @@ KEYWORDS = names("if then elif else fi for while until do done case esac select 
 
 
 class NotUnderstood(Exception):
-    """The command line contains something that the parser does not follow. The text tells a person what it is."""
+    """The parser does not follow the command line; the text tells a person why."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,13 @@ class Word:
         return self.skeleton.startswith("~")
 
     @property
-    def has_brace_expansion(self) -> bool:
-        first, last = self.skeleton.find("{"), self.skeleton.rfind("}")
-        inside = self.skeleton[first : last + 1] if first >= 0 else ""
-        return "," in inside or ".." in inside
-
-    @property
     def is_literal(self) -> bool:
         """Whether the program gets exactly `text`, as one argument."""
         return not (self.dynamic or self.is_glob or self.is_tilde)
+
+
+def literal(text: str) -> Word:
+    return Word(text, "\0" * len(text))
 
 
 ANY = Word("", "\1", dynamic=True)
@@ -63,7 +61,7 @@ ANY = Word("", "\1", dynamic=True)
 
 @dataclass
 class WordPieces:
-    """The pieces of a word that is being read."""
+    """A word that is being read."""
 
     text: list[str] = field(default_factory=list)
     skeleton: list[str] = field(default_factory=list)
@@ -94,7 +92,7 @@ class WordPieces:
 
 @dataclass(frozen=True)
 class Redirect:
-    """A redirection: a file that the shell opens for a command. `writes` is False for input."""
+    """A file that the shell opens for a command."""
 
     target: Word
     writes: bool
@@ -119,7 +117,7 @@ class Command:
 
 
 def canonical(words: Sequence[Word]) -> str:
-    """Return the words as one text, quoted where they must be: two commands with the same text are the same command."""
+    """Return the words as one text, quoted where they must be: it is the same for the same command."""
     rendered: list[str] = []
     for word in words:
         if word.dynamic:
@@ -129,28 +127,6 @@ def canonical(words: Sequence[Word]) -> str:
         else:
             rendered.append(word.text)
     return " ".join(rendered)
-
-
-def is_plain_name(text: str) -> bool:
-    """Return whether a text has only the characters of ordinary command names and paths."""
-    return _COMMAND_NAME.fullmatch(text) is not None
-
-
-def is_command_name(text: str) -> bool:
-    """Return whether a text is a plain name or path, and not a keyword or other syntax of the shell."""
-    return is_plain_name(text) and text not in KEYWORDS
-
-
-def check_command_word(word: Word) -> None:
-    """Raise NotUnderstood unless the text shows which command the word names."""
-    if not word.is_literal and word.text != "[":
-        raise NotUnderstood("the text does not show the name of a command")
-    if word.dynamic:
-        raise NotUnderstood("the text does not show the name of a command")
-    if word.skeleton in KEYWORDS:
-        raise NotUnderstood(f"it uses {word.text!r}")
-    if not is_plain_name(word.text):
-        raise NotUnderstood("the name of a command is unusual")
 
 
 # Variables that change how output looks, not what runs.
@@ -187,32 +163,28 @@ _WILD = re.compile(r"[*?\[\\\1]")
 
 def is_harmless_assignment(assignment: Word, has_command: bool) -> bool:
     """Return whether setting this variable changes neither which program runs nor how it is configured. A lower-case
-    variable that is set without a command stays in the shell, and is harmless."""
+    variable without a command stays in the shell."""
     name, _, value = assignment.text.partition("=")
     name = name.rstrip("+")
-    if _HARMLESS.fullmatch(name):
-        if assignment.dynamic:
-            return has_command
-        if name == "LANG" or name.startswith("LC_"):
-            return not value or is_utf8_locale(value)
-        return (_TIME_ZONE if name == "TZ" else _HARMLESS_VALUE).fullmatch(value) is not None
-    return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
+    if not _HARMLESS.fullmatch(name):
+        return not has_command and bool(_LOCAL.fullmatch(name)) and not _LOCAL_BUT.fullmatch(name)
+    if assignment.dynamic:
+        return has_command
+    if name == "LANG" or name.startswith("LC_"):
+        return not value or _LOCALE.fullmatch(value) is not None
+    return (_TIME_ZONE if name == "TZ" else _HARMLESS_VALUE).fullmatch(value) is not None
 
 
 def reads_utf8(environ: Mapping[str, str]) -> bool:
-    """Return whether a shell with this environment finds the ends of characters where UTF-8 has them: in some other
-    multi-byte encodings, a backslash or a bar may be the second half of a character."""
-    return is_utf8_locale(environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C")
-
-
-def is_utf8_locale(name: str) -> bool:
-    """Return whether a locale's name says that its encoding is UTF-8 or, as in the locale C, single bytes."""
+    """Return whether a shell finds the ends of characters where UTF-8 has them: in some other encodings, a backslash or
+    a bar may be the second half of a character."""
+    name = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or "C"
     return _LOCALE.fullmatch(name) is not None
 
 
 def decides_what_runs(command: Command) -> bool:
     """Return whether a command may set a variable that decides what other names stand for, such as PATH."""
-    if any(_DECIDING.match(word.text.partition("=")[0].rstrip("+")) for word in command.assignments):
+    if any(_DECIDING.match(_variable(word)) for word in command.assignments):
         return True
     arguments = command.words[1:]
     set_here = (*command.assignments, *(arguments if command.name in _SETTERS else ()))
@@ -220,31 +192,41 @@ def decides_what_runs(command: Command) -> bool:
         return True
     if command.name in _SETS:
         return any(_SETS[command.name].match(word.text) for word in arguments)
-    return command.name in _SETTERS and any(_sets_decisive(command.name, word) for word in arguments)
+    sets_any = command.name not in ("env", "sudo")  # an argument that is not written out may be a name
+    return command.name in _SETTERS and any(
+        _DECIDING.match(word.text) or (sets_any and word.dynamic and not _NAMED.match(word.text)) for word in arguments
+    )
 
 
-def _sets_decisive(name: str, argument: Word) -> bool:
-    is_named = _NAMED.match(argument.text) is not None or name in ("env", "sudo")
-    return (argument.dynamic and not is_named) or _DECIDING.match(argument.text) is not None
+def _variable(assignment: Word) -> str:
+    return assignment.text.partition("=")[0].rstrip("+")
 
 
 def splits_into_files(command: Command, commands: Sequence[Command]) -> bool:
-    """Return whether the shell may take the value of an expansion among the arguments for wildcards, and list
-    directories that the text does not name. `commands` are all commands of the line."""
+    """Return whether the shell may take the value of an expansion for wildcards, and list directories that the text
+    does not name. `commands` are all commands of the line."""
     return any(not _is_tame(name, commands) for word in command.words for name in word.bare)
 
 
-_WITHOUT_BLANKS = names("HOME USER LOGNAME HOSTNAME UID EUID PPID")
+def _is_tame(name: str, commands: Sequence[Command]) -> bool:
+    if name in _NUMBERS:
+        return True
+    values = [word for command in commands for word in command.assignments if _variable(word) == name]
+    if not values:
+        return name in _FROM_OUTSIDE
+    return not any(word.dynamic or _WILD.search(word.text) for word in values)
+
+
+_WITHOUT_BLANKS = _NUMBERS | names("HOME USER LOGNAME HOSTNAME UID EUID PPID")
 _TELLERS = names("nproc whoami hostname arch logname")
 _GIT_TELLERS = names("rev-parse merge-base describe branch symbolic-ref")
 _TOLD = re.compile(r"--show-current|--short|--abbrev-ref|--tags|[A-Za-z0-9_./@~^]+")
 
 
 def is_never_option(word: Word) -> bool:
-    """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign:
-    those of variables that the environment sets, and the names that `git rev-parse HEAD` or `nproc` print."""
+    """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign."""
     return bool(word.expands) and all(
-        each in _WITHOUT_BLANKS | _NUMBERS if isinstance(each, str) else bool(each) and all(map(_tells_name, each))
+        each in _WITHOUT_BLANKS if isinstance(each, str) else bool(each) and all(map(_tells_name, each))
         for each in word.expands
     )
 
@@ -255,15 +237,3 @@ def _tells_name(command: Command) -> bool:
     if command.assignments or not words or (start == 1 and words[0] not in _TELLERS):
         return False
     return all(word.is_literal for word in command.words) and all(map(_TOLD.fullmatch, words[start:]))
-
-
-def _is_tame(name: str, commands: Sequence[Command]) -> bool:
-    """Return whether the value of a variable, wherever it is set, contains no wildcards."""
-    if name in _NUMBERS:
-        return True
-    values = [
-        word for command in commands for word in command.assignments if word.text.partition("=")[0].rstrip("+") == name
-    ]
-    if not values:
-        return name in _FROM_OUTSIDE
-    return not any(word.dynamic or _WILD.search(word.text) for word in values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from .shell_parser import parse
-from .shell_words import ANY, Command, NotUnderstood, Word, decides_what_runs, is_command_name, names
+from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, decides_what_runs, literal, names
 
 FOUND = Word("{}", "\1", dynamic=True)
 """Stands for a file that find has found, as an argument of its own."""
@@ -65,82 +66,54 @@ _TRANSPARENT: dict[str, dict[str, int]] = {
 
 
 def effective(command: Command) -> Command | None:
-    """Return the command without its transparent wrappers. Return None if a wrapper has arguments that are not
-    understood."""
+    """Return the command without its transparent wrappers, None if their arguments are not understood. `env` alone and
+    `command -v` start nothing."""
     words, assignments = command.words, command.assignments
     for _ in range(_MAX_WRAPPERS):
-        if not words or not _is_transparent(words):
+        name = words[0].text if words else ""
+        starts_none = name in ("env", "command") and len(words) == 1
+        if name not in _TRANSPARENT or starts_none or (name == "command" and words[1].text in ("-v", "-V")):
             break
         unwrapped = _unwrap(words)
         if unwrapped is None:
             return None
         assignments, words = (*assignments, *unwrapped.assignments), unwrapped.words
-    return Command(words, assignments, command.redirects, command.raw, command.fed, command.gets)
-
-
-def _is_transparent(words: Sequence[Word]) -> bool:
-    """Return whether the words are a wrapper that starts another command; `env` alone and `command -v` start
-    nothing."""
-    name = words[0].text
-    if name in ("env", "command") and len(words) == 1:
-        return False
-    return name in _TRANSPARENT and not (name == "command" and words[1].text in ("-v", "-V"))
+    return replace(command, words=words, assignments=assignments)
 
 
 def _unwrap(words: Sequence[Word]) -> Command | None:
-    """Remove one wrapper. Return the command that it starts, None if that is unclear."""
-    name = words[0].text
-    rest = _after_options(words, _TRANSPARENT[name])
+    """Return the command that a wrapper starts, None if that is unclear."""
+    name, options, at = words[0].text, _TRANSPARENT[words[0].text], 1
+    while at < len(words) and words[at].text.startswith("-"):
+        end = at + 1 + options.get(words[at].text, 0)
+        if words[at].text not in options or not all(word.is_literal for word in words[at:end]):
+            return None  # the word may expand to several, and the command may be another word
+        at = end
+    rest = tuple(words[at:])
     if name == "timeout":
-        rest = _after_duration(rest)
-    rest = rest or ()
+        if not rest or not rest[0].is_literal or not _DURATION.fullmatch(rest[0].text):
+            return None
+        rest = rest[1:]
     assignments: tuple[Word, ...] = ()
     if name in ("env", "time"):
         assignments = tuple(itertools.takewhile(lambda word: _ASSIGNMENT.match(word.skeleton), rest))
     if not all(word.is_literal for word in assignments):
         return None  # the word may expand to several, and one of them may be the command
-    rest = tuple(rest[len(assignments) :])
+    rest = rest[len(assignments) :]
     return Command(rest, assignments) if _names_command(rest) else None
 
 
 def _names_command(words: Sequence[Word]) -> bool:
-    return bool(words) and words[0].is_literal and is_command_name(words[0].text)
+    return (
+        bool(words)
+        and words[0].is_literal
+        and words[0].text not in KEYWORDS
+        and PLAIN_NAME.fullmatch(words[0].text) is not None
+    )
 
 
-def _after_options(words: Sequence[Word], options: dict[str, int]) -> Sequence[Word] | None:
-    at = 1
-    while at < len(words) and words[at].text.startswith("-"):
-        if not words[at].is_literal or words[at].text not in options:
-            return None
-        values = options[words[at].text]
-        if not all(word.is_literal for word in words[at + 1 : at + 1 + values]):
-            return None  # the word may expand to several, and the command may be another word
-        at += 1 + values
-    return words[at:]
-
-
-def _after_duration(words: Sequence[Word] | None) -> Sequence[Word] | None:
-    if not words or not words[0].is_literal or not _DURATION.fullmatch(words[0].text):
-        return None
-    return words[1:]
-
-
-_STARTERS = ("xargs", "-exec", "-execdir", "-ok", "-okdir")
+_EXEC = ("-exec", "-execdir", "-ok", "-okdir")
 _MAX_STARTERS = 32  # in one command; those that nest are read by recursion
-
-
-def started_by(command: Command) -> list[Command] | None:
-    """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear.
-    Return an empty list for all other commands."""
-    if sum(word.text.endswith(_STARTERS) for word in command.words) > _MAX_STARTERS:
-        return None
-    if command.name == "xargs":
-        return _started_by_xargs(command)
-    if command.name == "find":
-        return _started_by_find(command)
-    return []
-
-
 _XARGS_OPTIONS = {
     **dict.fromkeys(("-0", "-r", "-t", "-x", "--null", "--no-run-if-empty"), 0),
     **dict.fromkeys(("-n", "-L", "-P", "-I"), 1),
@@ -148,22 +121,16 @@ _XARGS_OPTIONS = {
 _XARGS_GLUED = re.compile(r"-[nLP][0-9]+|-I\S+|-d\S+|-[0rtx]+")
 
 
-def _started_by_xargs(command: Command) -> list[Command] | None:
-    options = _xargs_options(command.words)
-    if options is None:
+def started_by(command: Command) -> list[Command] | None:
+    """Return the commands that `xargs` or `find -exec` starts, with the arguments they add; None if that is unclear."""
+    if sum(word.text.endswith(("xargs", *_EXEC)) for word in command.words) > _MAX_STARTERS:
         return None
-    placeholder, words = options
-    if not _names_command(words):
-        return None
-    if placeholder:
-        if placeholder in words[0].text:
-            return None
-        words = [ANY if placeholder in word.text else word for word in words]
-    return [Command((*words, ANY))]
+    if command.name == "xargs":
+        return _started_by_xargs(command.words)
+    return _started_by_find(command.words) if command.name == "find" else []
 
 
-def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
-    """Return the placeholder of -I ("" for none) and the words after the options; None if an option is not known."""
+def _started_by_xargs(words: Sequence[Word]) -> list[Command] | None:
     at, placeholder = 1, ""
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text
@@ -175,115 +142,92 @@ def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
         if text.startswith("-I"):
             placeholder = text[2:] or "".join(word.text for word in words[at + 1 : end])
         at = end
-    return placeholder, words[at:]
+    words = words[at:]
+    if not _names_command(words) or (placeholder and placeholder in words[0].text):
+        return None
+    return [Command((*(ANY if placeholder and placeholder in word.text else word for word in words), ANY))]
 
 
-def _started_by_find(command: Command) -> list[Command] | None:
-    words = command.words
+def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
     if any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words):
         return None  # it may expand to `-exec`
     found: list[Command] = []
     at = 0
     while at < len(words):
         at += 1
-        if words[at - 1].text not in ("-exec", "-execdir", "-ok", "-okdir"):
+        if words[at - 1].text not in _EXEC:
             continue
-        end = _exec_end(words, at)
-        inner = words[at:end]
+        start = at
+        while at < len(words) and not _ends_exec(words[max(start, at - 1) : at + 1]):
+            at += 1
+        inner = words[start:at]
         if not _names_command(inner):
             return None
         if any(word.text == "+" for word in inner):
             return None  # some versions of find end the command here, others take it for an argument
-        found.append(Command(tuple(_exec_argument(word) for word in inner)))
-        at = end
+        found.append(Command(tuple(map(_exec_argument, inner))))
     return found
 
 
-def _exec_end(words: Sequence[Word], start: int) -> int:
-    """Return the index of the `;` or `{} +` that ends the command of an -exec."""
-    for at in range(start, len(words)):
-        text = words[at].text
-        if text == ";" or (text == "+" and at > start and words[at - 1].text == "{}"):
-            return at
-    return len(words)
+def _ends_exec(words: Sequence[Word]) -> bool:
+    return words[-1].text == ";" or [word.text for word in words[-2:]] == ["{}", "+"]
 
 
 def _exec_argument(word: Word) -> Word:
-    """Return an argument of -exec as the started command gets it. `../{}` names another file than the found one."""
-    if "{}" not in word.text:
-        return word
-    return FOUND if word.text == "{}" else ANY
+    return FOUND if word.text == "{}" else ANY if "{}" in word.text else word
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
-    """Return every command that this one may start, for deny rules. Return too many rather than miss one."""
-    found = [Command(command.words, raw=command.raw, gets=command.gets)]
-    words = command.words
+    """Return every command that this one may start, for deny rules: too many rather than one too few."""
+    words, gets = command.words, command.gets
+    found = [Command(words, raw=command.raw, gets=gets)]
     if not words or depth > _MAX_DEPTH:
         return found
-    name = words[0].text.rsplit("/", 1)[-1]
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
-        found.append(Command(inner.words, gets=command.gets))
-    runs_others = is_runner(name, words)
-    if runs_others:
-        found += _commands_in_arguments(words, command.gets)
-    for text in _lines_of(command):
-        for part in _with_input(_parsed_or_nothing(text), command.gets):
+        found.append(Command(inner.words, gets=gets))
+    if is_runner(os.path.basename(command.name), words):
+        for start, word in enumerate(words[1:MAX_STARTS], 1):
+            found.append(Command(words[start:], gets=gets))
+            found += [Command((literal(text), *words[start + 1 :]), gets=gets) for text in _glued(word.text)]
+    for line in _lines_of(command):
+        for part in line:
+            if gets is not None and not part.gets:  # it reads the input, too, perhaps only a part of it
+                part = replace(part, gets=gets if len(line) == 1 else ANY)
             found += everything_behind(part, depth + 1)
     return found
 
 
-def _with_input(line: list[Command], gets: Word | None) -> list[Command]:
-    """Return the commands of a line that a command with this input runs: they read it too, one perhaps a part of it."""
-    if gets is None:
-        return line
-    shared = gets if len(line) == 1 else ANY
-    return [part if part.gets else replace(part, gets=shared) for part in line]
-
-
-def _lines_of(command: Command) -> list[str]:
-    """Return the texts that a command may run as command lines: arguments, and what it reads if it is a shell."""
-    name, words = os.path.basename(command.name), command.words
-    found: list[str] = []
-    if command.gets is not None and not command.gets.dynamic and runs_its_input(words):
-        found.append(command.gets.text)
-    if is_runner(name, words) or name in _SHELLS or name in ("eval", "trap"):
-        found += _texts_to_run(name, words[1:])[:_MAX_TEXTS]
+def _lines_of(command: Command) -> list[list[Command]]:
+    name, arguments = os.path.basename(command.name), command.words[1:]
+    texts: list[str] = []
+    if is_runner(name, command.words) or name in _SHELLS or name in ("eval", "trap"):
+        texts += [word.text for word in arguments if not word.text.startswith("-")]
+        texts += [text for word in arguments for text in _glued(word.text)]
+        texts += [" ".join(word.text for word in arguments)] if name == "eval" else []
+        texts = texts[:_MAX_TEXTS]
+    if command.gets is not None and not command.gets.dynamic and runs_its_input(command.words):
+        texts.insert(0, command.gets.text)
+    found: list[list[Command]] = []
+    for text in texts:
+        with contextlib.suppress(NotUnderstood):
+            found.append(parse(text))
     return found
 
 
 def runs_its_input(words: Sequence[Word]) -> bool:
-    """Return whether a command may run what it reads as command lines, as a shell does: also one behind a wrapper."""
+    """Return whether a command, perhaps behind a wrapper, may run what it reads as command lines."""
     return any(os.path.basename(word.text) in _SHELLS | _RUN_INPUT for word in words[:MAX_STARTS])
 
 
 def lines_inside(command: Command) -> Iterator[list[Command]]:
-    """Yield each command line that a command may run, parsed: the text of `sh -c`, of eval, of trap and of runners. A
-    text that cannot be parsed is left out; `hides_lines` tells of it."""
+    """Yield each command line that a command may run, as the text of `sh -c`. What cannot be parsed is for
+    `hides_lines`."""
     for part in everything_behind(command):
-        yield from filter(None, map(_parsed_or_nothing, _lines_of(part)))
-
-
-def _commands_in_arguments(words: Sequence[Word], gets: Word | None) -> Iterator[Command]:
-    """Yield each tail of the words as a command, and each value that is glued to an option."""
-    for start, word in enumerate(words[1:MAX_STARTS], 1):
-        yield Command(tuple(words[start:]), gets=gets)
-        for text in _glued(word.text):
-            yield Command((_literal(text), *words[start + 1 :]), gets=gets)
-
-
-def _texts_to_run(name: str, arguments: Sequence[Word]) -> list[str]:
-    """Return the arguments that may be command lines themselves."""
-    texts = [word.text for word in arguments if not word.text.startswith("-")]
-    texts += [text for word in arguments for text in _glued(word.text)]
-    if name == "eval":
-        texts.append(" ".join(word.text for word in arguments))
-    return texts
+        yield from filter(None, _lines_of(part))
 
 
 def is_runner(name: str, words: Sequence[Word]) -> bool:
-    """Return whether a program of this name runs other programs that are among its arguments."""
     if name in _RUN_WITH:
         return any(word.text in _RUN_WITH[name] for word in words[1:])
     return name in _BROAD or _LOADER.fullmatch(name) is not None
@@ -293,15 +237,11 @@ def _glued(text: str) -> list[str]:
     """Return the option values in this word that may be commands: `--exec=/bin/rm`, `-crm`."""
     if not text.startswith("-"):
         return []
-    values = (text.partition("=")[2], "" if text.startswith("--") else text[2:])
-    return [value for value in values if value]
-
-
-def _literal(text: str) -> Word:
-    return Word(text, "\0" * len(text))
+    return [value for value in (text.partition("=")[2], "" if text.startswith("--") else text[2:]) if value]
 
 
 _VALUED_BY_SHELL = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
+_CHANGE_NAMES = names("alias hash enable shopt complete compgen bind let")
 _TAKE_NAMES = names("declare typeset local readonly export read mapfile readarray unset test [ printf wait getopts")
 _EVALUATED = re.compile(r"\[[^\[]*(?:\$[({]|`)|^-\w*C")
 """What builtins evaluate, though it is quoted: the index in the name of an element, and the callback of mapfile."""
@@ -310,14 +250,12 @@ _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
 def hides_commands(command: Command) -> bool:
-    """Return whether the text does not show what is finally run, also because it sets a variable that decides what
-    other names stand for."""
+    """Return whether the text does not show what is finally run, also because it sets a variable such as PATH."""
     return decides_what_runs(command) or hides_lines(command)
 
 
 def hides_lines(command: Command) -> bool:
-    """Return whether the text does not show which command lines are finally run, because a variable, a pipe or an alias
-    decides it. The content of scripts is not considered."""
+    """Return whether a variable, a pipe or an alias decides which command lines are run. Scripts are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
     if shells > _MAX_DEPTH or (len(texts) > MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
@@ -326,44 +264,39 @@ def hides_lines(command: Command) -> bool:
 
 
 def _hides(command: Command) -> bool:
-    name, words = command.name.rsplit("/", 1)[-1], command.words[1:]
+    name, words = os.path.basename(command.name), command.words[1:]
     fed = command.gets is not None and not _is_readable(command.gets)
     if fed and name in _RUN_INPUT and _reads_commands(name, words):
         return True
-    hides = _builtin_hides(name, words, fed)
-    if hides is not None:
-        return hides
-    if name in _RUN_TEXT:
-        return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
-    if name in _BROAD - _FOLLOWED - _SHELLS:
-        return any(word.dynamic or word.is_glob for word in _named_in(name, words))
-    return name in _SHELLS - _BOXES and _shell_hides(words, fed)
-
-
-def _builtin_hides(name: str, words: Sequence[Word], fed: bool) -> bool | None:
-    """Return whether a builtin of the shell hides what is run, None for a program."""
-    if name in ("alias", "hash", "enable", "shopt", "complete", "compgen", "bind", "let"):
+    if name in _CHANGE_NAMES:
         return bool(words)
     if name in _TAKE_NAMES:
         return any(_EVALUATED.search(word.text) for word in words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))
-    return any(_is_no_file(word, fed) for word in words[:1]) if name in ("source", ".") else None
+    if name in ("source", "."):
+        return any(_is_no_file(word, fed) for word in words[:1])
+    if name in _RUN_TEXT:
+        return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
+    if name in _BROAD - _FOLLOWED - _SHELLS:
+        # tool runners name the program first: `npx tsc`, `uv run tsc`
+        may_name_it = words[: 1 if name == "npx" else 2] if name in _TOOL_RUNNERS else words
+        return any(word.dynamic or word.is_glob for word in may_name_it)
+    return name in _SHELLS - _BOXES and _shell_hides(words, fed)
 
 
 def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:
-    """Return whether a program that is no shell runs the lines that it reads, with these arguments."""
     options = [word.text for word in arguments if word.text.startswith("-")]
     if name in ("sudo", "doas"):
         return any(re.match(r"-[a-zA-Z]*[si]|--(?:shell|login)", text) for text in options)
     if name not in ("at", "batch") and any("c" in text for text in options):
         return False
-    operands = len(arguments) - len(options)
-    return name not in ("source", ".") and operands <= {"parallel": 0, "sem": 0, "at": 9, "batch": 9}.get(name, 1)
+    most = {"parallel": 0, "sem": 0, "at": 9, "batch": 9, "source": -1, ".": -1}.get(name, 1)
+    return len(arguments) - len(options) <= most
 
 
 def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
-    """Return whether a shell with these arguments runs something other than a readable `-c` text or a script file."""
+    """Return whether a shell runs something other than a readable `-c` text or a script file."""
     options = [word for word in words if word.text.startswith(("-", "+")) and not word.dynamic]
     operands = [word for word in words if word not in options]
     if any("c" in word.text for word in options if not word.text.startswith("--")):
@@ -375,13 +308,8 @@ def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
 
 
 def _is_no_file(script: Word, fed: bool) -> bool:
-    """Return whether the script of a shell is not a file: `<(…)`, or its own input under a name such as /dev/stdin."""
+    """Return whether a script is `<(…)`, or the shell's own input under a name such as /dev/stdin."""
     return (script.dynamic and not script.text) or (fed and _OWN_INPUT.search(script.text) is not None)
-
-
-def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:
-    """Return the arguments that may name the program to run. Tool runners name it first: `npx tsc`, `uv run tsc`."""
-    return words[: 1 if runner == "npx" else 2] if runner in _TOOL_RUNNERS else words
 
 
 def _is_readable(word: Word) -> bool:
@@ -390,10 +318,3 @@ def _is_readable(word: Word) -> bool:
     except NotUnderstood:
         return False
     return not word.dynamic
-
-
-def _parsed_or_nothing(text: str) -> list[Command]:
-    try:
-        return parse(text)
-    except NotUnderstood:
-        return []

@@ -76,6 +76,7 @@ async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
     assert "1 public key" in found["connection", "login"]["found"]
     assert "SHA256:" in found["connection", "host key"]["found"]
     assert found["host", "MaxSessions"]["found"].startswith("3 or more")
+    assert f"userknownhostsfile {sshd.known_hosts}" in found["connection", "ssh options"]["found"]
     assert API_KEY not in done.stdout
     assert not list(host_user.home.iterdir()), "the doctor leaves nothing"
     assert not Path(f"/tmp/ccb-{pwd.getpwnam(host_user.name).pw_uid}").exists()
@@ -308,6 +309,8 @@ async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
     found = findings(done)
     assert (done.code, blocking(found)) == (0, [])
     assert found["connection", "address"]["found"] == f"{host_user.name}@127.0.0.1 port {sshd.port}"
+    options = found["connection", "ssh options"]["found"].splitlines()
+    assert {f"port {sshd.port}", "serveraliveinterval 77", "compression yes"} <= {*options}
     assert f"at {sshd.known_hosts}:1" in found["connection", "known_hosts"]["found"]
     assert str(sshd.identity) in found["connection", "keys"]["found"]
     assert " -v box true` shows what ssh tries" in found["connection", "login"]["found"]

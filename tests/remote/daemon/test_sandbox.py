@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 _NO_PARSER = """
 from ccb.remote.permissions.rules import Behavior, Decision
-from ccb.remote.permissions.shell_policy import BashPolicy
+from ccb.remote.permissions.command_matcher import BashPolicy
 BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets everything through")
 """
 

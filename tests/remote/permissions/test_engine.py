@@ -21,33 +21,23 @@ ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 def test_default_mode_reads_here_and_asks_for_the_rest(desk: Desk) -> None:
     engine = desk.engine()
     quiet: list[tuple[str, dict[str, Any]]] = [
-        ("Read", {"file_path": str(desk.cwd / "a.txt")}),
-        ("Grep", {"pattern": "x"}),
-        ("Glob", {"pattern": "**/*.py"}),
-        ("LS", {"path": str(desk.cwd)}),
-        ("TodoWrite", {"todos": []}),
-        ("BashOutput", {"bash_id": "1"}),
-        ("KillShell", {"shell_id": "1"}),
-        ("Bash", {"command": "ls && git status"}),
+        *(
+            ("Read", {"file_path": str(desk.cwd / "a.txt")}),
+            ("Grep", {"pattern": "x"}),
+            ("LS", {"path": str(desk.cwd)}),
+        ),
+        *(("Glob", {"pattern": "**/*.py"}), ("TodoWrite", {"todos": []}), ("BashOutput", {"bash_id": "1"})),
+        *(("KillShell", {"shell_id": "1"}), ("Bash", {"command": "ls && git status"})),
     ]
-    for tool, tool_input in quiet:
-        assert engine.decide(Named(tool), tool_input).behavior is ALLOW, tool
     asked: list[tuple[str, dict[str, Any]]] = [
-        ("Read", {"file_path": str(desk.home / "x")}),
-        ("Read", {"file_path": "../other/c"}),
-        ("Grep", {"pattern": "x", "path": "/etc"}),
-        ("Glob", {"pattern": "/etc/*"}),
-        ("Glob", {"pattern": "*/../../*"}),
-        ("LS", {"path": "/"}),
-        ("Edit", {"file_path": "a.txt"}),
-        ("Write", {"file_path": "new"}),
-        ("MultiEdit", {"file_path": "a.txt"}),
-        ("Bash", {"command": "make"}),
-        ("mcp__a__b", {}),
-        ("New", {}),
+        *(("Read", {"file_path": str(desk.home / "x")}), ("Read", {"file_path": "../other/c"}), ("New", {})),
+        *(("Grep", {"pattern": "x", "path": "/etc"}), ("Glob", {"pattern": "/etc/*"}), ("LS", {"path": "/"})),
+        *(("Glob", {"pattern": "*/../../*"}), ("Edit", {"file_path": "a.txt"}), ("Write", {"file_path": "new"})),
+        *(("MultiEdit", {"file_path": "a.txt"}), ("Bash", {"command": "make"}), ("mcp__a__b", {})),
     ]
-    for tool, tool_input in asked:
-        assert engine.decide(Named(tool, reads=True), tool_input).behavior is ASK, tool
+    for rows, expected in ((quiet, ALLOW), (asked, ASK)):
+        for tool, tool_input in rows:
+            assert engine.decide(Named(tool, reads=expected is ASK), tool_input).behavior is expected, tool
 
 
 def test_a_rule_of_settings_that_cannot_be_read_stands_for_all_that_it_may_have_been_about(desk: Desk) -> None:
@@ -184,26 +174,25 @@ def test_modes_are_checked(desk: Desk) -> None:
     for mode in ("acceptEdits", "plan", "default"):
         engine.set_mode(mode)
         assert engine.mode == mode
-    with pytest.raises(ModeError, match=r"^Cannot set permission mode: must be one of acceptEdits, ") as invalid:
-        engine.set_mode("yolo")
-    assert invalid.value.code == "invalid_mode"
-    with pytest.raises(ModeError, match="was not launched with --dangerously-skip-permissions") as bypass:
-        engine.set_mode("bypassPermissions")
-    assert bypass.value.code == "bypass_not_launched"
+    for mode, code, text in (
+        ("yolo", "invalid_mode", r"^Cannot set permission mode: must be one of acceptEdits, "),
+        ("bypassPermissions", "bypass_not_launched", "was not launched with --dangerously-skip-permissions"),
+    ):
+        with pytest.raises(ModeError, match=text) as refused:
+            engine.set_mode(mode)
+        assert refused.value.code == code
     desk.engine(allow_bypass=True).set_mode("bypassPermissions")
+    launch = LaunchRules(sandbox(), "bypassPermissions")
     with pytest.raises(ModeError, match="cannot be used with root"):
-        PermissionEngine(
-            LaunchRules(sandbox(), "bypassPermissions"), cwd=str(desk.cwd), home=str(desk.home), is_root=True
-        )
+        PermissionEngine(launch, cwd=str(desk.cwd), home=str(desk.home), is_root=True)
     with pytest.raises(RuleError):
         desk.engine(allowed="Bash(")
 
 
 def test_a_denied_tool_is_not_shown_to_the_model(desk: Desk) -> None:
     engine = desk.engine(disallowed="Bash,Edit,Read(x),mcp__a")
-    hidden = [
-        n for n in ("Bash", "Edit", "Write", "MultiEdit", "Read", "Grep", "mcp__a__b", "LS") if not engine.visible(n)
-    ]
+    tools = ("Bash", "Edit", "Write", "MultiEdit", "Read", "Grep", "mcp__a__b", "LS")
+    hidden = [name for name in tools if not engine.visible(name)]
     assert hidden == ["Bash", "Edit", "Write", "MultiEdit", "mcp__a__b"]
     assert bash(engine, "ls").behavior is DENY
 
@@ -248,19 +237,9 @@ def test_updates_change_rules_mode_and_directories(desk: Desk) -> None:
     "update",
     [
         *({}, {"type": "dance"}, {"type": "setMode", "mode": "yolo"}, {"type": "setMode", "mode": "bypassPermissions"}),
-        *(
-            _rules("maybe", "Bash"),
-            _rules("allow", "Bash", ""),
-            _rules("allow", "("),
-            {"type": "addRules", "behavior": "allow"},
-        ),
-        *(
-            {"type": "addDirectories", "directories": "/"},
-            {"type": "addDirectories", "directories": [1]},
-            {"type": 1},
-            "x",
-            None,
-        ),
+        *(_rules("maybe", "Bash"), _rules("allow", "Bash", ""), _rules("allow", "("), {"type": 1}, "x", None),
+        *({"type": "addRules", "behavior": "allow"}, {"type": "addDirectories", "directories": "/"}),
+        {"type": "addDirectories", "directories": [1]},
     ],
     ids=repr,
 )
@@ -318,37 +297,21 @@ def test_suggested_rules_are_no_wider_than_sensible(desk: Desk, command: str, ru
     assert rules_of(decision) == rules
 
 
+SUGGESTING = (
+    *("npm test", "rm a.txt", "cat /etc/hosts", "echo a > b", "echo a > ../other/x", "make x > b", "touch x"),
+    *("pytest; cat ../other/c", "for i in a; do b; done", "rm $X", "cat a.txt ../other/c", "touch ../other/x"),
+    "git x | head",
+)
+
+
 @pytest.mark.parametrize("mode", ["default", "acceptEdits"])
 @pytest.mark.parametrize(
     ("tool", "tool_input"),
     [
-        *(
-            ("Bash", {"command": c})
-            for c in (
-                "npm test",
-                "rm a.txt",
-                "cat /etc/hosts",
-                "echo a > b",
-                "echo a > ../other/x",
-                "make x > b",
-                "pytest; cat ../other/c",
-            )
-        ),
-        *(
-            ("Bash", {"command": c})
-            for c in (
-                "for i in a; do b; done",
-                "rm $X",
-                "touch x",
-                "cat a.txt ../other/c",
-                "touch ../other/x",
-                "git x | head",
-            )
-        ),
-        *(("Write", {"file_path": p}) for p in ("new", "../other/x")),
-        *(("Read", {"file_path": p}) for p in ("/etc/hosts", "../other/c")),
-        ("Grep", {"pattern": "x", "path": "../other"}),
-        ("mcp__a__b", {}),
+        *(("Bash", {"command": command}) for command in SUGGESTING),
+        *(("Write", {"file_path": "new"}), ("Write", {"file_path": "../other/x"})),
+        *(("Read", {"file_path": "/etc/hosts"}), ("Read", {"file_path": "../other/c"})),
+        *(("Grep", {"pattern": "x", "path": "../other"}), ("mcp__a__b", {})),
     ],
 )
 def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_input: dict[str, Any]) -> None:
@@ -369,14 +332,18 @@ def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_i
 def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, tool: str, path: str, rule: str) -> None:
     (desk.root / "to-home").symlink_to(desk.home)
     (desk.root / "to-ssh").symlink_to(desk.home / ".ssh")
-    (desk.root / "mixed").mkdir()
+    for directory in (desk.root / "mixed", desk.home / "notes"):
+        directory.mkdir()
     (desk.root / "mixed/.env").touch()
-    (desk.home / "notes").mkdir()
     named = {"home": str(desk.home), "root": str(desk.root)}
     full = path.format(**named)
+
+    def decide(engine: PermissionEngine) -> Decision:
+        return on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
+
     for mode in ("default", "acceptEdits"):
         engine = desk.engine(mode)
-        decision = on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
+        decision = decide(engine)
         assert decision.behavior is ASK
         given = [each for update in decision.suggestions for each in update.get("rules", [])]
         about_files = [each["ruleContent"] for each in given if each["toolName"] != "Bash"]
@@ -385,7 +352,7 @@ def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, too
         assert [f"/{each}/**" for each in added if f"/{each}/**" != rule.format(**named)] == []
         if given or added:
             engine.apply(decision.suggestions[:1])
-            again = on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
+            again = decide(engine)
             assert again.behavior is ALLOW or "secrets" in again.reason
 
 
@@ -405,24 +372,11 @@ def test_such_a_directory_itself_is_suggested_by_no_rule(desk: Desk, directory: 
 
 def test_suggestions_have_the_public_shape(desk: Desk) -> None:
     engine = desk.engine()
-    assert on_file(engine, "Edit", "a.txt").suggestions == [
-        {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-    ]
-    outside = on_file(engine, "Write", "../other/x")
-    assert outside.blocked_path == str(desk.root / "other/x")
-    assert outside.reason_type == "workingDir"
-    assert outside.suggestions == [
-        {
-            "type": "addRules",
-            "rules": [{"toolName": "Edit", "ruleContent": f"/{desk.root}/other/**"}],
-            "behavior": "allow",
-            "destination": "session",
-        },
-        {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"},
-    ]
-    assert on_file(engine, "Read", "/etc/hosts").suggestions[0]["rules"] == [
-        {"toolName": "Read", "ruleContent": "//etc/hosts"}
-    ]
+    outside, rule = on_file(engine, "Write", "../other/x"), f"/{desk.root}/other/**"
+    assert (outside.blocked_path, outside.reason_type) == (str(desk.root / "other/x"), "workingDir")
+    added = {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"}
+    assert outside.suggestions == [_rules("allow", "Edit", rule), added]
+    assert on_file(engine, "Read", "/etc/hosts").suggestions == [_rules("allow", "Read", "//etc/hosts")]
 
 
 def test_a_headless_denial_says_what_would_allow_it(desk: Desk) -> None:

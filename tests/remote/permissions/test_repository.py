@@ -61,22 +61,14 @@ def set_up(key: str, value: str) -> Callable[[Desk], None]:
     return lambda desk: (git(desk.cwd, "config", key, value.replace("RUN", str(desk.cwd / "run"))), None)[1]
 
 
-def _filter(kind: str) -> Callable[[Desk], None]:
+def attribute(key: str) -> Callable[[Desk], None]:
+    """Set a program for the files `*.bin`: `filter.x.clean`, `diff.x.textconv`."""
+
     def prepare(desk: Desk) -> None:
-        set_up(f"filter.x.{kind}", "RUN")(desk)
-        (desk.cwd / ".gitattributes").write_text("*.bin filter=x\n")
+        set_up(key, "RUN")(desk)
+        (desk.cwd / ".gitattributes").write_text(f"*.bin {key.partition('.')[0]}=x\n")
 
     return prepare
-
-
-def _textconv(desk: Desk) -> None:
-    set_up("diff.x.textconv", "RUN")(desk)
-    (desk.cwd / ".gitattributes").write_text("*.bin diff=x\n")
-
-
-def _command(desk: Desk) -> None:
-    set_up("diff.x.command", "RUN")(desk)
-    (desk.cwd / ".gitattributes").write_text("*.bin diff=x\n")
 
 
 def _hook(desk: Desk) -> None:
@@ -184,11 +176,11 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
     ("fsmonitor", set_up("core.fsmonitor", "RUN"), "git status", ""),
     ("fsmonitor-in-a-subdirectory", set_up("core.fsmonitor", "RUN"), "git status", "sub"),
     ("external-diff", set_up("diff.external", "RUN"), "git diff", ""),
-    ("diff-command", _command, "git diff", ""),
-    ("textconv", _textconv, "git log -p", ""),
-    ("textconv-of-blame", _textconv, "git blame kept.bin", ""),
-    ("filter-clean", _filter("clean"), "git diff", ""),
-    ("filter-process", _filter("process"), "git diff", ""),
+    ("diff-command", attribute("diff.x.command"), "git diff", ""),
+    ("textconv", attribute("diff.x.textconv"), "git log -p", ""),
+    ("textconv-of-blame", attribute("diff.x.textconv"), "git blame kept.bin", ""),
+    ("filter-clean", attribute("filter.x.clean"), "git diff", ""),
+    ("filter-process", attribute("filter.x.process"), "git diff", ""),
     ("hook", _hook, "git status", ""),
     ("hooks-path", _hooks_path, "git status", ""),
     ("include", _include, "git status", ""),

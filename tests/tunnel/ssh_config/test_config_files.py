@@ -27,7 +27,7 @@ from ccb.tunnel.secret import SECRET_VARIABLES
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config import config_files as ssh_config
-from ccb.tunnel.ssh_config.config_files import read_config, resolve, with_identities
+from ccb.tunnel.ssh_config.config_files import read_config, resolve
 from ccb.tunnel.ssh_config.host_config import HostConfig, host_config
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 
@@ -251,7 +251,7 @@ def meaning(config: HostConfig) -> dict[str, object]:
     """What is to be the same: not the names of default keys, nor that a pass over the files lists a variable again, nor
     the digest of the lines that `ssh -G` prints."""
     found = dataclasses.asdict(config)
-    del found["no_effect"], found["digest"], found["stream"]["algorithms"]
+    del found["given"], found["no_effect"], found["digest"], found["stream"]["algorithms"]
     found["stream"]["send_env"] = set(config.stream.send_env)
     found["identities"]["files"] = [path for path in config.identities.files if not path.name.startswith("id_")]
     return found
@@ -260,7 +260,9 @@ def meaning(config: HostConfig) -> dict[str, object]:
 @given(configuration, target)
 def test_both_readings_agree(both_config: Path, lines: list[object], target: SshTarget) -> None:
     shutil.copy(write(both_config.parent, lines, itertools.count()), both_config)
-    ours = host_config(with_identities(read_config(target, [both_config]), target), {}, target)
+    options = read_config(target, [both_config])
+    keys = [*target.identities, *options.get("identityfile", ())]
+    ours = host_config({**options, "identityfile": keys}, {}, target)
     assert meaning(ours) == meaning(asyncio.run(resolve(target))), both_config.read_text()
 
 

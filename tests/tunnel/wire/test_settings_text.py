@@ -68,5 +68,5 @@ def test_any_json_is_read_and_every_value_found(value: Any) -> None:
     text = json.dumps(value, indent=1)
     assert load_settings(text) == value
     lines, _ = lines_in(text)
-    names = {".".join(each).lstrip(".") for each in _places(value, ()) if "" not in each}
+    names = {".".join(each) for each in _places(value, ()) if "" not in each}
     assert names - {""} <= {*lines}
