@@ -19,7 +19,7 @@ from asyncssh.public_key import (
 )
 
 from ..errors import ConfigError
-from ..ssh_config.host_config import HostConfig, StreamOptions
+from ..ssh_config.host_config import HostConfig
 from ..transports.host_keys import KnownKeys
 
 KEEPALIVE_S = 5
@@ -30,8 +30,8 @@ LOGIN_TIMEOUT_S = 300
 """Seconds for a whole login. A second factor on a phone takes its time."""
 
 WINDOW, PACKET = 4 << 20, 128 << 10
-"""Bytes that a command may send ahead, and in one packet. With asyncssh's 2 MB a copy stands still whenever the
-interface is busy for a moment, and each of its 32 KB packets costs as much as the bytes in it."""
+"""Bytes that a command may send ahead, and in one packet: with asyncssh's 2 MB and 32 KB a copy stands still whenever
+the interface is busy for a moment."""
 
 _NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
 
@@ -53,7 +53,17 @@ def connection_options(
     stream, methods = config.stream, config.methods
     trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
     stored = [kind for key in known.trusted for kind in key.sig_algorithms]
-    interval, count = _keepalive(stream)
+    interval, count = KEEPALIVE_S, KEEPALIVE_COUNT
+    if stream.alive is not None:  # the person's ServerAlive options count if those give up earlier
+        total = min(interval * (count + 1), stream.alive[0] * stream.alive[1])
+        interval = min(interval, stream.alive[0])
+        count = max(1, total // interval - 1)
+    sent = {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in stream.send_env)
+        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
+    }
     rekey_bytes, rekey_seconds = stream.rekey
     return asyncssh.SSHClientConnectionOptions(
         config=None,
@@ -72,7 +82,7 @@ def connection_options(
         public_key_auth=methods.public_key,
         password_auth=methods.password,
         kbdint_auth=methods.challenges,
-        env={**_sent(stream.send_env), **stream.set_env} or None,
+        env={**sent, **stream.set_env} or None,
         rekey_bytes=rekey_bytes or (),
         rekey_seconds=rekey_seconds or (),
         keepalive_interval=interval,
@@ -83,31 +93,9 @@ def connection_options(
     )
 
 
-def _keepalive(stream: StreamOptions) -> tuple[int, int]:
-    """Return interval and count for asyncssh: ours, or the person's ServerAlive options if those give up earlier."""
-    if stream.alive is None:
-        return KEEPALIVE_S, KEEPALIVE_COUNT
-    interval, count = stream.alive
-    total = min(KEEPALIVE_S * (KEEPALIVE_COUNT + 1), interval * count)
-    interval = min(KEEPALIVE_S, interval)
-    return interval, max(1, total // interval - 1)
-
-
-def _sent(patterns: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that SendEnv names, but none that may hold a credential for the model."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
-    }
-
-
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
-    """Return the algorithms that `given[option]` means, in its order; None if the option is not set.
-
-    Names that asyncssh does not know are left out. Raise ConfigError if it knows none.
-    """
+    """Return the algorithms that `given[option]` means and asyncssh knows, in its order; None if the option is not
+    set. Raise ConfigError if it knows none."""
     if option not in given:
         return None
     known, default = _NAMES[option]
@@ -119,18 +107,15 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
 
 
 def ciphers(given: Mapping[str, str]) -> list[str]:
-    """Return the ciphers, the preferred ones first. Where nobody has set them, AES-GCM comes before ChaCha20: for that
-    asyncssh calls OpenSSL three times a packet, and a large copy waits for it."""
-    set_by_person = chosen(given, "ciphers")
-    return set_by_person or sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
+    """Return the ciphers, the preferred ones first. Where nobody has set them, AES-GCM comes before ChaCha20, for which
+    asyncssh calls OpenSSL three times a packet."""
+    default = sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
+    return chosen(given, "ciphers") or default
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
-    """Return the algorithms for host keys, the preferred ones first.
-
-    That is HostKeyAlgorithms if it is set; else the kinds of keys in known_hosts (`stored`) come before the others.
-    Certificates are among them only with `certificates`.
-    """
+    """Return the algorithms for host keys, the preferred ones first: HostKeyAlgorithms if it is set; else the kinds of
+    keys in known_hosts (`stored`) come before the others. Certificates are among them only with `certificates`."""
     every = _text(get_certificate_algs()) + _text(get_public_key_algs())
     certified = _text(get_default_certificate_algs())
     plain = _text(get_default_public_key_algs())

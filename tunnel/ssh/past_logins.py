@@ -32,10 +32,8 @@ _MAX_BYTES = 4096
 class PastLogin:
     """The last login to a host, for which one key alone was enough.
 
-    `host_key` and `key` are fingerprints; `server` is the version that the server sent. `algorithm` names the kind of
-    key or certificate, `signature` that of its signature. `before` stands for the keys that were offered before this
-    one, and refused. `channel` is the number that the server gave to the first channel, None if it is not known, or
-    ALWAYS_WAIT.
+    `host_key` and `key` are fingerprints; `server` is its version; `before` stands for the keys that were offered
+    before this one, and refused. `channel` is the number of the first channel, None if it is not known, or ALWAYS_WAIT.
     """
 
     host_key: str
@@ -54,7 +52,6 @@ class PastLogins:
         self._directory = directory
 
     def last(self, config: HostConfig) -> PastLogin | None:
-        """Return the last login to the host of `config`, None if none is remembered."""
         try:
             fd = os.open(self._path(config), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -64,13 +61,17 @@ class PastLogins:
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
                 return None
             try:
-                return _parsed(file.read(_MAX_BYTES))
+                login = PastLogin(**json.loads(file.read(_MAX_BYTES)))
+                texts = (login.host_key, login.server, login.key, login.algorithm, login.signature, login.before)
+                known = login.channel is None or type(login.channel) is int
+                if not known or not all(isinstance(text, str) for text in texts):
+                    raise ValueError("a value of another type")
+                return login
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 log.info("a remembered login cannot be read: %s", error)
                 return None
 
     def remember(self, config: HostConfig, login: PastLogin) -> None:
-        """Keep `login` as the last one to the host of `config`."""
         path = self._path(config)
         fresh = path.with_name(f".{os.urandom(8).hex()}")
         try:
@@ -87,7 +88,6 @@ class PastLogins:
             log.info("the login cannot be remembered: %s", error)
 
     def forget(self, config: HostConfig) -> None:
-        """Remember no login to the host of `config`."""
         with contextlib.suppress(OSError):
             self._path(config).unlink(missing_ok=True)
 
@@ -105,13 +105,3 @@ def fingerprint(public_data: bytes) -> str:
 def standing_for(public: Sequence[bytes]) -> str:
     """Return a text that stands for these public keys in this order, "" for none."""
     return fingerprint(b"".join(public)) if public else ""
-
-
-def _parsed(data: bytes) -> PastLogin:
-    """Return the login in `data`. Raise ValueError or TypeError for anything else."""
-    content = json.loads(data)
-    login = PastLogin(**content)
-    texts = (login.host_key, login.server, login.key, login.algorithm, login.signature, login.before)
-    if not all(isinstance(text, str) for text in texts) or not (login.channel is None or type(login.channel) is int):
-        raise ValueError("a value of another type")
-    return login

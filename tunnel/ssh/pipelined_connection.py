@@ -40,8 +40,7 @@ VERSION = "2.24."
 """How the version of asyncssh begins for which this module is written."""
 
 _JOINED = 4096
-"""Bytes up to which small packets are kept as one. Each object costs some hundred bytes, and a packet may hold a
-single byte."""
+"""Bytes up to which small packets are kept as one: a packet may hold a single byte, and each object costs hundreds."""
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -53,7 +52,6 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 
     @property
     def unread(self) -> int:
-        """How many bytes wait for a reader."""
         return self._recv_buf_len
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
@@ -66,10 +64,8 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 
 
 class CommandChannel(SSHClientChannel[bytes]):
-    """A channel that holds at most its window.
-
-    The process buffers at most a quarter of the window. The channel grants new window when half of it has been read.
-    """
+    """A channel that holds at most its window: the process buffers at most a quarter of it, and the channel grants new
+    window when half of it has been read."""
 
     def __init__(self, connection: PipelinedConnection, window: int) -> None:
         options = connection.options
@@ -82,8 +78,7 @@ class CommandChannel(SSHClientChannel[bytes]):
             window,
             options.max_pktsize,
         )
-        if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
-            connection._update_recv_pktlen(options.max_pktsize)
+        connection._update_recv_pktlen(options.max_pktsize)
         self._ssh = connection
         self._granted = window
         self._received = 0
@@ -101,7 +96,7 @@ class CommandChannel(SSHClientChannel[bytes]):
         return process
 
     def _accept_data(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
-        """Take a packet. Join small ones that are held, of each of the two streams."""
+        """Take a packet, and join small ones that are held, of each of the two streams."""
         self._received += len(data)
         before = len(self._recv_buf)
         super()._accept_data(data, datatype)
@@ -136,7 +131,6 @@ class CommandChannel(SSHClientChannel[bytes]):
             self.send_packet(MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
 
     def _flush_send_buf(self) -> None:
-        """Send what the window allows, unless the connection cannot take it. It calls this again when it can."""
         if self._send_buf and self._ssh.congested:
             self._pause_resume_writing()
         else:
@@ -158,10 +152,8 @@ class ChannelRefusedError(asyncssh.ChannelOpenError):
 async def start_command(
     connection: asyncssh.SSHClientConnection, command: str, guess: int
 ) -> asyncssh.SSHClientProcess[bytes]:
-    """Run `command` on a channel to which the server will give the number `guess`.
-
-    Raise GuessedWrongError, ChannelRefusedError, and what `create_process` of asyncssh raises.
-    """
+    """Run `command` on a channel to which the server will give the number `guess`. Raise GuessedWrongError,
+    ChannelRefusedError, and what `create_process` of asyncssh raises."""
     assert isinstance(connection, PipelinedConnection)
     channel = _AheadChannel(connection, guess)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
@@ -193,10 +185,8 @@ def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
 
 
 class _AheadChannel(CommandChannel):
-    """A channel whose requests do not wait for its number.
-
-    `opened`: the server gave it the number that was guessed. `refusal`: the server did not open it.
-    """
+    """A channel whose requests do not wait for its number. `opened`: the server gave it the number that was guessed.
+    `refusal`: the server did not open it."""
 
     def __init__(self, connection: PipelinedConnection, guess: int) -> None:
         super().__init__(connection, connection.options.window)
@@ -223,12 +213,10 @@ class _AheadChannel(CommandChannel):
         super().process_open_failure(code, reason, lang)
 
     def give_up(self) -> None:
-        """End the connection if the server has not answered."""
         if not self.opened and self.refusal is None:
             self.get_connection().abort()
 
     async def end_opening(self) -> None:
-        """End the task that waits for the answer."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
@@ -263,7 +251,7 @@ AT_ONCE_S = 1.0
 
 @dataclass(frozen=True)
 class Proof:
-    """One proof of identity that the server was sent: by which method, with which key, and how long it took to sign."""
+    """A proof of identity that the server was sent, and the seconds that it took to sign."""
 
     method: bytes
     key: SigningKey | None
@@ -273,9 +261,8 @@ class Proof:
 class PipelinedConnection(asyncssh.SSHClientConnection):
     """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
 
-    `signed_at_once`: the signed request was sent without waiting. `proofs` are all that the server was sent.
-    `logged_in` is done when the login has ended, `signed` is set when the signed request is on its way. With `ahead`,
-    commands do not wait for the end of the login.
+    `signed_at_once`: the signed request was sent without waiting. `logged_in` is done when the login has ended,
+    `signed` is set when the signed request is on its way. With `ahead`, commands do not wait for the end of the login.
     """
 
     def __init__(
@@ -300,7 +287,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def options(self) -> asyncssh.SSHClientConnectionOptions:
-        """The options of the connection, as asyncssh keeps them."""
         return self._options
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
@@ -313,24 +299,15 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def congested(self) -> bool:
-        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way. The input of
-        commands waits then."""
+        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way."""
         if self._writing_paused or not self._kex_complete:
             return True
         return self._carrier is not None and self._carrier.congested
 
-    def carried_by(self, jump_host: asyncssh.SSHClientConnection) -> None:
-        """Note the connection that carries this one."""
-        if isinstance(jump_host, PipelinedConnection):
-            self._carrier = jump_host
-            jump_host._carried.add(self)
-
     def pause_writing(self) -> None:
-        """Let channels wait. asyncio calls this while the server does not read."""
         self._writing_paused = True
 
     def resume_writing(self) -> None:
-        """Let channels go on. asyncio calls this when the server reads again."""
         self._writing_paused = False
         self._go_on()
 
@@ -341,7 +318,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._next_decompressor = _LimitedDecompressor()
 
     def _send_deferred_packets(self) -> None:
-        """Send what a key exchange, or the login, has held back."""
         super()._send_deferred_packets()
         self._go_on()
 
@@ -356,7 +332,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             carried._go_on()
 
     def _cleanup(self, exc: Exception | None) -> None:
-        """asyncssh calls this once the connection has ended, whatever ended it."""
         if self._carrier is not None:
             self._carrier._carried.discard(self)
         super()._cleanup(exc)
@@ -369,7 +344,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def server(self) -> str:
-        """The version that the server sent."""
         return str(self.get_extra_info("server_version", ""))
 
     def send_service_request(self, service: bytes) -> None:
@@ -387,10 +361,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._auth = _SignedAtOnce(self, pair)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
-        """Send a packet. asyncssh holds those of channels back until the login has ended.
-
-        Raise ProtocolError, which ends the connection, for one more answer to a server that does not read them.
-        """
+        """Send a packet. asyncssh holds those of channels back until the login has ended. Raise ProtocolError, which
+        ends the connection, for one more answer to a server that does not read them."""
         if pkttype in _ANSWERS and self.congested:
             self._unsent += 1
             if self._unsent > _MAX_ANSWERS:
@@ -415,7 +387,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
     async def send_userauth_request(
         self, method: bytes, *args: bytes, key: SigningKey | None = None, trivial: bool = True
     ) -> None:
-        """Send a request of the login, and note it if it proves something."""
         clock = asyncio.get_running_loop().time
         began = clock()
         await super().send_userauth_request(method, *args, key=key, trivial=trivial)
@@ -424,10 +395,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self.proofs.append(Proof(method, key, clock() - began))
 
     def to_remember(self, offered: Sequence[bytes]) -> PastLogin | str:
-        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined.
-
-        `offered` are the public halves of the keys in the order in which they are offered.
-        """
+        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined."""
         if len(self.proofs) != 1 or self.proofs[0].method != b"publickey":
             return "this login took more than one key alone"
         proof = self.proofs[0]
@@ -451,13 +419,12 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
 
 class _LimitedDecompressor(Decompressor):
-    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes."""
+    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes; None ends the connection."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj()
 
     def decompress(self, data: bytes) -> bytes | None:
-        """Return a packet, or None, which ends the connection."""
         try:
             unpacked = self._zlib.decompress(data, _MAX_UNPACKED)
         except zlib.error:
@@ -466,7 +433,8 @@ class _LimitedDecompressor(Decompressor):
 
 
 class _SignedAtOnce(ClientAuth):
-    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login."""
+    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login, also
+    because it wants more than the key."""
 
     def __init__(self, conn: PipelinedConnection, pair: asyncssh.SSHKeyPair) -> None:
         self.answered = False
@@ -485,7 +453,6 @@ class _SignedAtOnce(ClientAuth):
         self._signed.set()
 
     def auth_succeeded(self) -> None:
-        """asyncssh calls this also when the server wants more than the key."""
         self.answered = True
 
     def auth_failed(self) -> None:
@@ -524,13 +491,21 @@ async def open_connection(
                 cast(Any, make), host, port, window=options.window, max_pktsize=options.max_pktsize
             )
             connection = cast(PipelinedConnection, session)
-            connection.carried_by(stream)
+            if isinstance(stream, PipelinedConnection):
+                connection._carrier = stream
+                stream._carried.add(connection)
     except asyncio.CancelledError:
         logged_in.cancel()
         raise
     connection.set_extra_info(host=host, port=port)
     try:
-        if not ahead or not await _signs(connection) or logged_in.done():
+        if ahead:
+            signed = asyncio.create_task(connection.signed.wait())
+            try:
+                await asyncio.wait((signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                signed.cancel()
+        if not connection.signed.is_set() or not ahead or logged_in.done():
             await logged_in
     except BaseException:
         logged_in.cancel()
@@ -539,13 +514,3 @@ async def open_connection(
         raise
     connection.ahead = not logged_in.done()
     return connection
-
-
-async def _signs(connection: PipelinedConnection) -> bool:
-    """Wait until the signed request is on its way, and return True; return False if the login ends without one."""
-    signed = asyncio.create_task(connection.signed.wait())
-    try:
-        await asyncio.wait((signed, connection.logged_in), return_when=asyncio.FIRST_COMPLETED)
-        return connection.signed.is_set()
-    finally:
-        signed.cancel()

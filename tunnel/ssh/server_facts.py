@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import asyncssh
 
@@ -18,10 +19,7 @@ _WINDOW = 64 << 10  # bytes of a command whose output nobody reads
 
 @dataclass(frozen=True)
 class LoginFacts:
-    """Facts about a connection, neutralised.
-
-    `tried` is what was offered to log in; the last of it was accepted. `pipelined` says whether that was sent at once.
-    """
+    """Facts about a connection, neutralised. The last of what was `tried` to log in was accepted."""
 
     user: str
     server: str
@@ -33,7 +31,6 @@ class LoginFacts:
 
 
 def login_facts(transport: SshTransport) -> LoginFacts:
-    """Return the facts about an open connection."""
     connection = transport.connection
     key = connection.get_server_host_key()
     owner = connection.get_owner()
@@ -58,18 +55,12 @@ async def more_sessions(transport: SshTransport, limit: int) -> int:
     running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
     for process in running:
         process.close()
-    await asyncio.gather(*(_closed(process) for process in running))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_DEADLINE_S):
+            await asyncio.gather(*(process.wait_closed() for process in running), return_exceptions=True)
     return len(running)
 
 
 async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
     async with asyncio.timeout(_DEADLINE_S):
         return await start_waiting(transport.connection, "exec cat", _WINDOW)
-
-
-async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:
-    try:
-        async with asyncio.timeout(_DEADLINE_S):
-            await process.wait_closed()
-    except (TimeoutError, asyncssh.Error, OSError):
-        return
