@@ -33,11 +33,8 @@ def _harmless(match: re.Match[str]) -> str:
 
 
 def neutralise(text: str) -> str:
-    """Return `text` without terminal sequences and with `\\r\\n` as `\\n`.
-
-    Other control characters, direction overrides and lone surrogates become symbols, as does what is too much of the
-    marks over one character. Newline and tab stay.
-    """
+    """Return `text` without terminal sequences and with `\\r\\n` as `\\n`. Other control characters, direction
+    overrides and lone surrogates become symbols, as does what is too much of the marks over one character."""
     plain = CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
     return plain if plain.isascii() else _HEAPS.sub("\\1�", plain)
 
@@ -102,6 +99,5 @@ _NO_QUOTES = str.maketrans("“”", "''")
 
 
 def escaped_json(text: str) -> str:
-    """Return a JSON text with the same value in which no character drives a terminal: all that `neutralise` would
-    replace are written as escapes."""
+    """Return a JSON text with the same value in which all that `neutralise` would replace are written as escapes."""
     return CONTROLS.sub(lambda match: json.dumps(match.group())[1:-1], text)

@@ -1,7 +1,4 @@
-"""Connect to a host and attach to a session, as the arguments say.
-
-Slow independent steps (network, imports, bundle) run at the same time.
-"""
+"""Connect to a host and attach to a session, as the arguments say."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
@@ -86,21 +82,13 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 """Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
 
 
-def _no_hooks() -> NotificationHooks:
-    from ..session.own_hooks import NotificationHooks
-
-    return NotificationHooks({}, "")
-
-
 @dataclass(frozen=True)
 class OpenSession:
     """An attached session, and what its clients show about it.
 
-    `host` is the name that the person used, `resume` the command that returns to the session. `projects` keeps what
-    the person decides about the project. `notifications` are hooks of the person on this machine, `mcp` their MCP
-    servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
-    `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
-    it may use.
+    `host` is the name that the person used, `resume` the command that returns to the session. `files` lends the
+    connection to copies of files. `revoke` lets the session call no models any more, `models` are those that it may
+    use.
     """
 
     session: RemoteSession
@@ -111,9 +99,9 @@ class OpenSession:
     projects: ProjectDesk
     sessions: HostSessions
     files: FileConnection
+    notifications: NotificationHooks
     notify: str = "auto"
     open_with: str = ""
-    notifications: NotificationHooks = field(default_factory=_no_hooks)
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
@@ -137,14 +125,16 @@ async def connect_session(
     """
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        models = _given_models(arguments)
         host = host_label(arguments.connection)
+        models = (arguments.agent.model, arguments.sdk.fallback_model)
         loading = SessionLoading(
             lambda: load_dialing_startup(environ, choice),
             lambda basics: load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
-        if _is_checked_first(arguments, environ):
+        unclear = any(each and not may_be_model(each) for each in models)
+        keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+        if unclear or not any(keys) or "/" in (models[0] or ""):  # checked before connecting, which takes time
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         parameters = await session_parameters(
@@ -184,9 +174,9 @@ async def connect_session(
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
+        hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         if servers or arguments.streams.input_format == "stream-json":
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            hooks = _own_hooks(startup.settings)
             mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
@@ -202,40 +192,33 @@ async def connect_session(
         proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        resume = _resume(arguments, hello)
-        warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
-        notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
-        try:
-            from .host_sessions import HostSessions
+        notifications = NotificationHooks(hooks, f"ccb {host}")
+        stack.push_async_callback(notifications.close)
+        from .host_sessions import HostSessions
 
-            sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
-            carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
-            notify, open_with = startup.settings.notify, startup.settings.openWith
-            yield OpenSession(
-                session,
-                host,
-                options,
-                warnings,
-                resume,
-                desk,
-                sessions,
-                carrier,
-                notify,
-                open_with,
-                notifications,
-                mcp,
-                proxy_desk.revoke,
-                models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
-            )
-        finally:
-            await notifications.close()
+        yield OpenSession(
+            session,
+            host,
+            options,
+            (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
+            _resume(arguments, hello),
+            desk,
+            HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
+            FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate),
+            notifications,
+            startup.settings.notify,
+            startup.settings.openWith,
+            mcp,
+            proxy_desk.revoke,
+            models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
+        )
 
 
 @asynccontextmanager
 async def connect_host(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """Yield a connection for host commands, and the worker bundle that runs them. No credential is needed. Raises
+    """Yield a connection for host commands, and the worker bundle that runs them; no credential is needed. Raises
     CcbError."""
     async with AsyncExitStack() as stack:
         loader = startup_loader(lambda: load_startup(environ))
@@ -324,11 +307,6 @@ async def _credential_name(arguments: Arguments, startup: SessionStartup, enviro
         return "none"
 
 
-def _own_hooks(settings: Settings) -> Mapping[str, Any]:
-    """Return the person's own hooks, of which some run on this machine."""
-    return {} if settings.disableAllHooks else settings.hooks
-
-
 def _attach_options(
     arguments: Arguments,
     startup: SessionStartup,
@@ -336,7 +314,6 @@ def _attach_options(
     parameters: Mapping[str, object],
     desk: ProjectDesk,
 ) -> AttachOptions:
-    """Return how to attach. `parameters` are the start parameters of the worker."""
     new = bool(parameters.get("create"))
 
     async def for_host(hello: Greeting) -> Mapping[str, object]:
@@ -357,13 +334,11 @@ def _attach_options(
 
 
 def _resume(arguments: Arguments, hello: Greeting) -> str:
-    """Return the command that comes back to the session."""
     return resume_command(arguments, hello.session, directory=hello.cwd.raw)
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
-    """Return a tuple with a warning if the session works in another directory than the command line names, else an
-    empty one."""
+    """Return a warning if the session works in another directory than the command line names."""
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd.raw:
         return ()
@@ -379,10 +354,8 @@ async def _watch_network(session: RemoteSession) -> None:
 
 
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
-    """Return the ID of the session that the person means.
-
-    `attach` offers only running sessions if there are any, and takes a single one without asking.
-    """
+    """Return the ID of the session that the person means. `attach` offers only running sessions if there are any, and
+    takes a single one without asking."""
     from .host_sessions import HostSessions
 
     sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
@@ -398,15 +371,3 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     if chosen is None:
         raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
     return chosen
-
-
-def _given_models(arguments: Arguments) -> tuple[str | None, str | None]:
-    return arguments.agent.model, arguments.sdk.fallback_model
-
-
-def _is_checked_first(arguments: Arguments, environ: Mapping[str, str]) -> bool:
-    """Return whether models and credential are to be checked before connecting, which takes time: a name that is one
-    of the person's short names, or a slip, another provider, or no credential in the environment."""
-    unclear = any(each and not may_be_model(each) for each in _given_models(arguments))
-    keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
-    return unclear or not any(keys) or "/" in (arguments.agent.model or "")

@@ -1,8 +1,5 @@
-"""The sessions of a host: listed, renamed, removed.
-
-What reads the reports of the host is loaded by the first question: pydantic takes 60 ms, which every session would wait
-for, also one that never shows a list.
-"""
+"""The sessions of a host: listed, renamed, removed. pydantic, which reads the reports of the host, takes 60 ms to load:
+the first question does that."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
 
 
 class HostSessions:
-    """The sessions of the host at the other end of a transport. `transport` returns it, connected. Every method may
-    raise CcbError."""
+    """The sessions of the host at the other end of a transport. Every method may raise CcbError."""
 
     def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
         self._transport = transport
@@ -49,7 +45,6 @@ class HostSessions:
         return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
 
     async def rename(self, session: str, title: str) -> None:
-        """Name a session for the lists."""
         from .session_rows import ReportRow
 
         if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):

@@ -1,8 +1,5 @@
-"""The services of this laptop for the worker: MCP servers and web pages.
-
-The worker may be hostile: it gets GET requests of http and https to public addresses and no others, without cookies or
-credentials, and only their text.
-"""
+"""The services of this laptop for the worker: MCP servers and web pages. The worker may be hostile: it gets GET
+requests of http and https to public addresses and no others, without cookies or credentials, and only their text."""
 
 from __future__ import annotations
 
@@ -76,8 +73,7 @@ def laptop_permissions(
     *,
     new: bool,
 ) -> LaptopPermissions:
-    """Return what decides on the calls of a session. It sees what the session asks and says. `new`: the session begins,
-    so the mode of `options` is the one that this laptop has set."""
+    """Return what decides on the calls of a session. `new`: the mode of `options` is the one that this laptop set."""
     from ..mcp.mcp_permissions import LaptopPermissions
 
     async def ask(question: ToolApproval) -> ToolPermission:
@@ -109,8 +105,8 @@ async def open_servers(
     hooks: Mapping[str, Any],
     stack: AsyncExitStack,
 ) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, and those inside the program that drives the session. `stack` ends
-    the former, which are returned, None for none."""
+    """Let the worker use the servers of this laptop, which are returned and which `stack` ends, and those inside the
+    program that drives the session."""
     from ..mcp.mcp_service import LaptopServers, guard_client_servers
     from ..session.own_hooks import FormHooks
 
@@ -137,7 +133,6 @@ class LaptopWeb:
         self._room = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def fetch(self, request: LaptopFetch) -> Json:
-        """Return the page as text. Raise RequestRefused."""
         async with self._room:
             log.info("fetching a page for the worker")
             try:
@@ -147,7 +142,10 @@ class LaptopWeb:
         if page.redirect:
             found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
         elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
-            text = _decoded(page)
+            try:
+                text = page.body.decode(page.charset or "utf-8", "replace")
+            except LookupError:
+                text = page.body.decode("utf-8", "replace")
             cut = page.cut or len(text) > MAX_TEXT
             found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
         else:
@@ -166,10 +164,3 @@ class LaptopWeb:
             if not work.done():
                 fetcher.stop()
                 work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-
-def _decoded(page: Page) -> str:
-    try:
-        return page.body.decode(page.charset or "utf-8", "replace")
-    except LookupError:
-        return page.body.decode("utf-8", "replace")

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 
 def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:
-    """Return the earlier logins, None if an option or a setting wants logins step by step.
-
-    The login does not wait until the settings are checked. Whatever is wrong with them is told by that check.
-    """
+    """Return the earlier logins, None if an option or a setting wants logins step by step. Whatever is wrong with the
+    settings is told by their check, for which the login does not wait."""
     if connection.plain_login:
         return None
     try:
@@ -53,16 +51,13 @@ _QUICK_LOGIN_S = 0.25
 
 
 def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
-    """Return a loader that runs `load` in a thread."""
     return StartupLoader(lambda: _in_paused_thread(load))
 
 
 class SessionLoading:
     """Loads what a session needs in two steps: `basics`, with which the worker can be started, and the rest, which
-    nobody waits for before the worker is on its way.
-
-    Loading competes with the login for one interpreter, so the rest begins only when somebody asks for it, or when the
-    login takes so long that it must wait for the network. Use as a context manager.
+    competes with the login for one interpreter: it begins only when somebody asks for it, or when the login takes so
+    long that it must wait for the network. Use as a context manager.
     """
 
     def __init__(self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup]) -> None:
@@ -109,10 +104,8 @@ async def first_transport(
     startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
-    """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
-
-    The network may do that, and so does a busy server (MaxStartups). A refusal is final. Raises CcbError.
-    """
+    """Return what `open_transport` returns. Try again if the connection breaks off in the middle, as a busy server does
+    (MaxStartups). Raises CcbError."""
     delays = waits()
     for number in range(2, FIRST_TRIES + 1):
         try:
@@ -133,8 +126,8 @@ async def open_transport(
 ) -> Transport:
     """Connect to the host and return the transport. Start the loader as soon as the network is busy.
 
-    `sharing` says which connections may be shared (None: those that the settings allow).
-    The settings may limit how long a headless run takes to connect. Raises CcbError, including that of the loader.
+    `sharing` says which connections may be shared (None: those that the settings allow). The settings may limit how
+    long a headless run takes to connect. Raises CcbError, including that of the loader.
     """
     connection = arguments.connection
     if transport_kind(connection) is TransportKind.LOCAL:
@@ -199,11 +192,8 @@ class _BannerWatch(NobodyToAsk):
 async def log_in_unattended(
     log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
 ) -> Transport:
-    """Call `log_in` with prompts that ask nobody, and return its transport.
-
-    Raises AuthFailed with the banners if the login does not succeed within `limit_s` of the first one, and whatever
-    `log_in` raises. A headless run has no limit here.
-    """
+    """Call `log_in` with prompts that ask nobody, and return its transport. Raises AuthFailed with the banners if the
+    login does not succeed within `limit_s` of the first one, and whatever `log_in` raises."""
     if isinstance(prompts, NobodyToAsk):
         return await log_in(prompts)
     loop = asyncio.get_running_loop()
@@ -211,7 +201,13 @@ async def log_in_unattended(
     watch = _BannerWatch(prompts, lambda: limit.reschedule(loop.time() + limit_s))
     try:
         async with limit:
-            return await _to_the_end(await log_in(watch))
+            transport = await log_in(watch)
+            try:
+                await transport.logged_in()
+            except BaseException:
+                await transport.close()
+                raise
+            return transport
     except TimeoutError:
         if not limit.expired():
             raise
@@ -222,13 +218,3 @@ async def log_in_unattended(
         ) from None
     finally:
         watch.over = True
-
-
-async def _to_the_end(transport: Transport) -> Transport:
-    """Return the transport at the end of its login. Raise the CcbError of one that fails."""
-    try:
-        await transport.logged_in()
-    except BaseException:
-        await transport.close()
-        raise
-    return transport

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,17 +46,15 @@ async def host_identity(connection: ConnectionOptions) -> HostIdentity:
 async def _ssh_keys(connection: ConnectionOptions) -> list[str]:
     from ccb.tunnel.ssh_config.config_files import resolve
     from ccb.tunnel.transports.command_transport import words_of
-    from ccb.tunnel.transports.host_keys import KnownKeys, look_up
+    from ccb.tunnel.transports.host_keys import look_up
 
     words = words_of(connection.ssh_command or "ssh", "--ssh-command")
     trust = (await resolve(ssh_target(connection), words)).trust
     known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
 
-    def fingerprints(found: KnownKeys) -> Iterator[str]:
-        yield from (key.get_fingerprint() for key in found.trusted)
-        yield from (f"authority {key.get_fingerprint()} {trust.name}" for key in found.authorities)
-
-    return list(dict.fromkeys(fingerprints(known))) or [f"name {trust.name}:{trust.port}"]
+    keys = [key.get_fingerprint() for key in known.trusted]
+    keys += [f"authority {key.get_fingerprint()} {trust.name}" for key in known.authorities]
+    return list(dict.fromkeys(keys)) or [f"name {trust.name}:{trust.port}"]
 
 
 Json = dict[str, object]
@@ -113,17 +111,17 @@ class ProjectDesk:
             raise ConfigError(f"the settings for the worker are larger than {_MAX_BYTES} bytes", do="Shorten them.")
         trusted = ANY_PROJECT if self._arguments.agent.trust else kept.trusted if kept is not None else ""
         chosen = None if sources is None else sources.split(",") if sources else []
-        return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
-
-    def _left_open(self) -> list[str]:
-        """Return what the person has not chosen, so that a trusted project may."""
-        settings, agent = self._settings, self._arguments.agent
-        mode = flagged_mode(self._arguments) or settings.permissionMode or settings.permissions.defaultMode
-        chosen = {"model": agent.model or settings.model, "permission_mode": mode}
-        return [name for name, value in chosen.items() if not value]
+        agent = self._arguments.agent
+        mode = flagged_mode(self._arguments) or self._settings.permissionMode
+        given = {
+            "model": agent.model or self._settings.model,
+            "permission_mode": mode or self._settings.permissions.defaultMode,
+        }
+        left_open = [] if hello.seq else [name for name, value in given.items() if not value]
+        return SettingsOption(layers, chosen, trusted, left_open)
 
     async def answer(self, session: RemoteSession, question: ProjectTrust) -> Json:
-        """Answer the worker's question, by a question to the reader of the session's events where nothing is kept.
+        """Answer the worker's question, where nothing is kept by a question to the reader of the session's events.
         Raises RequestRefused."""
         for problem in question.problems:
             session.warn(f"on the host: {HostText(problem)}")
@@ -137,7 +135,7 @@ class ProjectDesk:
 
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
         """Keep the rules and directories of permission updates that are not for the session only: for this host and
-        directory, whatever file they name, and never in the clone. Raises CcbError."""
+        directory, and never in the clone. Raises CcbError."""
         changed = False
         for update in updates:
             what = str(update.get("type"))

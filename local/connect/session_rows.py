@@ -59,11 +59,8 @@ class ReportRow(BaseModel):
 
 
 class SessionSummaryRow(ReportRow):
-    """A session as its journal and directory describe it.
-
-    `state` is one of STATES, or unknown. `host` names the other host that the session lives on when
-    several share a home; `storage` is `memory` when nothing of the session is on a disk.
-    """
+    """A session as its journal and directory describe it. `state` is one of STATES, or unknown. `host` names the other
+    host that the session lives on when several share a home; `storage` is `memory` when nothing is on a disk."""
 
     session: _SessionId
     cwd: HostWords = HostText("")
@@ -78,10 +75,8 @@ class SessionSummaryRow(ReportRow):
 
 
 class SessionRow(SessionSummaryRow):
-    """One session of a host, with its worker if one is `alive`.
-
-    `rss` is the worker's memory in bytes. `driver_away` says that the driver has no connection at the moment.
-    """
+    """One session of a host, with its worker if one is `alive`. `rss` is the worker's memory in bytes. `driver_away`:
+    the driver has no connection at the moment."""
 
     alive: bool = False
     pid: Count = 0
@@ -101,7 +96,7 @@ class SaidRow(ReportRow):
 async def reports(
     transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
 ) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker, at most `most` (`MAX_REPORTS` if not given). Use with
+    """Run one host command and yield the reports of its worker, at most `most` (default: `MAX_REPORTS`). Use with
     `aclosing`. Raises CcbError."""
     most = MAX_REPORTS if most is None else most
     launched = await launch(transport, command, bundle)
@@ -118,18 +113,15 @@ async def reports(
                     do="Run again with --debug and report it.",
                 ) from None
             for frame in frames:
-                match frame:
-                    case Report():
-                        count += 1
-                        if count > most:
-                            raise ProtocolError(f"{transport.name} sends too many reports")
-                        yield frame
-                    case Bye():
-                        return
-                    case Refused():
-                        raise refusal_error(frame, transport.name)
-                    case _:
-                        pass
+                if isinstance(frame, Report):
+                    count += 1
+                    if count > most:
+                        raise ProtocolError(f"{transport.name} sends too many reports")
+                    yield frame
+                elif isinstance(frame, Bye):
+                    return
+                elif isinstance(frame, Refused):
+                    raise refusal_error(frame, transport.name)
             data = await launched.pipe.read()
             if not data:
                 raise ConnectionLost(
@@ -156,7 +148,7 @@ async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:
-    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`, if it does not fit."""
+    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

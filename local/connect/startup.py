@@ -1,9 +1,5 @@
-"""Load what a connection needs from this machine while the network is busy.
-
-Imports and the first steps to a host compete for one interpreter. The steps go first; the imports run while the
-network's round trips are under way. This module therefore imports nothing slow at its top: each loader imports what it
-loads.
-"""
+"""Load what a connection needs from this machine while the network is busy. Imports and the first steps to a host
+compete for one interpreter, so this module imports nothing slow at its top: each loader imports what it loads."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ccb.tunnel.errors import UsageError
@@ -24,9 +19,7 @@ from ..config.log import state_dir
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.providers.provider import Provider
-    from ccb.tunnel.proxy.auditing import Auditor
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
-    from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.transports.login_prompts import Prompts
 
     from ..command_line.arguments import Arguments
@@ -46,10 +39,7 @@ _NEEDED_NEXT = (
 
 @dataclass(frozen=True)
 class LoadedBasics:
-    """What every connection needs: the settings and the worker's bundle.
-
-    `warnings` are sentences about the settings file.
-    """
+    """What every connection needs: the settings, warnings about them, and the worker's bundle."""
 
     settings: Settings
     warnings: tuple[str, ...]
@@ -64,16 +54,6 @@ class SessionStartup(LoadedBasics):
     provider: Provider
     stored: StoredCredentials
     models: ModelTable
-
-    def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor, warn: Callable[[str], None]) -> AuthProxy:
-        """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
-        and what they are about to `auditor`."""
-        from ccb.tunnel.proxy.auth_proxy import AuthProxy
-
-        from ..ledger.proxy_control import call_policy
-
-        policy = call_policy(self.settings, host)
-        return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models, warn=warn)
 
 
 def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
@@ -121,9 +101,11 @@ async def open_proxy(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], stack: AsyncExitStack
 ) -> tuple[AuthProxy, ProxyControl]:
     """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit."""
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
+
     from ..ledger.audit import SessionAudit
     from ..ledger.budgets import SessionAccounts, budgets
-    from ..ledger.proxy_control import ProxyControl, Warnings
+    from ..ledger.proxy_control import ProxyControl, Warnings, call_policy
 
     warnings = Warnings()
     host = host_label(arguments.connection)
@@ -131,7 +113,8 @@ async def open_proxy(
     accounts = SessionAccounts(state_dir(environ), spending, startup.models, warnings)
     record = arguments.agent.record or startup.settings.recordModelCalls
     audit = SessionAudit(state_dir(environ), warnings, record=record)
-    proxy = startup.auth_proxy(host, accounts, audit, warnings)
+    policy = call_policy(startup.settings, host)
+    proxy = AuthProxy(startup.provider, policy, accounts=accounts, auditor=audit, models=startup.models, warn=warnings)
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
@@ -165,10 +148,7 @@ T = TypeVar("T", bound=LoadedBasics, covariant=True)
 
 
 class StartupLoader(Generic[T]):
-    """Runs `load` once `start` is called.
-
-    Use as a context manager: leaving it cancels a load that has not ended.
-    """
+    """Runs `load` once `start` is called. Use as a context manager: leaving it cancels a load that has not ended."""
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
         self._started = asyncio.Event()
@@ -177,13 +157,10 @@ class StartupLoader(Generic[T]):
     async def __aenter__(self) -> StartupLoader[T]:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel a load that has not ended."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -192,7 +169,7 @@ class StartupLoader(Generic[T]):
         return await load()
 
     def start(self) -> None:
-        """Start loading: the network is busy, or is not needed. Later calls do nothing."""
+        """Start loading: the network is busy, or is not needed."""
         self._started.set()
 
     async def loaded(self) -> T:

@@ -148,9 +148,9 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
             found.append(_finding("login", FindingState.INFO, text))
         return found
     found = [_finding("reachability", FindingState.OK, f"connected and logged in within {took}")]
-    from ccb.tunnel.ssh.server_facts import login_facts
+    from ccb.tunnel.ssh.login_client import login_facts
 
-    facts = login_facts(transport)
+    facts = login_facts(transport.connection, transport.pipelining.report())
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
     found.append(_finding("SSH server", FindingState.INFO, f"{facts.server} ({facts.cipher}{packed})"))
     found.append(
@@ -170,9 +170,9 @@ async def sessions_finding(transport: Transport) -> Finding:
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
 
     if isinstance(transport, SshTransport):
-        from ccb.tunnel.ssh.server_facts import more_sessions
+        from ccb.tunnel.ssh.login_client import more_sessions
 
-        return _sessions(await more_sessions(transport, _MORE_SESSIONS))
+        return _sessions(await more_sessions(transport.connection, _MORE_SESSIONS))
     if isinstance(transport, OpenSshTransport):
         return _sessions(await _more_commands(transport))
     return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")

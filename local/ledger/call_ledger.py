@@ -9,7 +9,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
@@ -48,8 +47,8 @@ class Spent:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """The calls of one group: tokens by kind, dollars, and how many of the calls failed. `last` is the Unix time at
-    which the last one began. `estimated` are the calls whose providers have not told all of their tokens."""
+    """The calls of one group: tokens by kind, dollars, and how many failed. `last` is the Unix time at which the last
+    one began, `estimated` how many have providers that have not told all of their tokens."""
 
     group: str
     calls: int
@@ -131,6 +130,10 @@ CREATE TABLE IF NOT EXISTS calls (
     digest TEXT NOT NULL,
     estimated INTEGER NOT NULL DEFAULT 0
 )"""
+_COLUMNS = (
+    "began, session, host, directory, call, model, input, cache_write, cache_read, output, usd, first_byte_s, "
+    "duration_s, status, complete, request_bytes, digest, estimated"
+)
 _ESTIMATED = "ALTER TABLE calls ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0"  # ledgers of versions before 5
 _EVENTS = """
 CREATE TABLE IF NOT EXISTS events (
@@ -225,48 +228,35 @@ class CallLedger:
             base.execute(f"PRAGMA user_version={_VERSION}")
 
     def close(self) -> None:
-        """Close the file."""
         if self._base is not None:
             self._base.close()
             self._base = None
 
     def add(self, place: CallPlace, report: CallReport) -> None:
         """Append a call."""
-        row = {
-            "began": report.began,
-            "session": place.session,
-            "host": place.host,
-            "directory": place.directory,
-            "call": report.call_id,
-            "model": report.model,
-            "input": report.tokens.input,
-            "cache_write": report.tokens.cache_write,
-            "cache_read": report.tokens.cache_read,
-            "output": report.tokens.output,
-            "usd": report.cost_usd,
-            "first_byte_s": report.first_byte_s,
-            "duration_s": report.duration_s,
-            "status": report.status,
-            "complete": report.complete,
-            "request_bytes": report.request_bytes,
-            "digest": report.digest,
-            "estimated": report.estimated,
-        }
-        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self.run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
+        tokens = report.tokens
+        row = (
+            *(report.began, place.session, place.host, place.directory, report.call_id, report.model),
+            *(tokens.input, tokens.cache_write, tokens.cache_read, tokens.output, report.cost_usd),
+            *(report.first_byte_s, report.duration_s, report.status, report.complete),
+            *(report.request_bytes, report.digest, report.estimated),
+        )
+        marks = ", ".join("?" * len(row))
+        self.run(f"INSERT INTO calls ({_COLUMNS}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
 
     def note(self, place: CallPlace, entries: Sequence[AuditEntry]) -> None:
         """Append what was seen of a session, in one transaction."""
-        names = ("at", "session", "host", "kind", "call", "tool_use", "name", "text")
-        insert = f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608
+        columns = "at, session, host, kind, call, tool_use, name, text"
+        insert = f"INSERT INTO events ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - fixed names
         with self.transaction():
             for each in entries:
-                self.run(insert, _storable({**asdict(each), "session": place.session, "host": place.host}))
+                row = (each.at, place.session, place.host, each.kind, each.call, each.tool_use, each.name, each.text)
+                self.run(insert, _storable(row))
 
     def has_wanted(self, tool_use: str) -> bool:
         """Return whether a model was seen to make this tool call, in any session."""
-        query = "SELECT 1 FROM events WHERE tool_use = :id AND kind = 'wanted' LIMIT 1"
-        return bool(list(self.run(query, _storable({"id": tool_use}))))
+        query = "SELECT 1 FROM events WHERE tool_use = ? AND kind = 'wanted' LIMIT 1"
+        return bool(self.run(query, _storable((tool_use,))))
 
     def audited(self, session: str) -> list[tuple[str, AuditEntry]]:
         """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it
@@ -297,8 +287,8 @@ class CallLedger:
         return [UsageSum(str(row[0]), *row[1:]) for row in self.run(query, {"since": since})]
 
     def places(self, most: int = 50) -> list[tuple[str, str, float]]:
-        """Return the hosts and directories for which calls were made, each with the time of the last one, the one used
-        last first."""
+        """Return the hosts and directories for which calls were made, with the time of the last one, the newest
+        first."""
         query = (
             "SELECT host, directory, MAX(began) AS last FROM calls WHERE host != '' AND directory != '' "
             "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
@@ -314,23 +304,19 @@ class CallLedger:
             self._base.execute("BEGIN IMMEDIATE")
             yield
 
-    def run(self, statement: str, values: Mapping[str, object]) -> Sequence[tuple[Any, ...]]:
+    def run(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Sequence[tuple[Any, ...]]:
         """Run one statement, and return the rows that it finds."""
         if self._base is None:
             raise sqlite3.ProgrammingError("the ledger is closed")
         return self._base.execute(statement, values).fetchall()
 
 
-def _storable(row: Mapping[str, object]) -> dict[str, object]:
+def _storable(row: Sequence[object]) -> list[object]:
     """Return a row whose texts can be stored: a host may send halves of characters, for which SQLite has no form."""
-    return {
-        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-        for name, value in row.items()
-    }
+    return [value.encode("utf-8", "replace").decode() if isinstance(value, str) else value for value in row]
 
 
 def ledger_path(state: Path) -> Path:
-    """Return the path of the ledger in the directory for state. It may not exist."""
     return state / "ledger.sqlite3"
 
 

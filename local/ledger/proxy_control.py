@@ -71,10 +71,8 @@ _READ_S = 5.0
 
 
 class ControlServer:
-    """Answers `ccb proxy` while its context is open. `state` tells what to show, `revoke` ends all model calls.
-
-    A machine on which no such socket can be made has a session all the same.
-    """
+    """Answers `ccb proxy` while its context is open. `state` tells what to show, `revoke` ends all model calls. A
+    machine on which no such socket can be made has a session all the same."""
 
     def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
         self._directory = socket_directory(environ)
@@ -127,8 +125,7 @@ _MAX_RUNTIME = 40  # bytes; the path of a socket has at most 104
 
 @dataclass(frozen=True)
 class ProxyState:
-    """The auth proxy of one running ccb. `expires_s` are the seconds until its session may call no models any more,
-    None without such a limit."""
+    """The auth proxy of one running ccb. `expires_s` are the seconds until its session may call no models any more."""
 
     pid: int
     session: str
@@ -142,9 +139,8 @@ class ProxyState:
 def socket_directory(environ: Mapping[str, str]) -> Path:
     """Return the directory of the sockets; it may not exist. ccbs with another directory for state use another one."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    short = runtime.startswith("/") and len(os.fsencode(runtime)) <= _MAX_RUNTIME
     name = hashlib.sha256(os.fsencode(state_dir(environ))).hexdigest()[:12]
-    if short:
+    if runtime.startswith("/") and len(os.fsencode(runtime)) <= _MAX_RUNTIME:
         return Path(runtime, f"ccb-{name}")
     return Path(f"/tmp/ccb-{os.getuid()}-{name}")  # noqa: S108 - `private` checks it
 
@@ -156,7 +152,6 @@ def sockets(environ: Mapping[str, str]) -> list[Path]:
 
 
 def line_of(message: Mapping[str, object]) -> bytes:
-    """Return a message as it crosses a socket."""
     return json.dumps(message).encode() + b"\n"
 
 
@@ -196,8 +191,7 @@ class Warnings:
 
 
 class ProxyControl:
-    """The auth proxy of a session with its accounts and its audit, which it does not own. All three warn through
-    `warnings`."""
+    """The auth proxy of a session with its accounts and its audit, which it does not own."""
 
     def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit, warnings: Warnings) -> None:
         self.accounts = accounts
@@ -218,7 +212,6 @@ class ProxyControl:
         session.watched_by(self._audit)
 
     def state(self) -> ProxyState:
-        """Return what is to be shown of the proxy."""
         grant, place = self._proxy.grant, self._place
         pid, under_way = os.getpid(), self._proxy.under_way
         return ProxyState(pid, place.session, place.host, place.directory, under_way, grant.revoked, grant.left_s())

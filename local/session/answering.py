@@ -1,15 +1,10 @@
 """Answer the requests that the worker sends to this laptop.
 
-Only registered kinds of requests are answered; any other is refused with an error and logged. A kind is registered
-either with a service, which runs here, or for the reader of the session's events (the REPL, for example, shows approval
-cards).
-
-A service runs at most once for each request, even if the request is replayed. It starts only when the replay is over,
-because the replay may contain the answer, and only if this client drives. Its answer waits in the outbox until the host
-has confirmed it. A request that came while another client drove may have been begun there, also one that came while
-this client had no connection: what must not run twice is refused then.
-
-The reader gets a limited number of open requests. What comes beyond it gets an error as its answer.
+Only registered kinds of requests are answered, by a service that runs here, or by the reader of the session's events
+(the REPL shows approval cards). A service runs at most once for each request, even if the request is replayed. It
+starts only when the replay is over, because the replay may contain the answer, and only if this client drives. Its
+answer waits in the outbox until the host has confirmed it. A request that came while another client drove, or while
+this client had no connection, may have been begun there: what must not run twice is refused then.
 """
 
 from __future__ import annotations
@@ -65,8 +60,8 @@ Service = Callable[[Json, bool], Awaitable[Json]]
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it.
-    `ours`: no other client can have begun it."""
+    """A request that waits and takes `memory` bytes. `journalled`: a replay repeats it. `ours`: no other client can
+    have begun it."""
 
     line: ControlRequest
     journalled: bool
@@ -100,8 +95,7 @@ class RequestResponder:
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
         """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
-        events. With both, the service answers the worker and may ask the reader itself. `runs_once` tells which
-        requests must not run twice."""
+        events. With both, the service may ask the reader itself. `runs_once` tells which must not run twice."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -115,7 +109,6 @@ class RequestResponder:
         self._services[kind.name] = serve
 
     def leaves_to_reader(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether the reader of the events answers requests of this kind."""
         return kind.name in self._for_reader
 
     def _is_for_reader(self, subtype: str) -> bool:
@@ -132,8 +125,7 @@ class RequestResponder:
 
     def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
         """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
-        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides once
-        the reader is there."""
+        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides."""
         if isinstance(line, ControlRequest):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
@@ -188,8 +180,8 @@ class RequestResponder:
             self.takes(line, journalled=True, memory=memory // len(asks), ours=ours)
 
     def connected_again(self, *, others_drove: bool) -> None:
-        """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
-        open. If others drove meanwhile, they may have begun those that wait here."""
+        """Forget the requests that are not in the journal: the worker repeats those that are still open. If others
+        drove meanwhile, they may have begun those that wait here."""
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:

@@ -1,7 +1,5 @@
-"""A connection to the worker, how a session is attached, and when to reconnect.
-
-Times are monotonic seconds of the laptop.
-"""
+"""A connection to the worker, how a session is attached, and when to reconnect. Times are monotonic seconds of the
+laptop."""
 
 from __future__ import annotations
 
@@ -58,7 +56,6 @@ class WorkerConnection:
 
     @property
     def reading(self) -> bool:
-        """Whether a model answer is being read for the session over this connection."""
         return self._calls is not None and self._calls.open_streams > 0
 
     @property
@@ -88,12 +85,11 @@ the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail` is
-    the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
-    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` returns the command that
-    comes back to the session of a hello. `can_ask` means that there is a person who can log in again. `waits` yields
-    the seconds before each attempt. `for_host` returns further options of the first attach, which depend on the host
-    or on the directory of the session; it raises CcbError."""
+    """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail`
+    and `later_tail` are the bytes of events that the first and later attaches ask for (0: everything), `patience` the
+    seconds to go on trying to restore a lost connection. `resume` returns the command that comes back to the session.
+    `can_ask`: there is a person who can log in again. `waits` yields the seconds before each attempt. `for_host`
+    returns further options of the first attach, which depend on the host; it raises CcbError."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -121,13 +117,12 @@ class Nudge(Enum):
 
 
 class RetrySchedule:
-    """The reconnect attempts of one session. `failed` counts the failures in a row. The patience (in seconds) starts
-    when a connection is lost."""
+    """The reconnect attempts of one session. `failed` counts the failures in a row, `garbled` the connections in a row
+    with unreadable data. The patience (in seconds) starts when a connection is lost."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0
         self.garbled = 0
-        """Connections in a row on which the host sent unreadable data."""
         self._patience = patience
         self._pace = Pace(waits)
         self._lost_at: float | None = None
@@ -167,8 +162,7 @@ class RetrySchedule:
         return self._lost_at + self._patience - now
 
     def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
-        """Return the error to raise when the patience has run out. `error` is the last failure, `do` what the person
-        can do."""
+        """Return the error to raise when the patience has run out after the failure `error`."""
         return ConnectionLost(
             f"the connection was lost and could not be made again within {self._patience:g} s",
             evidence="\n".join(part for part in (error.what, error.evidence) if part),

@@ -56,8 +56,7 @@ class EventFeed:
         self._ended = asyncio.Event()
 
     def shift(self, change: LinkChangeKind) -> bool:
-        """Change the state without telling the reader. Return whether the connection is now in the state that the
-        change leads to."""
+        """Change the state without telling the reader. Return whether the connection is where the change leads to."""
         self.standing = after(self.standing, change)
         return self.standing.link is target(change)
 
@@ -96,7 +95,6 @@ class EventFeed:
         return self._ended.is_set()
 
     async def wait_ended(self) -> None:
-        """Wait until the session has ended, for whatever reason."""
         await self._ended.wait()
 
     async def skip(self) -> None:
@@ -143,8 +141,8 @@ class ClientParts:
 
 class LinkReader:
     """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
-    `begun` means that the host has granted an attach. `inputs` holds the ids of the newest inputs among the events,
-    `skipped` the number of the last event that the first attach has skipped."""
+    `begun`: the host has granted an attach. `inputs` are the ids of the newest inputs among the events, `skipped` is
+    the number of the last event that the first attach has skipped."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -161,21 +159,19 @@ class LinkReader:
         self._others_until: int | None = None  # the last event that another client may have seen as the driver
 
     def attaching(self, *, others_drove: bool) -> None:
-        """Prepare for a new connection, just before its attach is sent. `others_drove`: another client may have driven
-        since this one did."""
+        """Prepare for an attach. `others_drove`: another client may have driven since this one did."""
         self._replay_ends = None
         if others_drove:
             self._others_until = None
         self._responder.connected_again(others_drove=others_drove)
 
     def rewind(self, hello: Greeting) -> int:
-        """Continue from the last event the host still has, because it has lost later ones. Return how many it has
-        lost."""
+        """Continue from the last event the host still has. Return how many it has lost."""
         gone, self.have = self.have - hello.seq, hello.seq
         return gone
 
     async def read(self, link: Link) -> str:
-        """Read one connection until the host says goodbye, and return that frame. Raises ConnectionLost,
+        """Read one connection until the host says goodbye, and return its words. Raises ConnectionLost,
         ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
@@ -225,8 +221,7 @@ class LinkReader:
         self._schedule.garbled = 0
 
     def _consumed(self, received: SessionEvent, memory: int) -> bool:
-        """Whether an event was handled here, so that the reader does not get it: an answer to this client, or a request
-        that a service of this laptop answers."""
+        """Whether the reader does not get an event: an answer to this client, or a request for a service."""
         content = received.record.content
         if isinstance(content, InputRecord):
             self.inputs[content.id] = None
@@ -239,8 +234,7 @@ class LinkReader:
         return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
     def _is_ours(self, seq: int) -> bool:
-        """Whether no other client can have begun a request: it was sent while this client drove, or was the last to
-        drive."""
+        """Whether no other client can have begun a request: it was sent while this client drove, or was the last to."""
         others = self._others_until
         return others is not None and seq > others and self._feed.standing.driving
 
@@ -268,9 +262,7 @@ class LinkReader:
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
             raise ConnectionLost("an earlier connection of this ccb reached the host after this one")
-        if (
-            self._feed.standing.claims
-        ):  # our person asked to drive: that outranks a client that attached at the same moment
+        if self._feed.standing.claims:  # our person asked to drive: that outranks a client that attached just then
             raise ConnectionLost("another client attached at the same moment")
         await self._fenced(frame.by)
 

@@ -25,9 +25,8 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 class Outbox:
-    """Keeps inputs in the order of `put`. One task at a time takes the unconfirmed ones with `next`, starting again
-    from the first after each `rewind`. A request to stop the session is kept too: with `finish` it goes after all
-    inputs, otherwise before them."""
+    """Keeps inputs in the order of `put`. One task at a time takes the unconfirmed ones with `next`, again from the
+    first after each `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -42,10 +41,8 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input; waits while the outbox is full. An input whose id is already waiting is ignored.
-
-        Raises UsageError if the input is too large to be sent.
-        """
+        """Add an input unless its id is already waiting; waits while the outbox is full. Raises UsageError if it is too
+        large to be sent."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
@@ -68,21 +65,14 @@ class Outbox:
             self._sent.discard(input_id)
             self._room.set()
 
-    async def confirmed(self) -> None:
-        """Wait until every input is confirmed."""
-        while self._inputs:
-            self._room.clear()
-            await self._room.wait()
-
-    async def delivered(self, input_id: str) -> None:
-        """Wait until an input is confirmed."""
-        while input_id in self._inputs:
+    async def confirmed(self, input_id: str = "") -> None:
+        """Wait until an input, or every input, is confirmed."""
+        while self._inputs if not input_id else input_id in self._inputs:
             self._room.clear()
             await self._room.wait()
 
     def withdraw(self, input_id: str) -> bool:
-        """Drop an input that is no longer wanted. Return whether it was unconfirmed. The host may have received it
-        anyway."""
+        """Drop an input that is no longer wanted. Return whether it was unconfirmed; the host may have it anyway."""
         unconfirmed = input_id in self._inputs
         self.confirm(input_id)
         return unconfirmed
@@ -114,24 +104,20 @@ class Outbox:
             await self._news.wait()
 
 
-def new_id() -> str:
-    return new_uuid()
-
-
 def answer_id(request_id: str) -> str:
     """Return the id of the input that answers a request."""
     return f"answer:{request_id}"
 
 
 def input_id_of(body: Json) -> str:
-    """Return the id that makes the host apply an input only once. It is the public object's own id where that is
-    unique. Clients number their control requests from one in each process, so a control request gets a new id."""
+    """Return the id that makes the host apply an input only once: the public object's own id where that is unique.
+    Clients number their control requests from one in each process, so a control request gets a new id."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
         case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
             return answer_id(identity)
-    return new_id()
+    return new_uuid()
 
 
 _CHECKS = 60  # of the connection while a request waits for its answer
@@ -155,7 +141,6 @@ class NumberedAnswers(Generic[T]):
         return self._count, answer
 
     def close(self, number: int) -> None:
-        """Forget a request that nobody waits for any more."""
         self._waiting.pop(number, None)
 
     def take(self, number: int, value: T) -> None:
@@ -182,8 +167,7 @@ class PendingRequests:
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
         """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
-        pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the session
-        is over."""
+        pass while `connected` count. Raises RequestFailed, and ConnectionLost when the session is over."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _CHECKS
@@ -199,7 +183,6 @@ class PendingRequests:
 
     @property
     def waiting(self) -> list[str]:
-        """The ids of the control requests that wait."""
         return list(self._controls)
 
     def refuse(self, request_id: str, why: str) -> None:

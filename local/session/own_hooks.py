@@ -1,9 +1,5 @@
-"""The person's hooks on this machine.
-
-They run here: the host learns neither the form nor the answer.
-
-Only commands of the settings file on this machine run here, and nothing that the host says reaches them.
-"""
+"""The person's hooks on this machine. Only commands of the settings file on this machine run here, and nothing that the
+host says reaches them; it learns neither the form nor the answer."""
 
 from __future__ import annotations
 
@@ -69,17 +65,13 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
         return {"action": "decline"} if event == _BEFORE and names_refusal(read.rest) else None
     if any(each.get("decision") == "block" or each.get("continue") is False for each in read.answers):
         return {"action": "decline"}
-    return _own_answer(read.answers[-1].get("hookSpecificOutput") if read.answers else None)
-
-
-def _own_answer(output: object) -> Json | None:
-    """Return the answer in `hookSpecificOutput`."""
-    own = output if isinstance(output, dict) else {}
-    if own.get("action") not in _ACTIONS:
+    own = read.answers[-1].get("hookSpecificOutput") if read.answers else None
+    if not isinstance(own, dict) or own.get("action") not in _ACTIONS:
         return None
+    if own["action"] != "accept":
+        return {"action": own["action"]}
     content = own.get("content")
-    accepted = {"content": content if isinstance(content, dict) else {}} if own["action"] == "accept" else {}
-    return {"action": own["action"], **accepted}
+    return {"action": "accept", "content": content if isinstance(content, dict) else {}}
 
 
 EVENT = "Notification"
@@ -98,14 +90,14 @@ class NotificationHooks:
     def __init__(self, hooks: Mapping[str, Any], place: str) -> None:
         self._hooks = own_commands(hooks, EVENT)
         self._place = place
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[tuple[int, bytes]]] = set()
 
     def notify(self, kind: str) -> None:
         """Run the hooks for one of `TEXTS`. Returns at once."""
         event = {"hook_event_name": EVENT, "notification_type": kind, "message": TEXTS[kind], "title": self._place}
         for hook in self._hooks:
             if hook.matches(kind) and len(self._running) < _MAX_AT_ONCE:
-                task = asyncio.create_task(_run(hook, json.dumps(event).encode()), name="notification hook")
+                task = asyncio.create_task(hook.run(json.dumps(event).encode()), name="notification hook")
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
@@ -114,10 +106,6 @@ class NotificationHooks:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-
-
-async def _run(hook: OwnCommand, event: bytes) -> None:
-    await hook.run(event)
 
 
 _TIMEOUT_S = 60.0
@@ -150,9 +138,7 @@ class OwnCommand:
             given.write(event)
             given.seek(0)
             try:
-                process = await asyncio.create_subprocess_exec(
-                    "/bin/sh",
-                    "-c",
+                process = await asyncio.create_subprocess_shell(
                     self.command,
                     stdin=given,
                     stdout=asyncio.subprocess.PIPE,

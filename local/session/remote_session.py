@@ -1,9 +1,6 @@
-"""One session over many connections.
-
-A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one
-bounded queue (`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host
-has them. The reader learns of connection changes only through `LinkChange` items.
-"""
+"""One session over many connections: a task of its own keeps it connected and reads what the host sends. Events go into
+one bounded queue, so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host has them.
+The reader learns of connection changes only through `LinkChange` items."""
 
 from __future__ import annotations
 
@@ -32,7 +29,6 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
     public_withdrawal,
 )
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames
 from ccb.tunnel.wire.messages import (
     ControlCancel,
@@ -45,7 +41,7 @@ from ccb.tunnel.wire.messages import (
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import Outbox, PendingRequests, input_id_of, new_id
+from .outbox import Outbox, PendingRequests, input_id_of
 from .session_client import (
     AS_PROMPT,
     DriverRole,
@@ -72,25 +68,19 @@ def is_own(request_id: str) -> bool:
     return request_id.startswith(_PREFIX)
 
 
-@dataclass(frozen=True)
-class _OpenQuestion:
-    body: Json
-    answer: asyncio.Future[Answer]
-
-
 class OwnQuestions:
     """The open questions of this laptop. The reader gets them like requests of the worker, as progress, and answers
-    them in the same way. The number of open questions is that of the services that ask them, which is limited."""
+    them in the same way. Their number is limited by that of the services that ask them."""
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._open: dict[str, _OpenQuestion] = {}
+        self._open: dict[str, tuple[Json, asyncio.Future[Answer]]] = {}
 
     async def ask(self, request: Request[P, A]) -> A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
         request = replace(request, id=f"{_PREFIX}{new_uuid()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = _OpenQuestion(request.public(), answer)
+        self._open[request.id] = request.public(), answer
         self._feed.add(SessionEvent("progress", request.public(), 0))
         try:
             return request.kind.read_answer(await answer)
@@ -102,9 +92,9 @@ class OwnQuestions:
         """Take an answer to one of these questions. Return False for anything else."""
         if not isinstance(line, ControlResponse) or line.request_id not in self._open:
             return False
-        asked = self._open.pop(line.request_id)
-        if not asked.answer.done():
-            asked.answer.set_result(answer_in(line))
+        _, answer = self._open.pop(line.request_id)
+        if not answer.done():
+            answer.set_result(answer_in(line))
         return True
 
     def is_open(self, line: PublicMessage) -> bool:
@@ -117,8 +107,7 @@ class OwnQuestions:
 
     @property
     def bodies(self) -> list[Json]:
-        """The open questions in public form."""
-        return [each.body for each in self._open.values()]
+        return [body for body, _ in self._open.values()]
 
 
 log = logging.getLogger(__name__)
@@ -223,7 +212,7 @@ class RemoteSession:
         return hidden
 
     def _with_open_questions(self, item: EventGap) -> EventGap:
-        """The item with only those open requests that are the reader's, and with the questions of this laptop."""
+        """The item with only the open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
         kept = []
         for line in questions:
@@ -275,10 +264,9 @@ class RemoteSession:
             self._requests.pages.close(number)
 
     async def had_before(self, input_id: str) -> int | None:
-        """Wait until the host has confirmed an input. If the host had the input before this client attached, return the
-        number of the last event that this client did not get, else None. Raises CcbError while there is no
-        connection."""
-        await self._outbox.delivered(input_id)
+        """Wait until the host has confirmed an input. If it had the input before this client attached, return the
+        number of the last event that this client did not get, else None. Raises CcbError."""
+        await self._outbox.confirmed(input_id)
         if input_id not in self._reader.inputs:
             await self.earlier(1, 1)  # a page comes after all events so far
         return None if input_id in self._reader.inputs else self._reader.skipped
@@ -301,12 +289,11 @@ class RemoteSession:
 
     @property
     def reading(self) -> bool:
-        """Whether this laptop is reading a model answer for the session."""
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
         """Wait until this laptop is reading no model answer, and discard the events that arrive meanwhile. If an answer
-        were cut off, a client that took over would have to ask the model, and pay, a second time."""
+        were cut off, a client that took over would have to ask, and pay, a second time."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -320,7 +307,7 @@ class RemoteSession:
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        identity = uuid or new_id()
+        identity = uuid or new_uuid()
         await self.send(
             {
                 "type": "user",
@@ -374,7 +361,6 @@ class RemoteSession:
         service: Callable[[P], Awaitable[Json]] | None = None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """`runs_once` tells which requests must not run twice."""
         self._responder.register(kind, service, runs_once)
 
     async def answer(self, request_id: str, response: Json) -> None:
@@ -387,18 +373,15 @@ class RemoteSession:
     # The connection.
 
     async def stop(self, *, finish: bool = False) -> None:
-        """The request to stop survives a lost connection. `events` ends when the session has
-        ended."""
+        """The request to stop survives a lost connection. `events` ends when the session has ended."""
         if not self._feed.ended:
             self._outbox.stop(finish=finish)
 
     async def ended(self) -> None:
-        """Wait until the session has ended, for whatever reason."""
         await self._feed.wait_ended()
 
     @property
     def ended_on_host(self) -> bool:
-        """Whether the session has ended on the host."""
         return self._feed.ended and self._feed.failure is None
 
     def retry(self) -> None:
@@ -413,8 +396,7 @@ class RemoteSession:
         self._schedule.nudge()
 
     def doubt(self, reason: str) -> None:
-        """Test the connection at once, because something happened to this machine (it slept, or its network
-        changed)."""
+        """Test the connection at once: this machine slept, or its network changed."""
         log.info("%s", reason)
         if self._connection is not None:
             self._connection.link.liveness.probe()

@@ -16,22 +16,6 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, parse_message
 
-__all__ = [
-    "AS_PROMPT",
-    "EventGap",
-    "FoundNames",
-    "Item",
-    "Json",
-    "LaptopNotice",
-    "LinkChange",
-    "LinkState",
-    "PromptDelivery",
-    "SessionClient",
-    "SessionEvent",
-    "Witness",
-    "shown_name",
-]
-
 Json = dict[str, Any]
 
 _MAX_NAME = 200  # characters
@@ -42,8 +26,8 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 @dataclass(frozen=True)
 class SessionEvent:
     """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
-    `progress`. `body` is the public stream-json object for `message` and `progress`. `replayed` marks an event from
-    before this client attached; it rings no bell."""
+    `progress`, `body` the public stream-json object for `message` and `progress`. `replayed`: it is from before this
+    client attached, and rings no bell."""
 
     kind: str
     body: Json
@@ -52,7 +36,6 @@ class SessionEvent:
 
     @cached_property
     def record(self) -> Record:
-        """The journal record of an event."""
         return parse_event(self.seq, self.kind, self.body)
 
     @cached_property
@@ -65,9 +48,8 @@ class SessionEvent:
 @dataclass(frozen=True)
 class EventGap:
     """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
-    after them (see the wire's `Snapshot`, and `parse_snapshot`). Events that were shown before stay valid, with a gap
-    after them. If `seq` is not beyond the events received so far and `body` is empty, the host has lost its last
-    events."""
+    after them (see `parse_snapshot`). Events that were shown before stay valid, with a gap after them. If `seq` is not
+    beyond the events received so far and `body` is empty, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -93,9 +75,9 @@ class LaptopNotice:
 
 @dataclass(frozen=True)
 class FoundNames:
-    """The files and directories that a part of a name may mean, best first, without those whose names cannot be shown
-    or typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list the whole
-    tree, because it is too large."""
+    """The files and directories that a part of a name may mean, best first, without those that cannot be shown or
+    typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list all of a large
+    tree."""
 
     names: tuple[str, ...]
     more: bool
@@ -105,9 +87,9 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """As what a prompt is sent. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
-    prompts `before` that still waits, and last without one. `waits`: while a turn runs it waits for the end of that;
-    otherwise the agent gets it with the next tool results."""
+    """How a prompt is delivered. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
+    prompts `before` that still waits, and last without one. `waits`: it waits for the end of a running turn; otherwise
+    the agent gets it with the next tool results."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -115,7 +97,6 @@ class PromptDelivery:
 
     @property
     def fields(self) -> Json:
-        """The fields of the user message that say so."""
         return {
             **({SHELL_COMMAND: True} if self.command_line else {}),
             **({BEFORE: [*self.before]} if self.before else {}),
@@ -141,8 +122,7 @@ class Witness(Protocol):
     def asked(self, line: ControlRequest) -> None:
         """The reader gets a request of the worker."""
 
-    def withdrawn(self, request_id: str) -> None:
-        """The reader is told that a request is withdrawn."""
+    def withdrawn(self, request_id: str) -> None: ...
 
     def said(self, line: PublicMessage) -> None:
         """This client is about to send a message to the worker."""
@@ -156,8 +136,7 @@ class SessionClient(Protocol):
         """The newest hello of the session."""
 
     @property
-    def state(self) -> LinkState:
-        """The connection now."""
+    def state(self) -> LinkState: ...
 
     @property
     def driving(self) -> bool:
@@ -173,25 +152,24 @@ class SessionClient(Protocol):
 
     @property
     def round_trip_s(self) -> float | None:
-        """Seconds that the newest ping took to the host and back; None before the first answer."""
+        """Seconds that the newest pings took to the host and back; None before the first answer."""
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link. Both are 0
-        while there is no connection, and with an older worker."""
+        """The bytes of the requests to the model in this run of ccb, and how many crossed the link; 0 if not known."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
-        is lost for good."""
+        """Yield everything that happens from now on, until the session ends. Raises CcbError when it is lost for
+        good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
         session. Raises CcbError while there is no connection."""
 
     async def names(self, query: str) -> FoundNames | None:
-        """Return the files and directories on the host that `query` may mean; None if the worker cannot tell, because
-        it is of an older version. Raises CcbError while there is no connection. A newer call makes the answer to an
-        older one unlikely to come: cancel that."""
+        """Return the files and directories on the host that `query` may mean; None if an older worker cannot tell.
+        Raises CcbError while there is no connection. A newer call makes the answer to an older one unlikely: cancel
+        that."""
 
     def retry(self) -> None:
         """Connect now instead of waiting for the next attempt. The login may ask the person."""
@@ -203,13 +181,11 @@ class SessionClient(Protocol):
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
         """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
-        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
-        client does not drive."""
+        no connection. It is applied once. Raises UsageError when this client does not drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`
-        and `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has
-        ended."""
+        """Send a raw public object, and return its id in the journal. Raises UsageError when this client does not
+        drive, and ConnectionLost when the session has ended."""
 
     async def request(self, request: Request[P, A]) -> A:
         """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
@@ -218,9 +194,8 @@ class SessionClient(Protocol):
         """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker send requests of this kind. Each is answered with the payload that `service` returns, or, if
-        there is no service, by the reader of `events` with `answer`. Register before reading `events`: requests of
-        other kinds are refused."""
+        """Let the worker send requests of this kind, before `events` are read. They are answered with the payload that
+        `service` returns, or, without one, by the reader of `events` with `answer`."""
 
     async def answer(self, request_id: str, response: Json) -> None:
         """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
@@ -236,8 +211,8 @@ class SessionClient(Protocol):
 @dataclass(frozen=True)
 class SnapshotPrompt:
     """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
-    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it. `steers`: it
-    does not wait for the end of the running turn."""
+    are the id of the input and the uuid of the user message. `files` go along with it. `steers`: it does not wait for
+    the end of the running turn."""
 
     ids: tuple[str, ...]
     text: str
@@ -249,8 +224,8 @@ class SnapshotPrompt:
 @dataclass(frozen=True)
 class SkippedState:
     """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
-    in force, in words) are empty if the snapshot does not name them; `result` is the last result message; `questions`
-    are the open requests."""
+    in force, in words) are empty if the snapshot does not name them; `questions` are the open requests, `tasks` the ids
+    and descriptions of what runs in the background, None if the worker does not say."""
 
     model: str
     permission_mode: str
@@ -260,7 +235,6 @@ class SkippedState:
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
-    """The id and the description of every task in the background; None if the worker does not say."""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -286,7 +260,7 @@ def parse_names(body: Json) -> FoundNames:
     listed = body.get("names")
     names = listed[:_MAX_NAMES] if isinstance(listed, list) else []
     return FoundNames(
-        tuple(each for each in names if isinstance(each, str) and each and _can_be_typed(each)),
+        tuple(each for each in names if isinstance(each, str) and _can_be_typed(each)),
         more=body.get("more") is True,
         settled=body.get("settled") is not False,
         cut=body.get("cut") is True,
@@ -294,7 +268,7 @@ def parse_names(body: Json) -> FoundNames:
 
 
 def _can_be_typed(name: str) -> bool:
-    return len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
+    return 0 < len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
 
 
 def _objects(values: object) -> Iterator[Json]:
@@ -322,9 +296,7 @@ class LinkState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"  # lost; an attempt is running, or starts at `LinkChange.retry_at`
-    NEEDS_PERSON = (
-        "needs you"  # lost; the login has a question (password, host key), so the next attempt waits for `retry`
-    )
+    NEEDS_PERSON = "needs you"  # lost; the login has a question, so the next attempt waits for `retry`
     FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
     LEAVING = "leaving"  # this client has said that it leaves; only the end follows
     LOST = "lost"  # the session was given up
@@ -410,8 +382,8 @@ def target(change: LinkChangeKind) -> LinkState | None:
 
 
 def after(standing: LinkStanding, change: LinkChangeKind) -> LinkStanding:
-    """Return the standing after a change: the one transition function. A change that is impossible in the present state
-    is ignored, so a session that has ended stays ended."""
+    """Return the standing after a change: the one transition function. An impossible change is ignored, so a session
+    that has ended stays ended."""
     link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
     if change in _LINKS:
         to, sources = _LINKS[change]

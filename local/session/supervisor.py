@@ -30,8 +30,8 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes the connections of a session, one after the other. `hello` is the newest hello, `connection` the attached
-    connection. `ready` is done after the first attach, or holds the error that prevented it."""
+    """Makes the connections of a session, one after the other. `hello` is the newest one, `connection` the attached
+    one. `ready` is done after the first attach, or holds the error that prevented it."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
@@ -47,7 +47,6 @@ class Supervisor:
         self._reader = reader
 
     async def run(self) -> None:
-        """Run until the session has ended or is given up."""
         try:
             may_ask = True
             while self._feed.standing.goes_on:
@@ -132,7 +131,7 @@ class Supervisor:
 
     def _still_claims(self, hello: Greeting) -> bool:
         """Whether the person's request to drive is still open. If another client attached after our own attach, the
-        host had already granted the request, although the grant was lost with the connection."""
+        request was granted, although the grant was lost with the connection."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
@@ -159,7 +158,7 @@ class Supervisor:
             await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(self, link: Link) -> None:
-        """Send every unconfirmed input, then new ones, as long as this client drives."""
+        """Send every unconfirmed input, then new ones, while this client drives."""
         self._outbox.rewind()
         try:
             while self._feed.standing.driving:
@@ -169,8 +168,7 @@ class Supervisor:
             log.debug("sending ended: %s", error.what)
 
     async def _wait_for_next(self, error: CcbError) -> bool:
-        """Wait for the next attempt after a lost or failed connection. Return whether that attempt may ask the person.
-        Raises CcbError if there will be none."""
+        """Wait for the next attempt. Return whether that may ask the person. Raises CcbError if there will be none."""
         log.info("no connection: %s", error)
         schedule = self._schedule
         connected_before = self.ready.done()

@@ -1,16 +1,17 @@
-"""Speak the frames of the link over one pipe: hello, attach, events in order.
+"""Speak the frames of the link over one pipe: hello, attach, events in order. Urgent frames are written first.
 
-It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
-auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its
-owner.
+A link checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to
+the auth proxy. It lives as long as its pipe; the session and the calls in the auth proxy belong to its owner.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
 from dataclasses import field, fields
 from typing import Any, Self
 
@@ -28,12 +29,14 @@ from ..wire.frames import (
     Bye,
     CallData,
     CallEnd,
+    CallHead,
     CallOpen,
     Cancel,
     Credit,
     Event,
     Fenced,
     Frame,
+    FrameError,
     Hello,
     NamesFound,
     Past,
@@ -43,8 +46,7 @@ from ..wire.frames import (
     Refused,
     Snapshot,
 )
-from ..wire.ndjson import is_too_deep
-from .frame_io import FrameReader, FrameWriter
+from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .worker_refusals import is_session_id, refusal_error
 
@@ -53,7 +55,6 @@ ACK_EVENTS = 64
 
 ACK_SECONDS = 1.0
 """After how many seconds an event is acknowledged at the latest."""
-
 
 MAX_NOTES = 20
 MAX_NOTE = 1_000
@@ -77,10 +78,9 @@ class Greeting(Hello):
 
 
 def limited_hello(hello: Hello, host: str) -> Greeting:
-    """Return `hello` with at most MAX_NOTES notes; the last one says how many are left out.
-
-    Last records that are nested too deeply are left out. Raise ProtocolError if a text in it is longer than any that a
-    worker sends, or its session is no ID."""
+    """Return `hello` with at most MAX_NOTES notes (the last one says how many are left out), without last records that
+    are nested too deeply. Raise ProtocolError if a text in it is longer than any that a worker sends, or its session is
+    no ID."""
     for each in fields(hello):
         value = getattr(hello, each.name)
         if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -105,7 +105,6 @@ HELLO_TIMEOUT = 30.0
 SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFound | Fenced | Bye
 """The frames that a link hands to its owner. It handles all others itself."""
 
-
 StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel
 """The frames of model calls."""
 
@@ -114,8 +113,156 @@ HandleCalls = Callable[[StreamFrame], Awaitable[None]]
 
 
 def new_nonce() -> Secret:
-    """Return a fresh nonce for one connection."""
     return Secret(secrets.token_urlsafe(32))
+
+
+class FrameReader:
+    """Decodes what `read` returns: the next bytes of `pipe`, b"" at its end. `rest` are bytes that were read before.
+
+    `memory` is how many bytes the last frame may take in memory, at most.
+    """
+
+    def __init__(self, pipe: Pipe, rest: bytes, read: Callable[[], Awaitable[bytes]], host: str) -> None:
+        self.memory = 0
+        self._pipe = pipe
+        self._rest = rest
+        self._read = read
+        self._host = host
+        self._decoder = FrameDecoder()
+        self._decoded: Iterator[Frame] = iter(())
+
+    def close(self) -> None:
+        """Let go what has arrived of an unfinished frame."""
+        self._decoder.drop()
+
+    async def next_frame(self) -> Frame:
+        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
+        while True:
+            try:
+                frame = next(self._decoded, None)  # one at a time: together they could take much memory
+            except FrameError as error:
+                raise ProtocolError(
+                    f"{self._host} sent bytes that are not a frame: {error.reason}",
+                    evidence=error.sample.decode("utf-8", "backslashreplace"),
+                    do="Something on the host may write into the channel. Run with --debug and report it.",
+                ) from None
+            if frame is not None:
+                self.memory = self._decoder.memory
+                return frame
+            data = self._rest or await self._read()
+            self._rest = b""
+            if not data:
+                evidence = self._pipe.stderr_tail().strip()
+                raise ConnectionLost(f"the connection to {self._host} ended", evidence=evidence, do="Connect again.")
+            self._decoded = self._decoder.feed(data)
+
+
+_BATCH = 64 * 1024  # bytes for one write of the pipe
+_MAX_INPUTS = 64  # frames
+_MAX_DATA = 8  # frames of at most CHUNK bytes
+_MAX_URGENT = 4096  # frames; beyond that, answers to a peer that floods us are dropped, and credit waits
+
+
+class FrameWriter:
+    """Owns the task that writes to `pipe`. `failed` gets the reason as its result once writing is impossible."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._urgent: deque[bytes] = deque()
+        self._inputs: deque[list[bytes]] = deque()
+        self._data: deque[list[bytes]] = deque()
+        self._changed = asyncio.Condition()
+        self._news = asyncio.Event()
+        self._part_ids = itertools.count()
+        self._lines: Iterator[bytes] = iter(())
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[ConnectionLost] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="link writer")
+
+    async def close(self) -> None:
+        """Drop what is queued and end the task."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._fail(ConnectionLost("the connection is closed"))
+
+    async def send(self, frame: Frame) -> None:
+        """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
+        if isinstance(frame, Credit):  # never dropped: its stream would stand still for good
+            await self._room(self._urgent, _MAX_URGENT)
+            self.send_soon(frame)
+            return
+        lines = encode_frame(frame, next(self._part_ids))
+        lane, limit = (
+            (self._data, _MAX_DATA) if isinstance(frame, CallHead | CallData | CallEnd) else (self._inputs, _MAX_INPUTS)
+        )
+        await self._room(lane, limit)
+        lane.append(lines)
+        self._news.set()
+
+    async def _room(self, lane: Sized, limit: int) -> None:
+        """Wait until a queue has room. Raise ConnectionLost."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    def send_soon(self, frame: Frame) -> None:
+        """Queue a small frame in front of everything else."""
+        if len(self._urgent) < _MAX_URGENT and not self.failed.done():
+            self._urgent.append(encode_frame(frame)[0])
+            self._news.set()
+
+    async def flush(self) -> None:
+        """Wait until nothing is queued. Raise ConnectionLost."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._idle() or self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    def _idle(self) -> bool:
+        return not (self._busy or self._urgent or self._inputs or self._data)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                batch = self._next_batch()
+                if batch:
+                    await self._pipe.write(batch)
+                async with self._changed:
+                    self._changed.notify_all()
+                self._news.clear()
+                if self._idle():
+                    await self._news.wait()
+        except ConnectionLost as error:
+            await self._fail(error)
+
+    def _next_batch(self) -> bytes:
+        """Return whole lines, the most urgent first. Urgent frames also go between the lines of a large frame."""
+        batch = bytearray()
+        while len(batch) < _BATCH:
+            if self._urgent:
+                batch += self._urgent.popleft()
+                continue
+            line = next(self._lines, None)
+            lane = self._inputs or self._data
+            if line is not None:
+                batch += line
+            elif lane:
+                self._lines = iter(lane.popleft())
+            else:
+                break
+        self._busy = bool(batch)
+        return bytes(batch)
+
+    async def _fail(self, error: ConnectionLost) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+        async with self._changed:
+            self._changed.notify_all()
 
 
 class Link:
@@ -140,7 +287,12 @@ class Link:
         self._reader = FrameReader(pipe, rest, self._read, host)
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
-        self.liveness = Liveness(self._send_ping, self._declare_dead, ping_after, dead_after)
+        self.liveness = Liveness(
+            lambda number: self._writer.send_soon(Ping(self._epoch, number)),
+            lambda silence: self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True),
+            ping_after,
+            dead_after,
+        )
         self._seq = 0  # the number of the last event that has arrived
         self._acked = 0
         self._ack_seconds = ack_seconds
@@ -249,19 +401,8 @@ class Link:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
-    def _send_ping(self, number: int) -> None:
-        """Send a ping before everything else."""
-        self._writer.send_soon(Ping(self._epoch, number))
-
-    def _declare_dead(self, silence: float) -> None:
-        """Give the connection up because nothing has arrived for `silence` seconds."""
-        self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True)
-
     def drop(self, reason: str, *, silent: bool = False) -> None:
-        """Give the connection up.
-
-        `frames` raises ConnectionLost once the frames that were read before have been taken.
-        """
+        """Give the connection up. `frames` raises ConnectionLost once the frames that were read before were taken."""
         self._silent = self._silent or silent
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(ConnectionLost(reason))
@@ -300,26 +441,18 @@ class Link:
                 case Bye():
                     yield frame
                     return
-                case _:
-                    await self._handle(frame)
-
-    async def _handle(self, frame: Frame) -> None:
-        """Handle a frame that is not for the owner. Raise ProtocolError, or the error of a refusal."""
-        match frame:
-            case Ping():
-                self._writer.send_soon(Pong(self._epoch, frame.n))
-            case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
-                if self._calls is None:
-                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
-                await self._calls(frame)
-            case Refused():
-                raise refusal_error(frame, self._host)
-            case Pong():
-                self.liveness.answered(frame.n)
-            case Hello():
-                pass
-            case _:
-                raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
+                case Ping():
+                    self._writer.send_soon(Pong(self._epoch, frame.n))
+                case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
+                    if self._calls is None:
+                        raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
+                    await self._calls(frame)
+                case Refused():
+                    raise refusal_error(frame, self._host)
+                case Pong():
+                    self.liveness.answered(frame.n)
+                case _ if not isinstance(frame, Hello):
+                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
         """Note that the event `seq` has arrived, and acknowledge it soon. Raise ProtocolError if it is not the

@@ -24,12 +24,11 @@ _NEWEST = 4  # pings
 
 
 class Liveness:
-    """Watches the silence of one link. `start` begins, `close` ends the watch. `ping` sends a ping of a number, `dead`
-    gives the connection up after so many seconds of silence.
+    """Watches the silence of one link. `ping` sends a ping of a number, `dead` gives the connection up after so many
+    seconds of silence.
 
-    Our own pauses do not count as silence: a process that was stopped, and a consumer that does not take its frames.
-    (In the second case pings still go out, so the host knows that we live.) After both, what has arrived meanwhile is
-    read before the connection is judged.
+    Our own pauses do not count as silence: a process that was stopped, and a consumer that does not take its frames
+    (pings still go out then). After both, what has arrived meanwhile is read before the connection is judged.
     """
 
     def __init__(
@@ -48,12 +47,10 @@ class Liveness:
         self._round_trips: deque[float] = deque(maxlen=_NEWEST)
 
     def start(self) -> None:
-        """Begin to watch."""
         self.heard()
         self._task = asyncio.create_task(self._watch(), name="link liveness")
 
     async def close(self) -> None:
-        """End the watch."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -71,8 +68,7 @@ class Liveness:
 
     @property
     def round_trip_s(self) -> float | None:
-        """Seconds to the host and back: the lowest of the newest pings, because a busy host answers late. None before
-        the first answer."""
+        """Seconds to the host and back: the lowest of the newest pings, because a busy host answers late."""
         return min(self._round_trips, default=None)
 
     def expect(self) -> None:

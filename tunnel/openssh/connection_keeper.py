@@ -1,14 +1,12 @@
 """The process that keeps one connection: it starts the ssh that logs in, and ends it when its time is over, when this
 machine sleeps, or when its screen is locked.
 
-A program of its own, run as `python -I -S keeper.py`; standard library only. It gets no credential: neither its
-arguments nor its environment nor a file of its hold one. The process that ccb starts ends when the login is done; a
-child of its keeps the connection. Its stdin is a pipe from that ccb. If it ends before the login is done, so does the
-login.
+A program of its own, run as `python -I -S keeper.py`; standard library only, without any credential. The process that
+ccb starts ends when the login is done; a child of its keeps the connection. Its stdin is a pipe from that ccb. If it
+ends before the login is done, so does the login.
 
-- SIGTERM ends the connection.
-- SIGUSR1 and what the first sentence names only stop the sharing: what runs on the connection goes on, nobody else can
-  use it, and it ends with the last command.
+SIGTERM ends the connection. SIGUSR1 and what the first sentence names only stop the sharing: what runs on the
+connection goes on, and it ends with the last command.
 """
 
 from __future__ import annotations
@@ -63,10 +61,8 @@ def has_slept(before: float) -> bool:
 
 
 class KeeperRecord:
-    """The file that tells others about a kept connection. Its lock says that the keeper lives.
-
-    Raise OSError if another keeper has it.
-    """
+    """The file that tells others about a kept connection. Its lock says that the keeper lives. Raise OSError if another
+    keeper has it."""
 
     def __init__(self, path: Path, socket: Path) -> None:
         self._path = path
@@ -82,7 +78,6 @@ class KeeperRecord:
         os.pwrite(self._fd, json.dumps(about).encode(), 0)
 
     def remove(self) -> None:
-        """Remove the record and the socket, so that another keeper may make them."""
         with contextlib.suppress(OSError):
             if os.fstat(self._fd).st_nlink:
                 self._socket.unlink(missing_ok=True)
@@ -91,8 +86,7 @@ class KeeperRecord:
 
 
 class Keeper:
-    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login. `about` is what
-    `record` says of it."""
+    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login."""
 
     def __init__(
         self, socket: Path, record: KeeperRecord, seconds: float, about: dict[str, object], words: list[str]

@@ -1,8 +1,5 @@
 """A master connection of the OpenSSH client: it logs in once and carries the commands of clients that connect to its
-socket.
-
-It ends when the ccb that started it ends, even if that ccb is killed.
-"""
+socket. It ends when the ccb that started it ends, even if that ccb is killed."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ class MasterCommand:
 
 
 class Master:
-    """A master connection that is logged in. Made by `log_in`; the caller must `end` it."""
+    """A master connection that is logged in; the caller must `end` it."""
 
     def __init__(self, child: TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
         self.socket = socket
@@ -126,7 +123,7 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
 
 
 async def _exists(socket: Path) -> None:
-    """Wait until ssh has made its socket, which it does once it is logged in. It gives no other sign."""
+    """Wait until ssh has made its socket, the only sign that it is logged in."""
     exists = socket.exists
     while not exists():  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
@@ -135,24 +132,13 @@ async def _exists(socket: Path) -> None:
 async def _ended(child: TransportProcess, listening: asyncio.Task[None]) -> None:
     """End ssh and kill what is left of its process group: ssh itself sends a ProxyCommand only SIGHUP."""
     await child.end()
-    if not await _group_ended(child.process.pid):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.process.pid, signal.SIGKILL)
+    group = child.process.pid  # not reused by the kernel while the group has a process
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GROUP_END_S):
+                while True:
+                    os.killpg(group, 0)
+                    await asyncio.sleep(_POLL_S)
+        os.killpg(group, signal.SIGKILL)
     listening.cancel()
     await asyncio.gather(listening, return_exceptions=True)
-
-
-async def _group_ended(group: int) -> bool:
-    """Wait until a process group has no processes. Return False if it has some after _GROUP_END_S.
-
-    The kernel does not reuse the number while the group has a process.
-    """
-    try:
-        async with asyncio.timeout(_GROUP_END_S):
-            while True:
-                os.killpg(group, 0)
-                await asyncio.sleep(_POLL_S)
-    except TimeoutError:
-        return False
-    except (ProcessLookupError, PermissionError):
-        return True

@@ -1,8 +1,5 @@
-"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it.
-
-The master's socket is in a private directory. What ssh asks is asked through askpass; if nobody can be asked, ssh runs
-in batch mode.
-"""
+"""The transport over the OpenSSH client: a master connection, whose socket is in a private directory, logs in once,
+and each command is a client of it. What ssh asks is asked through askpass, or not at all (batch mode)."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from pathlib import Path
 from ..errors import CcbError
 from ..ssh_config.config_files import resolve, ssh_says
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import Stored, askpass_in, variables_without_asking
+from ..transports.askpass import NO_ASKING, askpass_in
 from ..transports.command_transport import CommandTransport, Notice, PipeCommand
-from ..transports.host_keys import pattern_for
 from ..transports.login_failures import SSH_FAILED, session_failure, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
@@ -27,6 +23,10 @@ KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 60
 """ssh also gives up a login in which the server is silent for this long: 5 minutes, in which the person may fetch their
 phone. Silence after the login is noticed by the link, much earlier."""
+_QUIET = (
+    "-a", "-x", "-o", "ClearAllForwardings=yes",
+    "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
+)  # fmt: skip
 
 _CONNECT_S = 10
 _INDIRECT_CONNECT_S = 300
@@ -44,11 +44,10 @@ stand before a ProxyJump, which would count instead."""
 async def connect(
     target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
 ) -> Transport:
-    """Log in to `target` with the OpenSSH client that `words` start.
+    """Log in to `target` with the OpenSSH client that `words` start, or use a master that the person has running, if it
+    answers. If they set ControlMaster or ControlPath with `-o`, ssh does what that says.
 
-    A master that the person has running is used instead if it answers. If they set ControlMaster or ControlPath with
-    `-o`, ssh does what that says. Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed,
-    HostKeyError.
+    Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
     """
     configured = await ssh_says([*words, *NO_COMMAND, *target.flags(), "-G"], target.host, env)
 
@@ -72,7 +71,7 @@ async def _log_in(
 ) -> OpenSshTransport:
     base = [*words, *NO_COMMAND, *target.flags()]
     async with AsyncExitStack() as stack:
-        askpass = await askpass_in(stack, prompts, env, stored_place(configured))
+        askpass = await askpass_in(stack, prompts, env)
         asking = {**env, **askpass.variables}
         first = [*base, *login_options(configured, prompts)]
         if _decides_on_multiplexing(target):
@@ -85,11 +84,11 @@ async def _log_in(
         login = MasterCommand(argv, socket, target.shown, target.shell_command(words))
         master = await log_in(login, env=asking, prompts=prompts, gave_up=askpass.gave_up)
         stack.push_async_callback(master.end)
-        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
+        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_QUIET]
         argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
         argv += ["-T", "--", target.host]
         command = _command(target, words, argv, session_failure)
-        env = {**env, **variables_without_asking()}
+        env = {**env, **NO_ASKING}
         return OpenSshTransport(command, master, env=env, stack=stack.pop_all())
 
 
@@ -136,7 +135,7 @@ def _command(
 
 def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
     """Return the options of the ssh that logs in."""
-    options = [*_quiet(), *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
+    options = [*_QUIET, *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
     direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
     if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
         options += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _INDIRECT_CONNECT_S}"]
@@ -147,24 +146,6 @@ def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the options that make ssh run a command, as far as this ssh knows them."""
     known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
     return [word for option in known for word in ("-o", option)]
-
-
-def _quiet() -> list[str]:
-    """Return options against forwarding and agents, and for keep-alive."""
-    return [
-        "-a", "-x", "-o", "ClearAllForwardings=yes",
-        "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
-    ]  # fmt: skip
-
-
-def stored_place(configured: Mapping[str, Sequence[str]]) -> Stored | None:
-    """Return where ssh would write the host key that it asks about, None if nowhere."""
-    (file, *_), (host, *_), (port, *_), (alias, *_) = (
-        configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
-    )
-    if file in ("", "none") or not port.isdigit():
-        return None
-    return Stored(alias or pattern_for(host, int(port)), file)
 
 
 def literal(path: Path) -> str:

@@ -18,7 +18,7 @@ from ..errors import CcbError, ConnectionLost
 from ..secret import without_secrets
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import variables_without_asking
+from ..transports.askpass import NO_ASKING
 from ..transports.command_transport import CommandPipe, CommandTransport, PipeCommand
 from ..transports.login_failures import SSH_FAILED, session_failure
 from ..transports.login_prompts import Prompts
@@ -38,11 +38,8 @@ class LiveMaster:
 
 
 def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
-    """Return the master that the person's ssh_config names for `target`, or None.
-
-    ssh would use any master at ControlPath. ccb uses it only if nobody else can have made it, and if it leads to this
-    account: its name says so, or the command line names it for this host.
-    """
+    """Return the master that the person's ssh_config names for `target`, or None. ccb uses it only if nobody else can
+    have made it, and if it leads to this account: its name says so, or the command line names it for this host."""
     path = config.control_path
     if path is None or not os.path.lexists(path):
         return None
@@ -100,10 +97,8 @@ def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
 
 
 def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] = ()) -> list[str]:
-    """Return the words that run a command over the master at `socket`; the command line follows.
-
-    No configuration is read, and no login is possible: if the master is gone, the way to the host is `false`.
-    """
+    """Return the words that run a command line, which follows, over the master at `socket`. No configuration is read,
+    and no login is possible: if the master is gone, the way to the host is `false`."""
     sending = ["-o", f"SendEnv={' '.join(send_env)}"] if send_env else []
     return [
         ssh, "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o", "ProxyCommand=false",
@@ -148,8 +143,7 @@ def client_command(socket: Path, config: HostConfig, target: SshTarget) -> PipeC
 
 
 def client_env() -> dict[str, str]:
-    """Return the environment of such a client: it asks nothing, and has no credential for models."""
-    return {**without_secrets(os.environ), **variables_without_asking()}
+    return {**without_secrets(os.environ), **NO_ASKING}
 
 
 def _inode(path: Path) -> int:
@@ -164,8 +158,7 @@ class MasterTrial(Transport):
     """Runs commands over the master at `socket` with `commands`.
 
     If the first command gets no answer in `answer_s`, it is given up: `log_in` logs in, and the command runs again over
-    that. So it must have no effect before its first output (`on_trial`). `gave_up` is called when the master has not
-    answered.
+    that. So it must have no effect before its first output (`on_trial`).
     """
 
     def __init__(self, socket: Path, commands: CommandTransport, log_in: LogIn, gave_up: Callable[[], None]) -> None:
@@ -184,7 +177,6 @@ class MasterTrial(Transport):
 
     @property
     def on_trial(self) -> bool:
-        """Whether the next command may be given up and run again."""
         return not self._proved and self._login is None
 
     @property

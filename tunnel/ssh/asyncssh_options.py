@@ -58,12 +58,6 @@ def connection_options(
         total = min(interval * (count + 1), stream.alive[0] * stream.alive[1])
         interval = min(interval, stream.alive[0])
         count = max(1, total // interval - 1)
-    sent = {
-        name: value
-        for name, value in os.environ.items()
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in stream.send_env)
-        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
-    }
     rekey_bytes, rekey_seconds = stream.rekey
     return asyncssh.SSHClientConnectionOptions(
         config=None,
@@ -82,7 +76,7 @@ def connection_options(
         public_key_auth=methods.public_key,
         password_auth=methods.password,
         kbdint_auth=methods.challenges,
-        env={**sent, **stream.set_env} or None,
+        env={**_sent(stream.send_env), **stream.set_env} or None,
         rekey_bytes=rekey_bytes or (),
         rekey_seconds=rekey_seconds or (),
         keepalive_interval=interval,
@@ -91,6 +85,16 @@ def connection_options(
         window=WINDOW,
         max_pktsize=PACKET,
     )
+
+
+def _sent(patterns: Sequence[str]) -> dict[str, str]:
+    """Return the variables that SendEnv names, but none that may hold a credential for the model."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        and not any(fnmatch.fnmatchcase(name, pattern) for pattern in _NEVER_SENT)
+    }
 
 
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:

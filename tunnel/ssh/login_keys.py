@@ -176,13 +176,7 @@ class LoginKeys:
                 with contextlib.suppress(asyncssh.KeyImportError, ValueError):  # kinds that asyncssh cannot read
                     text = pair.algorithm + b" " + base64.b64encode(pair.public_data)
                     self._agent_certificates.append(asyncssh.import_certificate(text))
-        certified = []
-        for certificate in dict.fromkeys(self._certificates):
-            wearer = next((pair for pair in [*agent, *self._pairs] if _same_key(pair, certificate)), None)
-            if wearer is not None:
-                wearing = copy.copy(wearer)
-                wearing.set_certificate(certificate)
-                certified.append(wearing)
+        certified = self._certified([*agent, *self._pairs])
         held = {pair.public_data for pair in agent}
         plain = [pair for pair in agent if pair.public_data in self._configured]
         if not self._identities.only:
@@ -192,6 +186,18 @@ class LoginKeys:
         pairs = certified + [pair for pair in plain if pair.public_data not in shown]
         self.offered = [pair.public_data for pair in pairs]
         return pairs
+
+    def _certified(self, pairs: Sequence[asyncssh.SSHKeyPair]) -> list[asyncssh.SSHKeyPair]:
+        """Return the keys that have a certificate in a file, with it."""
+        certified = []
+        for certificate in dict.fromkeys(self._certificates):
+            for pair in pairs:
+                if pair.public_data == certificate.key.public_data:
+                    wearing = copy.copy(pair)
+                    wearing.set_certificate(certificate)
+                    certified.append(wearing)
+                    break
+        return certified
 
     async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:
         path = self._identities.agent
@@ -276,7 +282,7 @@ class LoginKeys:
 
     def _invalid_certificates(self) -> dict[asyncssh.SSHCertificate, str]:
         """Return the certificates that are of no use for the user now, each with the reason."""
-        found = {}
+        found: dict[asyncssh.SSHCertificate, str] = {}
         for certificate in (*self._certificates, *self._agent_certificates):
             if isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
                 try:
@@ -313,10 +319,6 @@ class LoginKeys:
 
 def _name_in_memory(file: KeyFile) -> bytes:
     return hashlib.sha256(file.data).digest()
-
-
-def _same_key(pair: asyncssh.SSHKeyPair, certificate: asyncssh.SSHCertificate) -> bool:
-    return bool(pair.public_data == certificate.key.public_data)
 
 
 def _ready(pair: asyncssh.SSHKeyPair, last: PastLogin) -> asyncssh.SSHKeyPair | None:

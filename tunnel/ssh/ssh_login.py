@@ -173,21 +173,9 @@ class _Attempt:
             await self.client.keys.close()
             raise
         connecting = asyncio.create_task(self._connect(options, at_once))
-        route, through = self._hop.config.route, self._carrier.through
+        through = self._carrier.through
         try:
-            if through is not None and not await _happens(self.client.opened, connecting, route.connect_timeout_s):
-                raise Unreachable(
-                    f"the jump host {through.shown} got no answer from {self._place}"
-                    f" in {route.connect_timeout_s:.0f} s",
-                    evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
-                    do="Check host and port as the jump host sees them. A larger ConnectTimeout waits longer.",
-                )
-            # A proxy command may ask the person something itself, so it has the time of the whole login.
-            limited = route.proxy_command is None or through is not None
-            if limited and not await _happens(self.client.greeted, connecting, route.greeting_s):
-                raise TimeoutError(
-                    f"It accepted the connection, but did not ask for a login within {route.greeting_s:.0f} s."
-                )
+            await self._greeted(connecting)
             return await connecting
         except asyncssh.HostKeyNotVerifiable as error:
             found = self._untrusted(error)
@@ -210,6 +198,22 @@ class _Attempt:
                 connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
             await self.client.keys.close()
+
+    async def _greeted(self, connecting: asyncio.Task[PipelinedConnection]) -> None:
+        """Wait until the server asks for a login. Raise Unreachable, TimeoutError."""
+        route, through = self._hop.config.route, self._carrier.through
+        if through is not None and not await _happens(self.client.opened, connecting, route.connect_timeout_s):
+            raise Unreachable(
+                f"the jump host {through.shown} got no answer from {self._place} in {route.connect_timeout_s:.0f} s",
+                evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+                do="Check host and port as the jump host sees them. A larger ConnectTimeout waits longer.",
+            )
+        # A proxy command may ask the person something itself, so it has the time of the whole login.
+        limited = route.proxy_command is None or through is not None
+        if limited and not await _happens(self.client.greeted, connecting, route.greeting_s):
+            raise TimeoutError(
+                f"It accepted the connection, but did not ask for a login within {route.greeting_s:.0f} s."
+            )
 
     async def _remembered(
         self, options: asyncssh.SSHClientConnectionOptions
@@ -276,22 +280,24 @@ class _Attempt:
                 do="Answer its questions, or log in with a key or an agent.",
             )
         lines, wanted = [self.client.tried()], " or ".join(record.wanted)
-        do = (
-            f"Make `{self._hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, an "
-            "agent or a password, and an account that is not locked or expired. If it already works, add --transport "
-            "ssh."
-        )
         if record.key_accepted:
             lines.append("The key was accepted, but this server wants more than a key.")
         if "GSSAPIAuthentication" in self._hop.config.no_effect and not wanted and not record.asked_for_keys:
             lines.append("GSSAPIAuthentication is set: only --transport ssh logs in by it.")
         if wanted and nobody_to_ask:
             lines.append(f"The server wants {wanted}, and nobody can be asked for it here (headless, or BatchMode).")
-        if wanted and nobody_to_ask and (record.key_accepted or not record.asked_for_keys):
-            do = "Log in with ccb in a terminal, where it can ask you, or let the server accept a key alone."
-        else:
+        nobody_answers = wanted and nobody_to_ask and (record.key_accepted or not record.asked_for_keys)
+        if not nobody_answers:
             lines.append(str(error))
-        return AuthFailed(f"{self._name} refused the login", evidence="\n".join(lines), do=do)
+        return AuthFailed(
+            f"{self._name} refused the login",
+            evidence="\n".join(lines),
+            do="Log in with ccb in a terminal, where it can ask you, or let the server accept a key alone."
+            if nobody_answers
+            else f"Make `{self._hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, "
+            "an agent or a password, and an account that is not locked or expired. If it already works, add "
+            "--transport ssh.",
+        )
 
     async def _broken_off(self, error: Exception) -> ConnectError:
         """Return the error for a connection that broke off, or a server that did not speak SSH in time."""
@@ -308,19 +314,16 @@ class _Attempt:
             # A pipeline has the exit status of its last command. So if only the command printed something, blame it.
             command_failed = not sock.said and bool(words)
             if too_many_logins(sock.said) and not command_failed:
-                lines = [f"It said: {sock.said}" if sock.said else "It said nothing."]
+                heard = f"It said: {sock.said}" if sock.said else "It said nothing."
                 if carrier.runs_command:
-                    lines.append("The ProxyCommand said" + (f": {words}" if words else " nothing, either."))
-                return closed_before_login(f"{self._name} ({self._place})", "\n".join(lines))
+                    heard += f"\nThe ProxyCommand said{f': {words}' if words else ' nothing, either.'}"
+                return closed_before_login(f"{self._name} ({self._place})", heard)
             if sock.said:
                 said += f"\nIt said: {sock.said}"
-        return (Dropped if dropped and not command_failed else Unreachable)(
-            f"no SSH connection to {self._name} ({self._place})",
-            evidence=said,
-            do="Correct the ProxyCommand until it connects."
-            if command_failed
-            else "Check that an SSH server listens there.",
-        )
+        what = f"no SSH connection to {self._name} ({self._place})"
+        if command_failed:
+            return Unreachable(what, evidence=said, do="Correct the ProxyCommand until it connects.")
+        return (Dropped if dropped else Unreachable)(what, evidence=said, do="Check that an SSH server listens there.")
 
     def _ended_by_server(self, said: str) -> AuthFailed | None:
         """Return the error if the server ended the login itself: too many tries, an expired account, or no answer."""

@@ -29,10 +29,10 @@ error that this means, or None if the caller has to decide."""
 
 @dataclass(frozen=True)
 class PipeCommand:
-    """A local command that leads to a shell on a host.
+    """A local command that leads to a shell on a host. `name` is how messages name the host, `shown` the command.
 
-    `name` is how messages name the host, `shown` how they name the command. `argv` returns the words that run a command
-    line there. `lost_status` is the exit code by which the command says that its connection was cut off.
+    `argv` returns the words that run a command line there. `lost_status` is the exit code by which the command says
+    that its connection was cut off.
     """
 
     name: str
@@ -53,11 +53,8 @@ class _Protocol(SubprocessStreamProtocol):
 
 
 class TransportProcess:
-    """A process with a process group of its own.
-
-    Its pipes may stay open in other processes after its end (an ssh master, something it started). asyncio would wait
-    for those, so `exited` does not look at the pipes and `end` closes them.
-    """
+    """A process with a process group of its own. Its pipes may stay open in other processes after its end (an ssh
+    master, something it started), for which asyncio would wait."""
 
     def __init__(self, process: Process, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
         self.process = process
@@ -72,7 +69,7 @@ class TransportProcess:
         return status
 
     def kill(self) -> None:
-        """Kill its process group, without waiting."""
+        """Kill its process group."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -111,7 +108,6 @@ class CommandPipe:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
         return self._closing
 
     @property
@@ -163,7 +159,6 @@ class CommandPipe:
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     def kill(self) -> None:
-        """Kill the child and what it started."""
         self._closing = self._killed = True
         self._child.kill()
 
@@ -176,7 +171,7 @@ class CommandPipe:
         return self._tail.text()
 
     async def _status_soon(self) -> int | None:
-        """Return the exit code, once stderr was read to its end or LAST_WORDS_S have passed."""
+        """Return the exit code, once stderr was read to its end; wait LAST_WORDS_S for each."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await asyncio.shield(self._stderr_task)
@@ -188,8 +183,7 @@ class CommandPipe:
         return status if status >= 0 else None
 
     def _say(self, line: str) -> None:
-        """Show a line that the command says before it is connected."""
-        if self._notice is not None and not self._heard:
+        if self._notice is not None and not self._heard:  # not connected yet
             self._notice(line)
 
 
@@ -233,7 +227,6 @@ class CommandTransport(Transport):
 
     @property
     def warm(self) -> bool:
-        """False, because the command may log in before it gives a shell."""
         return False
 
     def abort(self) -> None:
@@ -280,10 +273,8 @@ async def start(
 
 
 async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
-    """Run a command without input and return its exit code, stdout and stderr.
-
-    Raise UsageError if it cannot be started, and TimeoutError after `deadline_s`; then it was killed with its children.
-    """
+    """Run a command without input and return its exit code, stdout and stderr. Raise UsageError if it cannot be
+    started, and TimeoutError after `deadline_s`; then it was killed with its children."""
     pipe = asyncio.subprocess.PIPE
     child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:
@@ -315,15 +306,12 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """Return `words` with the command line `line` added, so that a shell runs it.
-
-    It replaces `{command}`, follows a shell's `-c`, follows a shell as `-c LINE`, or else as `sh -c LINE`.
-    """
+    """Return `words` with the command line `line` added, so that a shell runs it: it replaces `{command}`, follows a
+    shell's `-c`, follows a shell as `-c LINE`, or else as `sh -c LINE`."""
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
-    if len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1]):
-        return [*words, line]
-    if PurePath(words[0]).name == "ssh":
+    takes_a_line = len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1])
+    if takes_a_line or PurePath(words[0]).name == "ssh":
         return [*words, line]
     if PurePath(words[-1]).name in _SHELLS:
         return [*words, "-c", line]
@@ -331,10 +319,8 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """Return the words of a wrapper of ssh that run `line` on `login` (`[user@]host`).
-
-    They replace `{host}` and `{command}`, or stand at the end.
-    """
+    """Return the words of a wrapper of ssh that run `line` on `login` (`[user@]host`): they replace `{host}` and
+    `{command}`, or stand at the end."""
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
@@ -353,8 +339,7 @@ def is_openssh(words: Sequence[str]) -> bool:
 class LocalTransport(CommandTransport):
     """Runs commands with /bin/sh on this machine, with the environment `env` (default: that of ccb).
 
-    `python` is the interpreter for the worker. Without one, the PATH is searched as on any host, which takes 200 ms
-    where `python3` is a shim of a version manager.
+    `python` is the interpreter for the worker. Without one, the PATH is searched as on any host.
     """
 
     def __init__(self, env: Mapping[str, str] | None = None, python: str = "") -> None:
@@ -389,10 +374,8 @@ class StderrTail:
         self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
-        """Read stderr to its end, in a task of the pipe that owns it. Give every line to `notice`.
-
-        A line without a newline is given to it too after a moment: it may be a question.
-        """
+        """Read stderr to its end. Give every line to `notice`, also one without a newline after a moment: it may be a
+        question."""
         line = ""
         while data := await self._read(read, line, notice):
             self.feed(data)

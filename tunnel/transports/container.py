@@ -28,11 +28,11 @@ def container_name(text: str) -> str:
 
 
 def container_command(name: str, command: str) -> str:
-    """Return the line for the host's login shell that runs `command` in container `name`.
+    """Return the line for the host's login shell that runs `command` in container `name`. Raise ValueError if that is
+    not possible.
 
     `command` has the form `exec /bin/sh -c '…'`, and so has the result, so that every login shell reads it alike. The
-    script stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not
-    possible.
+    script stands in double quotes inside, with `"`, `$` and backquotes escaped.
     """
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):

@@ -17,10 +17,10 @@ class LoginMemory:
     """What a process remembers of its logins.
 
     `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
-    that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
-    stored. `silent_masters` are the inodes of control sockets whose masters did not answer. `kept_connections` are the
-    records of kept connections that were used or made, each with the seconds that this machine had slept by then and
-    its addresses. `seals` are the keys of unlocked credential files.
+    that were shown, `accepted` host keys (name, port, public key) that the person accepted and that could not be
+    stored, `silent_masters` the inodes of control sockets that did not answer. `kept_connections` are the records of
+    those that were used or made, with the seconds that this machine had slept by then and its addresses. `seals` are
+    the keys of unlocked credential files.
     """
 
     def __init__(self) -> None:
@@ -55,10 +55,8 @@ class Prompts(Protocol):
 
 
 class NobodyToAsk:
-    """The prompts of a headless run: they refuse to answer anything.
-
-    `memory` may be shared with other prompts. `tell` shows sentences of ccb itself; banners of servers are not shown.
-    """
+    """The prompts of a headless run: they refuse to answer anything. `tell` shows sentences of ccb itself; banners of
+    servers are not shown."""
 
     def __init__(self, memory: LoginMemory | None = None, tell: Callable[[str], None] | None = None) -> None:
         self.memory = memory if memory is not None else LoginMemory()
@@ -86,18 +84,12 @@ class NobodyToAsk:
 
 
 def is_told(prompts: Prompts) -> bool:
-    """Return whether the person sees a banner at once.
-
-    An interface that owns the screen shows it with its next question.
-    """
+    """Return whether the person sees a banner at once, and not with the next question of an interface."""
     return not isinstance(prompts, NobodyToAsk) and getattr(prompts, "pause", None) is None
 
 
 def tell_once(prompts: Prompts, sentence: str) -> None:
-    """Show a sentence about a login once in the life of a process, also if nobody can be asked.
-
-    It is neutralised already.
-    """
+    """Show a sentence, neutralised already, once in the life of a process, also if nobody can be asked."""
     show = prompts.tell if isinstance(prompts, NobodyToAsk) else prompts.banner
     if show is not None and sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)

@@ -11,8 +11,8 @@ from ..wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows. `own_master`: use a master of theirs that is alive. `keep_s`: log in with the OpenSSH
-    client, and keep that connection for so many seconds (0: do not)."""
+    """What the person allows. `own_master`: use a live master of theirs. `keep_s`: log in with the OpenSSH client, and
+    keep that connection for so many seconds (0: do not)."""
 
     own_master: bool = True
     keep_s: float = 0
@@ -35,10 +35,8 @@ class Pipe(Protocol):
         """End the command's stdin and release the channel."""
 
     async def exit_status(self) -> int | None:
-        """Wait for the command to end. Return its exit code, None if it was lost or killed by a signal.
-
-        `stderr_tail` is complete then, unless something that the command started keeps stderr open.
-        """
+        """Wait for the command to end. Return its exit code, None if it was lost or killed by a signal. `stderr_tail`
+        is complete then, unless something that the command started keeps stderr open."""
 
     def stderr_tail(self) -> str:
         """Return the end of what the command wrote to stderr (at most 8 KiB), for error messages."""
@@ -46,15 +44,14 @@ class Pipe(Protocol):
 
 @runtime_checkable
 class HandsOver(Protocol):
-    """A pipe that can call a function with what arrives, so that nobody has to read. Each wait of a reader costs as
-    much as what it gets."""
+    """A pipe that can call a function with what arrives: each wait of a reader costs as much as what it gets."""
 
     def hand_over(self, take: Callable[[bytes], None]) -> None:
-        """Call `take` with everything that arrives from now on, and with b"" at the end of the stream. If the
-        connection is lost, that is an end, too; `exit_status` returns None then."""
+        """Call `take` with everything that arrives from now on, and with b"" at the end, also of a lost connection;
+        `exit_status` returns None then."""
 
     def hold(self) -> None:
-        """Call `take` with no more than what is under way. The other end has to wait."""
+        """Call `take` with no more than what is under way."""
 
     def release(self) -> None:
         """Go on."""

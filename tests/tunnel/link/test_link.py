@@ -18,8 +18,7 @@ from tests.support.network.link_peer import HELLO, Peer, SocketPipe, link_pair
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
 from ccb.tunnel.link import liveness
-from ccb.tunnel.link.frame_io import FrameWriter
-from ccb.tunnel.link.link import MAX_NOTES, Link, new_nonce
+from ccb.tunnel.link.link import MAX_NOTES, FrameWriter, Link, new_nonce
 from ccb.tunnel.wire.frames import (
     PROTOCOL,
     Ack,

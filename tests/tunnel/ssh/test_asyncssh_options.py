@@ -12,9 +12,8 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
-from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -43,12 +42,6 @@ async def test_algorithms_of_which_none_is_known_are_not_replaced_by_others(sshd
     with pytest.raises(ConfigError, match="kexalgorithms") as caught:
         await connect(target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), NobodyToAsk())
     assert "--transport ssh" in caught.value.do
-
-
-async def test_an_algorithm_that_the_server_lacks_is_refused(host_user: HostUser, tmp_path: Path) -> None:
-    async with serve(tmp_path / "server", ["Ciphers aes256-ctr"]) as server:
-        with pytest.raises(Unreachable, match="no SSH connection"):
-            await connect(target(server, host_user, "Ciphers=aes192-ctr"), NobodyToAsk())
 
 
 async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path: Path) -> None:
@@ -148,18 +141,6 @@ async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, 
     assert not memory.said, "what nobody was told is still to be said"
 
 
-async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_every_login(
-    sshd: Sshd, host_user: HostUser
-) -> None:
-    person = Person()
-    to = target(sshd, host_user, "IPQoS=cs1", "UpdateHostKeys=ask")
-    async with logged_in(to, person):
-        pass
-    assert person.told == []
-    ((_, config),) = await route(to)
-    assert {"IPQoS", "UpdateHostKeys"} <= set(config.no_effect)
-
-
 async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,22 +163,6 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert only_openssh(config.no_effect) == names
     config_file.write_text("TCPKeepAlive yes\nServerAliveInterval 3\nServerAliveCountMax 5\nIPQoS none\n")
     assert (await resolve(SshTarget("mine"))).no_effect == ()
-
-
-async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
-    sshd: Sshd, host_user: HostUser, no_openssh: Path
-) -> None:
-    no_openssh.write_text(
-        f"Host hop\n  HostName 127.0.0.1\n  Port {sshd.port}\n  UserKnownHostsFile none\n  StrictHostKeyChecking yes\n"
-        "  KnownHostsCommand /bin/keys\n  LocalForward 1 localhost:2\nHost far\n  ProxyJump hop\n  CheckHostIP yes\n"
-    )
-    person = Person()
-    with pytest.raises(HostKeyError):
-        await connect(SshTarget("far", host_user.name), person)
-    assert person.told == [
-        "Without effect on hop: KnownHostsCommand (`--transport ssh` honours KnownHostsCommand).",
-        f"Without effect on {host_user.name}@far: CheckHostIP (`--transport ssh` honours CheckHostIP).",
-    ]
 
 
 async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -287,18 +252,17 @@ async def test_without_openssh_a_line_that_is_not_understood_is_an_error(no_open
     assert f"{no_openssh} line 4" in caught.value.evidence
 
 
-async def test_without_openssh_a_connection_that_the_configuration_refuses_is_not_made(no_openssh: Path) -> None:
-    no_openssh.write_text("Host old\n  RefuseConnection retired\n")
-    with pytest.raises(ConfigError) as caught:
-        await connect(SshTarget("old"), NobodyToAsk())
-    assert "retired" in caught.value.evidence
-
-
-async def test_without_openssh_a_host_is_not_canonicalized(no_openssh: Path) -> None:
-    no_openssh.write_text("CanonicalizeHostname yes\n")
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("RefuseConnection retired", "retired"), ("CanonicalizeHostname yes", "-o CanonicalizeHostname=no")],
+)
+async def test_without_openssh_what_the_configuration_refuses_is_not_made(
+    no_openssh: Path, line: str, says: str
+) -> None:
+    no_openssh.write_text(f"{line}\n")
     with pytest.raises(ConfigError) as caught:
         await connect(SshTarget("mine"), NobodyToAsk())
-    assert "-o CanonicalizeHostname=no" in caught.value.do
+    assert says in str(caught.value)
 
 
 async def test_without_openssh_a_configuration_that_others_may_change_is_refused(no_openssh: Path) -> None:

@@ -98,14 +98,6 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
     assert f"{text}: not a private key that can be read" in caught.value.evidence
 
 
-async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    key = make_key(tmp_path / "mine")
-    sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")
-    with pytest.raises(AuthFailed) as caught:
-        await connect(target(sshd, host_user, key=key), NobodyToAsk())
-    assert "Certificate expired: the one of SHA256:" in caught.value.evidence
-
-
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [(("-V", "-2d:-1d"), "Certificate expired"), (("-n", "somebody-else"), "Certificate principal mismatch")],

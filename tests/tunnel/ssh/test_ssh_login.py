@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -20,10 +19,8 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
 from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
-from tests.support.person.ssh_agent import ssh_agent
 
 from ccb.tunnel.errors import (
-    AuthFailed,
     ConfigError,
     ConnectError,
     ConnectionLost,
@@ -139,35 +136,6 @@ async def test_a_key_of_the_host_on_its_standard_port_counts_on_another_one(
         pass
 
 
-async def test_a_wrong_key_is_refused_and_what_was_tried_is_said(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    with pytest.raises(AuthFailed) as caught:
-        await connect(target(sshd, host_user, key=make_key(tmp_path / "wrong")), NobodyToAsk())
-    assert "1 public key in files" in caught.value.evidence
-
-
-async def test_a_locked_key_asks_for_its_passphrase_three_times(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    locked = make_key(tmp_path / "locked", passphrase="open sesame")
-    authorized = sshd.identity.with_name("authorized_keys")
-    authorized.write_text(authorized.read_text() + locked.with_suffix(".pub").read_text())
-    async with logged_in(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "open sesame"])):
-        pass
-    with pytest.raises(AuthFailed, match="refused") as caught:
-        await connect(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "never", "open sesame"]))
-    assert str(locked) in caught.value.evidence
-
-
-async def test_an_agent_logs_in(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async with ssh_agent(tmp_path, sshd.identity) as agent:
-        options = (f"UserKnownHostsFile={sshd.known_hosts}", f"IdentityAgent={agent}", "IdentityFile=/nonexistent")
-        where = SshTarget("127.0.0.1", host_user.name, sshd.port, (), options)
-        async with logged_in(where) as transport:
-            assert (await output(transport, "id -un")).strip() == host_user.name
-
-
 async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,29 +152,6 @@ async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
         known.write_text(sshd.known_hosts.read_text())
         with pytest.raises(HostKeyError, match="not known"):
             await connect(target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), NobodyToAsk())
-
-
-async def test_a_proxy_command_may_use_the_shell(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.py"
-    pipe.write_text(
-        "import socket, os, sys, threading\n"
-        "s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
-        "def pump(read, write):\n    [write(data) for data in iter(read, b'')]\n"
-        "down = lambda: s.recv(65536), lambda data: os.write(1, data)\n"
-        "threading.Thread(target=pump, args=down, daemon=True).start()\n"
-        "pump(lambda: os.read(0, 65536), s.sendall)\n",
-        encoding="utf-8",
-    )
-    command = f"ProxyCommand=cd / && PORT=%p && exec python3 {pipe} $PORT"
-    async with logged_in(target(sshd, host_user, command)) as transport:
-        assert (await output(transport, "echo through")).strip() == "through"
-
-
-async def test_nobody_listens(host_user: HostUser, sshd: Sshd) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreachable, match="cannot reach"):
-            await connect(target(sshd, host_user, port=free.getsockname()[1]), NobodyToAsk())
 
 
 async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:
