@@ -6,12 +6,8 @@ from .plain_text import neutralise, one_line
 
 
 class CcbError(Exception):
-    """`what` happened, the `evidence` (perhaps several lines), and the one thing to `do`: neutralised, and but for the
-    evidence one line each.
-
-    `exit_name` is a member of `ccb.local.command_line.exit_codes.ExitCode`, `way_out` what to do if nothing better is
-    known.
-    """
+    """`what` happened, the `evidence` (perhaps several lines), one thing to `do` (or `way_out`), all neutralised; and
+    the name of an `ExitCode`."""
 
     exit_name = "INTERNAL"
     way_out = "Run again with --debug and report it."

@@ -21,8 +21,7 @@ _reading = threading.Lock()
 @contextmanager
 def collection_paused() -> Iterator[None]:
     """Collect no garbage in this context, which only imports: the collector would look at all the new objects again and
-    again, 80 ms with the interface. What exists at the end is kept out of later collections. Several threads may be in
-    such contexts; the one that has paused the collector lets it go on."""
+    again, 80 ms with the interface. What exists at the end is kept out of later collections."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -46,8 +45,7 @@ def take_short_turns() -> None:
 
 
 def load_asyncssh() -> None:
-    """Import asyncssh without its X.509 certificates, which ssh does not know either and which take 15 ms, and keep it
-    from starting a compiler to look for libraries that are not there."""
+    """Import asyncssh without X.509 certificates (15 ms), and without a compiler that looks for missing libraries."""
     with collection_paused(), _quick_library_search(), _without(_X509):
         importlib.import_module("asyncssh")
     # asyncssh looks the name up when it reads such a certificate, although it knows that it has no such function.
@@ -55,15 +53,14 @@ def load_asyncssh() -> None:
 
 
 def load_aiohttp() -> None:
-    """Import aiohttp without the certificates of the system, which it reads twice when it is imported (25 ms). Its
-    defaults then trust nobody: who wants TLS gives it a context."""
+    """Import aiohttp without the certificates of the system, which it reads twice (25 ms). Its defaults trust
+    nobody."""
     with collection_paused(), _no_authorities():
         importlib.import_module("aiohttp")
 
 
 @contextmanager
 def _no_authorities() -> Iterator[None]:
-    """Let this thread make contexts for TLS without the certificates of the system."""
     import ssl
 
     here = threading.get_ident()
@@ -95,18 +92,14 @@ def _without(name: str) -> Iterator[None]:
 
 
 def _no_x509_certificate(_: bytes) -> None:
-    """Raise ValueError, of which asyncssh makes a KeyImportError."""
     raise ValueError("X.509 certificates are not supported")
 
 
 @contextmanager
 def _quick_library_search() -> Iterator[None]:
-    """Let `find_library` answer at once that a library is missing.
-
-    asyncssh asks for liboqs and libnettle when it is imported, for which `find_library` runs ldconfig, gcc and ld (50
-    ms or more). This replaces a function of another package, but for this import only, and the answer stays the same:
-    what the cache of the dynamic loader does not name cannot be loaded by its name.
-    """
+    """Let `find_library`, which runs ldconfig, gcc and ld (50 ms or more) for asyncssh, answer at once that a library
+    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by
+    name."""
     from ctypes import util  # 4 ms, which only asyncssh needs
 
     with _replacing:
@@ -121,9 +114,8 @@ def _quick_library_search() -> Iterator[None]:
 def quick_search(
     search: Callable[[str], str | None], cache: Path, environ: Mapping[str, str]
 ) -> Callable[[str], str | None]:
-    """Return a function like `search` that asks it only about libraries of which the `cache` of the dynamic loader has
-    several versions; `search` itself where there is no cache (macOS, musl) or the environment names other directories.
-    """
+    """Return a function like `search` that asks it only about libraries of which the `cache` has several versions;
+    `search` itself where there is no cache (macOS, musl) or the environment names other directories."""
     try:
         known = cache.read_bytes()
     except OSError:

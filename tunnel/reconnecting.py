@@ -17,20 +17,17 @@ JITTER = 0.2
 
 
 def waits(rand: Callable[[], float] = random.random) -> Iterator[float]:
-    """Yield the seconds to wait before each attempt, without end: none, then FIRST, then about EVERY. `rand()` is in
-    [0, 1)."""
+    """Yield the seconds to wait before each attempt, without end: FIRST, then about EVERY. `rand()` is in [0, 1)."""
     for wait in itertools.chain(FIRST, itertools.repeat(EVERY)):
         yield wait * (1 + JITTER * (2 * rand() - 1))
 
 
 STEADY_S = 1.0
-MAX_QUICK = 5
-"""Connections in a row that may break off within STEADY_S seconds before the waits grow."""
+MAX_QUICK = 5  # connections in a row that may break off within STEADY_S seconds before the waits grow
 
 
 class Pace:
-    """The waits of one session. They start over after a connection, unless connections keep breaking off at once, as
-    those of a worker that crashes whenever its client attaches."""
+    """The waits of one session. They start over after a connection, unless connections keep breaking off at once."""
 
     def __init__(self, begin: Callable[[], Iterator[float]]) -> None:
         self._begin = begin
@@ -42,7 +39,6 @@ class Pace:
         self._since = time.monotonic()
 
     def next(self) -> float:
-        """Return the seconds to wait after a connection was lost or could not be made."""
         if self._since is not None:
             self._quick = self._quick + 1 if time.monotonic() - self._since < STEADY_S else 0
             self._since = None
@@ -54,12 +50,8 @@ class Pace:
 Clock = Callable[[], float]
 Addresses = Callable[[], tuple[str | None, ...]]
 
-SLEPT_S = 2.0
-"""Sleep of this many seconds is a reason to doubt a connection."""
-
-STOPPED_S = 5.0
-"""If a timer is late by more than this many seconds, this process was stopped."""
-
+SLEPT_S = 2.0  # sleep of this many seconds is a reason to doubt a connection
+STOPPED_S = 5.0  # if a timer is late by more than this many seconds, this process was stopped
 _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 

@@ -84,12 +84,8 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 
 @dataclass(frozen=True)
 class OpenSession:
-    """An attached session, and what its clients show about it.
-
-    `host` is the name that the person used, `resume` the command that returns to the session. `files` lends the
-    connection to copies of files. `revoke` lets the session call no models any more, `models` are those that it may
-    use.
-    """
+    """An attached session. `resume` is the command that returns to it, `files` lends its connection to copies, `revoke`
+    lets it call no models any more."""
 
     session: RemoteSession
     host: str
@@ -118,11 +114,7 @@ async def connect_session(
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[OpenSession]:
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
-    `kept`, which may bring one.
-
-    The session on the host goes on unless it was stopped. `session_id` is the id of a new session; `choose` picks one
-    of the existing sessions. Raises CcbError; without a credential it does so before connecting.
-    """
+    `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
         host = host_label(arguments.connection)
@@ -132,9 +124,7 @@ async def connect_session(
             lambda basics: load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
-        unclear = any(each and not may_be_model(each) for each in models)
-        keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
-        if unclear or not any(keys) or "/" in (models[0] or ""):  # checked before connecting, which takes time
+        if _is_checked_first(models, environ):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         parameters = await session_parameters(
@@ -218,8 +208,7 @@ async def connect_session(
 async def connect_host(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """Yield a connection for host commands, and the worker bundle that runs them; no credential is needed. Raises
-    CcbError."""
+    """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
         loader = startup_loader(lambda: load_startup(environ))
         loader = await stack.enter_async_context(loader)
@@ -236,8 +225,6 @@ async def _first_dialer(
     stack: AsyncExitStack,
     kept: SpareTransport | None,
 ) -> tuple[Dialer, LoadedBasics]:
-    """Connect for the first time. The dialer keeps the connection; `stack` closes it."""
-
     async def log_in(ask: bool) -> Transport:
         def open_with(answering: Prompts) -> Awaitable[Transport]:
             return open_transport(arguments, answering, environ, loader)
@@ -251,14 +238,13 @@ async def _first_dialer(
         transport = await first_transport(arguments, prompts, environ, loader)
     else:
         loader.start()
-    try:
+    async with AsyncExitStack() as on_error:
+        on_error.push_async_callback(transport.close)
         basics = await loader.loaded()
         from .dialer import Dialer
 
-        dialer = Dialer(log_in, basics.bundle, transport)
-    except BaseException:
-        await transport.close()
-        raise
+        on_error.pop_all()
+    dialer = Dialer(log_in, basics.bundle, transport)
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)
@@ -266,7 +252,6 @@ async def _first_dialer(
 
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
-    """Return the models that the command line and, for a new session, the settings name."""
     flag = arguments.agent.model
     named = chosen_model(settings, flag) if new else without_alias(settings, flag)
     others = (arguments.sdk.fallback_model, settings.smallModel)
@@ -293,8 +278,8 @@ async def _options(
 
 
 async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
-    """Return where the credential comes from. A session that exists may have a model of another provider, so there a
-    missing credential is found out by the first call. Raise CredentialError."""
+    """Return where the credential comes from. An existing session may have a model of another provider: there the first
+    call finds out that none is there. Raise CredentialError."""
     from ..providers.session_provider import has_others
 
     session = arguments.session
@@ -338,7 +323,6 @@ def _resume(arguments: Arguments, hello: Greeting) -> str:
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
-    """Return a warning if the session works in another directory than the command line names."""
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd.raw:
         return ()
@@ -346,7 +330,6 @@ def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
 
 
 async def _watch_network(session: RemoteSession) -> None:
-    """Make the session test its link when this machine has slept or has another network."""
     from ccb.tunnel.reconnecting import changes
 
     async for reason in changes():
@@ -354,8 +337,7 @@ async def _watch_network(session: RemoteSession) -> None:
 
 
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
-    """Return the ID of the session that the person means. `attach` offers only running sessions if there are any, and
-    takes a single one without asking."""
+    """Return the ID of the session that the person means. `attach` offers running ones, and takes a single one."""
     from .host_sessions import HostSessions
 
     sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
@@ -371,3 +353,10 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     if chosen is None:
         raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
     return chosen
+
+
+def _is_checked_first(models: Sequence[str | None], environ: Mapping[str, str]) -> bool:
+    """Return whether models and credential are to be checked before connecting, which takes time."""
+    unclear = any(each and not may_be_model(each) for each in models)
+    keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+    return unclear or not any(keys) or "/" in (models[0] or "")

@@ -1,5 +1,5 @@
-"""Start the worker over a transport, for each connection of a session. The transport is kept while it lives. Each
-connection has its own nonce; all share the session's auth proxy, whose model calls go on when a connection ends."""
+"""Start the worker over a transport, which is kept while it lives. Each connection has its own nonce; all share the
+session's auth proxy, whose model calls go on when a connection ends."""
 
 from __future__ import annotations
 
@@ -23,18 +23,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WARM_HELLO_S = 5.0
-"""Seconds to wait for the hello over an existing transport before making a new transport."""
-
-_SENT_S = 0.02
-"""Longer than it takes to send the command line. After that this machine waits for the worker."""
+WARM_HELLO_S = 5.0  # seconds to wait for the hello over an existing transport before making a new transport
+_SENT_S = 0.02  # longer than it takes to send the command line. After that this machine waits for the worker.
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 
 
 async def _give_up(launching: asyncio.Task[Launched]) -> None:
-    """Give up a worker that is being started."""
     launching.cancel()
     await asyncio.gather(launching, return_exceptions=True)
     if not launching.cancelled() and launching.exception() is None:
@@ -42,8 +38,7 @@ async def _give_up(launching: asyncio.Task[Launched]) -> None:
 
 
 class Dialer:
-    """Dials one session, the first time over `transport`. Call `begin`, then `dial` with the auth proxy that answers
-    the model calls of all connections, and `aclose` at the end."""
+    """Dials one session, the first time over `transport`. Call `begin`, then `dial`, and `aclose` at the end."""
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
         self._parameters: Mapping[str, object] = {}
@@ -64,16 +59,12 @@ class Dialer:
         return await self._open_transport(False)
 
     def release(self) -> Transport | None:
-        """Return the transport, which belongs to the caller from now on."""
         transport, self._transport = self._transport, None
         return transport
 
     def begin(self, parameters: Mapping[str, object]) -> None:
-        """Start the worker now, over the transport that is there, while this machine loads what the session needs;
-        `dial` takes it. A worker to which nobody attaches ends by itself.
-
-        `parameters` say how the worker finds or creates the session. They are used until its first hello.
-        """
+        """Start the worker now, while this machine loads what the session needs; `dial` takes it. `parameters` say how
+        the worker finds or creates the session, until its first hello."""
         assert self._transport is not None
         self._parameters = parameters
         launching = launch(self._transport, self._parameters_for(None), self._bundle)
@@ -81,7 +72,6 @@ class Dialer:
         self._early = self._transport, asyncio.create_task(launching, name="start the worker")
 
     async def aclose(self) -> None:
-        """Close the transport."""
         if self._early is not None:
             await _give_up(self._early[1])
         transport = self.release()
@@ -89,8 +79,7 @@ class Dialer:
             await transport.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """Return the transport to the host: the existing one if it is alive, else a new one, also for all callers at
-        the same time. Raises CcbError."""
+        """Return the one transport to the host, a new one if it is not alive. Raises CcbError."""
         async with self._opening:
             if self._transport is not None and not self._transport.alive:
                 await self._drop_transport()
@@ -100,7 +89,6 @@ class Dialer:
 
     @asynccontextmanager
     async def dial(self, proxy: AuthProxy, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
-        """Make a connection (see `Dial`) whose model calls `proxy` answers."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
@@ -120,8 +108,7 @@ class Dialer:
     async def _hello(
         self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Greeting]:
-        """Start the worker's bridge and wait for its hello. An existing transport that does not work is replaced,
-        once."""
+        """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
         if warm and self._transport is not None and not self._transport.warm:
             await self._drop_transport()  # a new transport would log in again and ask the person
         if warm and self._transport is not None and self._transport.alive:
@@ -163,8 +150,8 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
-        """Return the start parameters for the stub. After the first attempt, accept a worker that an earlier broken
-        connection has already started."""
+        """Return the parameters for the stub. After the first attempt, accept a worker that a broken one has
+        started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
         kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}
@@ -188,11 +175,9 @@ class SpareTransport:
             await self._transport.close()
 
     def keep(self, dialer: Dialer) -> None:
-        """Take over the transport of a dialer that has ended."""
         self._transport = dialer.release()
 
     async def take(self) -> Transport | None:
-        """Return the transport if it still works."""
         transport, self._transport = self._transport, None
         if transport is not None and not transport.alive:
             await transport.close()

@@ -1,8 +1,5 @@
-"""The connection on which the files of a session travel.
-
-A copy is one more command on the session's connection. It never connects for the session: it waits until the session
-has its connection again. A transport that would log in for each command is asked for a connection of its own.
-"""
+"""The connection on which the files of a session travel: one more command on the session's, which it waits for. A
+transport that would log in for each command gets a connection of its own."""
 
 from __future__ import annotations
 
@@ -25,8 +22,7 @@ _OVER = (LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED)
 
 
 class FileConnection:
-    """`state` returns the state of the session, `current` its transport. `log_in` opens another one without asking the
-    person anything."""
+    """`log_in` opens another connection without asking the person anything."""
 
     def __init__(
         self,
@@ -59,7 +55,6 @@ class FileConnection:
                 await own.pop().close()
 
     async def _session_transport(self) -> Transport:
-        """Wait until the session has a connection. Raise CopyFailed if it will have none any more."""
         while True:
             state, transport = self._state(), self._current()
             if state in _OVER:

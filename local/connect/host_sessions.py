@@ -1,5 +1,4 @@
-"""The sessions of a host: listed, renamed, removed. pydantic, which reads the reports of the host, takes 60 ms to load:
-the first question does that."""
+"""The sessions of a host: listed, renamed, removed. pydantic (60 ms) is loaded by the first question."""
 
 from __future__ import annotations
 
@@ -32,13 +31,11 @@ class HostSessions:
         return await self._transport(), self._bundle
 
     async def listed(self) -> Sequence[SessionRow]:
-        """Return them, the most recently used first."""
         from .session_rows import list_sessions
 
         return await list_sessions(await self._transport(), self._bundle)
 
     async def last_said(self, session: str) -> Sequence[HostText]:
-        """Return the last things that a session has said and done, a line each, the newest last."""
         from .session_rows import SaidRow
 
         rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)

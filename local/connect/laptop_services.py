@@ -53,8 +53,7 @@ def laptop_servers(
 
 
 async def unlock_for(servers: Mapping[str, ServerConfig], secrets: SecretStore) -> None:
-    """Ask for what opens the store if a server may want a login from it, before the session takes the terminal.
-    Without an answer the session goes on without such logins."""
+    """Unlock the store before the session takes the terminal, if a server may want a login from it."""
     if not servers:
         return
     from ..mcp.mcp_config import HttpServer
@@ -105,8 +104,7 @@ async def open_servers(
     hooks: Mapping[str, Any],
     stack: AsyncExitStack,
 ) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, which are returned and which `stack` ends, and those inside the
-    program that drives the session."""
+    """Let the worker use the servers of this laptop, which `stack` ends, and those inside the driving program."""
     from ..mcp.mcp_service import LaptopServers, guard_client_servers
     from ..session.own_hooks import FormHooks
 
@@ -126,8 +124,6 @@ _TEXT = ("application/json", "application/xml", "application/javascript", "appli
 
 
 class LaptopWeb:
-    """Answers the requests of kind WEB_FETCH."""
-
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
         self._room = asyncio.Semaphore(_MAX_AT_ONCE)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 async def host_identity(connection: ConnectionOptions) -> HostIdentity:
-    """Return the identity of the host of these options. It is asked after the login, so known_hosts has its key, unless
-    the person told ssh to keep none. Raises CcbError."""
+    """Return the identity of a host, after the login, when known_hosts has its key. Raises CcbError."""
     kind = transport_kind(connection)
     if kind is TransportKind.LOCAL:
         keys = ["local"]
@@ -79,8 +78,6 @@ ASK_READER = replace(
 
 
 class ProjectDesk:
-    """Knows what the person has decided about the projects of one host."""
-
     def __init__(self, arguments: Arguments, settings: Settings, projects: Projects) -> None:
         self._arguments = arguments
         self._settings = settings
@@ -111,18 +108,17 @@ class ProjectDesk:
             raise ConfigError(f"the settings for the worker are larger than {_MAX_BYTES} bytes", do="Shorten them.")
         trusted = ANY_PROJECT if self._arguments.agent.trust else kept.trusted if kept is not None else ""
         chosen = None if sources is None else sources.split(",") if sources else []
-        agent = self._arguments.agent
-        mode = flagged_mode(self._arguments) or self._settings.permissionMode
-        given = {
-            "model": agent.model or self._settings.model,
-            "permission_mode": mode or self._settings.permissions.defaultMode,
-        }
-        left_open = [] if hello.seq else [name for name, value in given.items() if not value]
-        return SettingsOption(layers, chosen, trusted, left_open)
+        return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
+
+    def _left_open(self) -> list[str]:
+        """Return what the person has not chosen, so that a trusted project may."""
+        settings = self._settings
+        mode = flagged_mode(self._arguments) or settings.permissionMode or settings.permissions.defaultMode
+        chosen = {"model": self._arguments.agent.model or settings.model, "permission_mode": mode}
+        return [name for name, value in chosen.items() if not value]
 
     async def answer(self, session: RemoteSession, question: ProjectTrust) -> Json:
-        """Answer the worker's question, where nothing is kept by a question to the reader of the session's events.
-        Raises RequestRefused."""
+        """Answer the worker's question, by asking the reader where nothing is kept. Raises RequestRefused."""
         for problem in question.problems:
             session.warn(f"on the host: {HostText(problem)}")
         if not question.switches:
@@ -134,8 +130,7 @@ class ProjectDesk:
             raise RequestRefused(error.what) from error
 
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rules and directories of permission updates that are not for the session only: for this host and
-        directory, and never in the clone. Raises CcbError."""
+        """Keep the lasting rules and directories of permission updates, never in the clone. Raises CcbError."""
         changed = False
         for update in updates:
             what = str(update.get("type"))
@@ -195,7 +190,6 @@ class ProjectDesk:
 
 
 def _lines(text: str, values: Mapping[str, object]) -> Json:
-    """Return the lines of hooks, which the host checks."""
     if "hooks" not in values:
         return {}
     return {"lines": {name: line for name, line in lines_in(text)[0].items() if name.startswith("hooks")}}
@@ -217,7 +211,6 @@ def _rule_text(rule: Mapping[str, Any]) -> str:
 
 
 def _untrusted(question: ProjectTrust) -> str:
-    """Return what a project would switch on and does not, in a sentence."""
     shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
     names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
     more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""

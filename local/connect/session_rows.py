@@ -21,12 +21,8 @@ _MAX_ABOUT_ONE = 10_000  # reports
 
 STATES = ("running", "requires_action", "idle", "ended")
 
-MAX_REPORTS = 1_000_000
-"""Reports of one command. More are a ProtocolError."""
-
-MAX_SESSIONS = 10_000
-"""Sessions of one host. More are a ProtocolError."""
-
+MAX_REPORTS = 1_000_000  # reports of one command. More are a ProtocolError.
+MAX_SESSIONS = 10_000  # sessions of one host. More are a ProtocolError.
 _MAX_TEXT = 16_384
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -59,8 +55,7 @@ class ReportRow(BaseModel):
 
 
 class SessionSummaryRow(ReportRow):
-    """A session as its journal and directory describe it. `state` is one of STATES, or unknown. `host` names the other
-    host that the session lives on when several share a home; `storage` is `memory` when nothing is on a disk."""
+    """A session as its journal describes it. `host`: the other host of a shared home; `storage`: `memory` or a disk."""
 
     session: _SessionId
     cwd: HostWords = HostText("")
@@ -75,8 +70,7 @@ class SessionSummaryRow(ReportRow):
 
 
 class SessionRow(SessionSummaryRow):
-    """One session of a host, with its worker if one is `alive`. `rss` is the worker's memory in bytes. `driver_away`:
-    the driver has no connection at the moment."""
+    """One session of a host, with its worker if one is `alive`. `rss` is in bytes."""
 
     alive: bool = False
     pid: Count = 0
@@ -87,8 +81,6 @@ class SessionRow(SessionSummaryRow):
 
 
 class SaidRow(ReportRow):
-    """A line of a session's log."""
-
     source: Text = ""
     text: HostWords = HostText("")
 
@@ -96,8 +88,7 @@ class SaidRow(ReportRow):
 async def reports(
     transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
 ) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker, at most `most` (default: `MAX_REPORTS`). Use with
-    `aclosing`. Raises CcbError."""
+    """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
     most = MAX_REPORTS if most is None else most
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()

@@ -1,5 +1,5 @@
-"""Load what a connection needs from this machine while the network is busy. Imports and the first steps to a host
-compete for one interpreter, so this module imports nothing slow at its top: each loader imports what it loads."""
+"""Load what a connection needs while the network is busy. Imports and the first steps to a host compete for one
+interpreter, so this module imports nothing slow at its top."""
 
 from __future__ import annotations
 
@@ -39,8 +39,6 @@ _NEEDED_NEXT = (
 
 @dataclass(frozen=True)
 class LoadedBasics:
-    """What every connection needs: the settings, warnings about them, and the worker's bundle."""
-
     settings: Settings
     warnings: tuple[str, ...]
     bundle: Bundle
@@ -48,8 +46,7 @@ class LoadedBasics:
 
 @dataclass(frozen=True)
 class SessionStartup(LoadedBasics):
-    """What a session needs in addition: the model provider with its credential, the stored accounts, and what is known
-    of models."""
+    """What a session needs in addition: the model provider, the stored accounts, and what is known of models."""
 
     provider: Provider
     stored: StoredCredentials
@@ -80,9 +77,8 @@ def load_session_startup(
     prompts: Prompts | None = None,
     host: str = "",
 ) -> SessionStartup:
-    """Load the providers of models, and import what a session needs once its worker is there. `models` are those of the
-    command line: the session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials;
-    `host` chooses among them. Raises ConfigError, CredentialError."""
+    """Load the providers of models, and import what a session needs later. `models` are those of the command line.
+    Raises ConfigError, CredentialError."""
     from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 
@@ -127,8 +123,7 @@ def chosen_model(settings: Settings, flag: str | None) -> str | None:
 
 
 def without_alias(settings: Settings, model: str | None) -> str | None:
-    """Return what one of the person's own short names stands for, and any other name of a model as it is. Raise
-    UsageError for a word that is no model."""
+    """Return what one of the person's short names stands for. Raise UsageError for a word that is no model."""
     if not model:
         return model
     found = settings.modelAliases.get(model, model)
@@ -169,7 +164,6 @@ class StartupLoader(Generic[T]):
         return await load()
 
     def start(self) -> None:
-        """Start loading: the network is busy, or is not needed."""
         self._started.set()
 
     async def loaded(self) -> T:

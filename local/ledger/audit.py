@@ -1,5 +1,5 @@
-"""The audit of a session: what this machine saw of it. Every result of a tool call that goes to a model must belong to
-a call that a model was seen to make. One that does not is shown as tampering: the host has put it there."""
+"""The audit of a session. A tool result that goes to a model must belong to a call that a model was seen to make; one
+that does not is shown as tampering."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 class SessionAudit(Auditor):
-    """Notes what a session's proxy and client see. Everything slow is done by a thread of its own, in order. Use as a
-    context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies."""
+    """Notes what a session's proxy and client see, in a thread of its own. Use as a context manager. `record` keeps
+    bodies."""
 
     max_body = MAX_BODY
 
@@ -156,7 +156,6 @@ class SessionAudit(Auditor):
         self._pending -= size
 
     def _was_wanted(self, tool_use_id: str) -> bool:
-        """Return whether a model made this call in an earlier run."""
         ledger = self._opened()
         return ledger is not None and ledger.has_wanted(tool_use_id)
 
@@ -200,9 +199,8 @@ class SessionAudit(Auditor):
 
 
 class _SeenRequests:
-    """What the requests of a session held so far, and which tool calls its models made. `was_wanted` says whether one
-    was made in an earlier run. `first`: the next request shows a history that was not seen here. `whole`: every call of
-    the session was made in this run."""
+    """What the requests of a session held, and which calls its models made. `first`: the next request shows a history
+    that was not seen here. `whole`: every call of the session was made in this run."""
 
     def __init__(self, was_wanted: Callable[[str], bool]) -> None:
         self.first = True
@@ -216,14 +214,12 @@ class _SeenRequests:
         self._left = _MAX_NOTED_IN_ALL
 
     def want(self, tool_use_id: str) -> None:
-        """Note that a model has made this call."""
         if tool_use_id in self._wanted or not _VALID_ID.fullmatch(tool_use_id) or len(self._wanted) >= _MAX_KNOWN:
             self._lenient = True
         if len(self._wanted) < _MAX_KNOWN:
             self._wanted.add(tool_use_id)
 
     def entries(self, found: RequestContent, call_id: str, at: float) -> tuple[list[AuditEntry], list[str]]:
-        """Return what is noted of a request, and the ids of results that were tampered with."""
         entries = []
         asked = "\n".join(found.asked)
         if asked and asked != self._asked:
@@ -233,12 +229,7 @@ class _SeenRequests:
             self._is_new(text)
         changed = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
         results, left = changed[:_MAX_CHECKED], len(changed[_MAX_CHECKED:])
-        unknown = [
-            each
-            for each in dict.fromkeys(each.tool_use_id for each in results)
-            # Of a whole session, nothing else counts: a host knows the ids of its other sessions, too.
-            if each not in self._wanted and (self.whole or not self._was_wanted(each))
-        ]
+        unknown = [each for each in dict.fromkeys(each.tool_use_id for each in results) if not self._is_known(each)]
         first, self.first = self.first, False
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
@@ -251,8 +242,12 @@ class _SeenRequests:
             self._answered[result.tool_use_id] = result.text
         return AuditEntry(kind, at, call_id, result.tool_use_id, text=result.text)
 
+    def _is_known(self, tool_use_id: str) -> bool:
+        if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
+            return tool_use_id in self._wanted
+        return self._was_wanted(tool_use_id)
+
     def _others(self, found: RequestContent, call_id: str, at: float, *, first: bool) -> list[AuditEntry]:
-        """Return what is noted of the texts that no model has written."""
         others = [each for each in found.others if self._is_new(each.text)]
         if first and others:  # a session that goes on has a history, which may be long
             size = sum(len(each.text) for each in others)
@@ -261,7 +256,6 @@ class _SeenRequests:
         return [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
 
     def _is_new(self, text: str) -> bool:
-        """Return whether a text was in no request before."""
         digest = text_digest(text)
         if digest in self._texts:
             return False
@@ -270,8 +264,8 @@ class _SeenRequests:
         return True
 
     def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
-        """Return what is written of the entries of one request: a host must not fill the disk. What is left out, and
-        the `left` that were not looked at, is counted, and what was tampered with comes first."""
+        """Return what is written of one request: a host must not fill the disk. What is left out is counted, with the
+        `left` that were not looked at; tampering comes first."""
         noted.sort(key=lambda each: each.kind != "tampering")
         tampered = sum(each.kind == "tampering" for each in noted)
         kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
@@ -284,15 +278,13 @@ class _SeenRequests:
 
 
 _RECORDER_MAX_OPEN = 64
-MAX_RECORDED = 4 * 1024**3
-"""Bytes that one run keeps: a few bytes from a host can make a request of 8 MB."""
-
+MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
 
 class BodyRecorder:
-    """Writes `SESSION/CALL.request.json.gz` and `SESSION/CALL.answer.gz` below a directory that only this user may
-    enter, until it has kept MAX_RECORDED bytes. Blocking: for a thread. Every method may raise OSError."""
+    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes. Blocking.
+    Every method may raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -314,7 +306,6 @@ class BodyRecorder:
         self._left -= path.stat().st_size - before
 
     def answer(self, session: str, call_id: str, piece: bytes) -> None:
-        """Keep the next bytes of an answer. The files of the calls that were used last stay open."""
         if self.full:
             return
         self._left -= len(piece)
@@ -344,23 +335,20 @@ _NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_t
 
 
 class SentResult(NamedTuple):
-    """The result of a tool call as a model gets it. `text` says how it ended and how large it is."""
-
     tool_use_id: str
     text: str
 
 
 class SentText(NamedTuple):
-    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one;
-    `assistant` for words that a model is to go on with; `request` for what else the request says."""
+    """A text that no model wrote. `role` is whose it is said to be; `assistant`: to go on with; `request`: beside
+    messages."""
 
     role: str
     text: str
 
 
 class RequestContent(NamedTuple):
-    """`model` is the one that is asked, `asked` are the texts of the last user message, `others` all other texts that
-    no model has written, in their order."""
+    """`asked` are the texts of the last user message, `others` all other texts that no model has written."""
 
     model: str = ""
     asked: tuple[str, ...] = ()
@@ -404,7 +392,6 @@ def text_digest(text: str) -> str:
 
 
 def _beside(request: Json) -> Iterator[str]:
-    """Yield what a request says beside its conversation and plain numbers: a text could stand in any of it."""
     for name, value in request.items():
         if name not in _CONVERSATION and isinstance(value, (str, list, dict)) and value:
             text = json.dumps(value)

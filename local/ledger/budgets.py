@@ -1,10 +1,6 @@
-"""The budgets of a session, and the reservations of its calls.
-
-A budget counts what the provider has reported, never what the worker says. While calls are under way, each reserves
-what it may cost at most; near the end of a budget they therefore run one after the other. A reservation is a row, and
-its settlement is another. A ccb that has died held a lock, which the system has taken from it: whoever finds that
-settles in its place.
-"""
+"""The budgets of a session. They count what the provider has reported, never what the worker says. Calls under way
+reserve what they may cost at most; near the end of a budget they run one after the other. A reservation is a row, its
+settlement another; those of a ccb that has died, which held a lock, are settled by whoever finds them."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -38,9 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BUDGET_KIND = "laptop_budget"
-"""The error type of a call that is refused because a budget is used up."""
-
+BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
 _WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
@@ -52,9 +46,8 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: by this run, by its session, and since midnight by all sessions of this
-    machine and by those of one host. `strict`: no call may pass one, as far as its length and the longest answer that
-    it asks for tell."""
+    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
+    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -67,7 +60,6 @@ class Budgets:
 
     @property
     def limits(self) -> tuple[float | None, ...]:
-        """All of them, that of this run first."""
         return astuple(self)[:-1]
 
     @property
@@ -93,8 +85,6 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
 
 
 class _Limit(NamedTuple):
-    """One budget: what is spent of it, held for calls under way, and what the next one may take at most."""
-
     name: str
     spent: float
     held: float
@@ -107,8 +97,8 @@ class _Limit(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Whether a call may go out: the row that is reserved for it, else `said`. `waits` is the budget that the calls
-    under way may use up. `told` are texts for the person, each with a name by which it is told once."""
+    """Whether a call may go out, with its reserved `row`, or `said` why not. `waits` is the budget that calls under way
+    may use up. `told` are texts for the person, each with a name by which it is told once."""
 
     row: int = 0
     said: str = ""
@@ -121,8 +111,7 @@ class _Verdict(NamedTuple):
 
 
 class SessionAccounts(Accounts):
-    """Rows are written by a thread of its own, so that no answer waits for the disk. `place` is what the calls are made
-    for, `warn` tells the person. Use as a context manager: leaving it writes what is left."""
+    """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
 
     def __init__(
         self,
@@ -163,8 +152,7 @@ class SessionAccounts(Accounts):
             )
 
     async def reserve(self, request: BilledRequest) -> Reservation:
-        """See Accounts. A call that might cross a budget together with those under way waits for them, in whichever ccb
-        they are."""
+        """See Accounts. A call that might cross a budget together with those under way, in any ccb, waits for them."""
         if not self._budgets:
             return Reservation()
         most, loop = most_cost(self._models, request), asyncio.get_running_loop()
@@ -173,13 +161,11 @@ class SessionAccounts(Accounts):
             verdict = self._verdict_here(most)
             if verdict.goes_out:
                 self._reserved += most.usd
-                try:
+                with ExitStack() as held:
+                    held.callback(self._let_go, most.usd)
                     verdict = await self._verdict_of_all(most)
-                except BaseException:
-                    self._reserved -= most.usd
-                    raise
-                if not verdict.goes_out:
-                    self._reserved -= most.usd
+                    if verdict.goes_out:
+                        held.pop_all()
             for once, text in verdict.told:
                 self._tell(once, text)
             if verdict.goes_out:
@@ -191,9 +177,12 @@ class SessionAccounts(Accounts):
                 raise Refusal(529, said, kind="laptop_rate_limit", headers={"retry-after": "1"})
             await asyncio.sleep(_LOOKS_EVERY_S)
 
+    def _let_go(self, usd: float) -> None:
+        self._reserved = max(0.0, self._reserved - usd)
+
     def ended(self, report: CallReport, reserved: Reservation) -> None:
         """See Accounts. Of a complete answer that does not tell what it has used, what was reserved for it counts."""
-        self._reserved = max(0.0, self._reserved - reserved.usd)
+        self._let_go(reserved.usd)
         if report.untold:
             report = replace(report, cost_usd=max(report.cost_usd, reserved.usd))
         answered = report.path == ANSWERED
@@ -219,7 +208,6 @@ class SessionAccounts(Accounts):
             log.warning("a model call is not in the ledger: the program ends")
 
     def _verdict_here(self, most: MostCost) -> _Verdict:
-        """Decide by what this run knows alone."""
         if self._unpriced and self._budgets.in_dollars:
             return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
         if self._budgets.run_usd is None:
@@ -243,7 +231,6 @@ class SessionAccounts(Accounts):
             self._note(None, deciding.result().row)
 
     def _reserve_or_not(self, most: MostCost) -> _Verdict:
-        """Runs in the thread of the writer."""
         try:
             self._write()
             if self._broken or self._ledger is None or self._reservations is None:
@@ -251,11 +238,9 @@ class SessionAccounts(Accounts):
             with self._ledger.transaction():
                 limits = list(self._limits(self._ledger, self._reservations, most))
                 verdict = _judged(limits, strict=self._budgets.strict)
-                return (
-                    verdict._replace(row=self._reservations.add(self.place, most.usd, most.tokens))
-                    if verdict.goes_out
-                    else verdict
-                )
+                if verdict.goes_out:
+                    verdict = verdict._replace(row=self._reservations.add(self.place, most.usd, most.tokens))
+                return verdict
         except (CcbError, sqlite3.Error, OSError) as error:
             self._broken = one_line(error.what if isinstance(error, CcbError) else str(error))
             return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
@@ -278,7 +263,6 @@ class SessionAccounts(Accounts):
                 yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
 
     def _write(self) -> None:
-        """Append the calls that have ended. Runs in the thread of the writer."""
         from .call_ledger import open_ledger
 
         try:
@@ -314,8 +298,7 @@ class SessionAccounts(Accounts):
 
 
 def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
-    """Decide whether a call may go out under all of these limits. Near one it waits for those under way; alone it may
-    pass it, unless they are strict."""
+    """Decide about a call under these limits. Near one it waits; alone it may pass it, unless they are strict."""
     told: list[tuple[str, str]] = []
     for each in limits:
         if each.spent >= each.limit:
@@ -336,14 +319,12 @@ def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
 
 
 def _log_failure(done: Future[None]) -> None:
-    """Log what has gone wrong in the thread of the writer: nobody else reads it."""
     error = None if done.cancelled() else done.exception()
     if error is not None:
         log.error("the ledger failed on a call", exc_info=error)
 
 
-_OLDEST_S = 24 * 3600.0
-"""Seconds after which a reservation counts no more, whoever made it: no call lasts that long."""
+_OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
 
 class _Open(NamedTuple):
@@ -357,9 +338,8 @@ class _Open(NamedTuple):
 
 
 class Reservations:
-    """The reservations in an open ledger. `directory` holds a locked file for each running ccb that has made some.
-    Every method may raise sqlite3.Error and OSError. Callers put steps that belong together into one
-    `CallLedger.transaction`."""
+    """The reservations in an open ledger; `directory` holds a locked file for each ccb that has made some. Every method
+    may raise sqlite3.Error and OSError, and needs a transaction around what belongs together."""
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
         self._ledger = ledger
@@ -369,7 +349,6 @@ class Reservations:
         self._settled = 0  # the rows up to this one
 
     def add(self, place: CallPlace, usd: float, tokens: int) -> int:
-        """Set something aside for a call, and return the number of its row."""
         if self._lock is None:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -384,7 +363,6 @@ class Reservations:
         return int(row)
 
     def settle(self, row: int) -> None:
-        """Note that a call has ended, whose cost is in the ledger now."""
         self._ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
@@ -397,7 +375,6 @@ class Reservations:
         return Spent(usd, tokens)
 
     def close(self) -> None:
-        """Let the lock go: nothing of this owner is open any more."""
         if self._lock is not None:
             (self._directory / self._owner).unlink(missing_ok=True)
             os.close(self._lock)
@@ -420,7 +397,6 @@ class Reservations:
         return still
 
     def _lives(self, owner: str) -> bool:
-        """Return whether an owner still holds its lock. One that has died loses its file, too."""
         path = self._directory / owner
         try:
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

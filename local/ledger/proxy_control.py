@@ -71,8 +71,7 @@ _READ_S = 5.0
 
 
 class ControlServer:
-    """Answers `ccb proxy` while its context is open. `state` tells what to show, `revoke` ends all model calls. A
-    machine on which no such socket can be made has a session all the same."""
+    """Answers `ccb proxy` while its context is open. Where no socket can be made, a session goes on without."""
 
     def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
         self._directory = socket_directory(environ)
@@ -146,7 +145,6 @@ def socket_directory(environ: Mapping[str, str]) -> Path:
 
 
 def sockets(environ: Mapping[str, str]) -> list[Path]:
-    """Return the sockets that may belong to running ccbs."""
     directory = socket_directory(environ)
     return sorted(directory.glob("*.sock")) if private(directory) else []
 
@@ -156,7 +154,6 @@ def line_of(message: Mapping[str, object]) -> bytes:
 
 
 def parse_state(line: bytes) -> ProxyState | None:
-    """Read the answer of a ccb; None if it is not one."""
     try:
         found: Json = json.loads(line)
         expires = found["expires_s"]
@@ -207,7 +204,6 @@ class ProxyControl:
         self._place = self.accounts.place = self._audit.place = place
 
     def tell(self, session: RemoteSession) -> None:
-        """Let the person of this session read what the proxy notices, and the audit see what they say."""
         self._warnings.go_to(session.warn)
         session.watched_by(self._audit)
 
@@ -226,7 +222,6 @@ class ProxyControl:
             )
 
     def control(self, environ: Mapping[str, str]) -> ControlServer:
-        """Return the socket over which other programs of this user see the proxy, and revoke."""
         return ControlServer(environ, self.state, self.revoke)
 
 

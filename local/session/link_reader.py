@@ -98,14 +98,12 @@ class EventFeed:
         await self._ended.wait()
 
     async def skip(self) -> None:
-        """Wait for the next item and drop it."""
         while not self._queue:
             self._news.clear()
             await self._news.wait()
         self._take()
 
     async def items(self) -> AsyncIterator[Item]:
-        """Yield every waiting item, then every new one. At the end, raise the failure of the feed."""
         while self._queue or not self._ended.is_set():
             if self._queue:
                 yield self._take()
@@ -129,8 +127,6 @@ _MAX_INPUTS = 10_000
 
 @dataclass(frozen=True)
 class ClientParts:
-    """The parts of a session on this laptop, apart from the tasks that read and reconnect."""
-
     options: AttachOptions
     feed: EventFeed
     outbox: Outbox
@@ -140,9 +136,8 @@ class ClientParts:
 
 
 class LinkReader:
-    """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
-    `begun`: the host has granted an attach. `inputs` are the ids of the newest inputs among the events, `skipped` is
-    the number of the last event that the first attach has skipped."""
+    """Routes the frames of the host. `have` is the last event handed to the feed, `skipped` the last that the first
+    attach has skipped. `begun`: an attach was granted. `inputs` are the newest ids among the events."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -166,13 +161,11 @@ class LinkReader:
         self._responder.connected_again(others_drove=others_drove)
 
     def rewind(self, hello: Greeting) -> int:
-        """Continue from the last event the host still has. Return how many it has lost."""
         gone, self.have = self.have - hello.seq, hello.seq
         return gone
 
     async def read(self, link: Link) -> str:
-        """Read one connection until the host says goodbye, and return its words. Raises ConnectionLost,
-        ProtocolError."""
+        """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
             if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
@@ -221,7 +214,6 @@ class LinkReader:
         self._schedule.garbled = 0
 
     def _consumed(self, received: SessionEvent, memory: int) -> bool:
-        """Whether the reader does not get an event: an answer to this client, or a request for a service."""
         content = received.record.content
         if isinstance(content, InputRecord):
             self.inputs[content.id] = None
@@ -234,7 +226,6 @@ class LinkReader:
         return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
     def _is_ours(self, seq: int) -> bool:
-        """Whether no other client can have begun a request: it was sent while this client drove, or was the last to."""
         others = self._others_until
         return others is not None and seq > others and self._feed.standing.driving
 

@@ -17,16 +17,13 @@ from ccb.tunnel.wire.ndjson import encode_frame
 
 from .session_client import Json, SessionEvent
 
-MAX_INPUTS = 256
-"""Inputs that may wait for confirmation. While the outbox is full, senders wait."""
-
-MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of all waiting inputs. A single larger input is accepted when nothing else waits."""
+MAX_INPUTS = 256  # inputs that may wait for confirmation. While the outbox is full, senders wait.
+MAX_BYTES = 64 * 1024 * 1024  # bytes of all waiting inputs. A single larger input is accepted when nothing else waits.
 
 
 class Outbox:
-    """Keeps inputs in the order of `put`. One task at a time takes the unconfirmed ones with `next`, again from the
-    first after each `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
+    """Keeps inputs in order. One task at a time takes the unconfirmed ones with `next`, from the first after each
+    `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -41,8 +38,8 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input unless its id is already waiting; waits while the outbox is full. Raises UsageError if it is too
-        large to be sent."""
+        """Add an input unless it is waiting already; waits while the outbox is full. Raises UsageError if it is too
+        large."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
@@ -58,7 +55,6 @@ class Outbox:
             self._news.set()
 
     def confirm(self, input_id: str) -> None:
-        """Drop an input: the host has it in its journal."""
         found = self._inputs.pop(input_id, None)
         if found is not None:
             self._bytes -= found[1]
@@ -66,7 +62,6 @@ class Outbox:
             self._room.set()
 
     async def confirmed(self, input_id: str = "") -> None:
-        """Wait until an input, or every input, is confirmed."""
         while self._inputs if not input_id else input_id in self._inputs:
             self._room.clear()
             await self._room.wait()
@@ -78,7 +73,6 @@ class Outbox:
         return unconfirmed
 
     def rewind(self) -> None:
-        """Send every unconfirmed input again, in order: there is a new connection."""
         self._sent.clear()
         self._stop_sent = False
         self._news.set()
@@ -105,13 +99,12 @@ class Outbox:
 
 
 def answer_id(request_id: str) -> str:
-    """Return the id of the input that answers a request."""
     return f"answer:{request_id}"
 
 
 def input_id_of(body: Json) -> str:
-    """Return the id that makes the host apply an input only once: the public object's own id where that is unique.
-    Clients number their control requests from one in each process, so a control request gets a new id."""
+    """Return the id by which the host applies an input once. Clients number control requests from one in each
+    process."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
@@ -144,21 +137,18 @@ class NumberedAnswers(Generic[T]):
         self._waiting.pop(number, None)
 
     def take(self, number: int, value: T) -> None:
-        """Hand an answer to the request that waits for it, if one does."""
         answer = self._waiting.get(number)
         if answer is not None and not answer.done():
             answer.set_result(value)
 
     def fail(self) -> None:
-        """Fail all requests: their connection is lost."""
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
 
 
 class PendingRequests:
-    """Waits for answers. A control request keeps waiting when the connection is lost; pages of events and names of
-    files fail."""
+    """Waits for answers. Control requests outlive a connection; pages of events and names of files fail."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
@@ -166,8 +156,8 @@ class PendingRequests:
         self.names: NumberedAnswers[Json] = NumberedAnswers()
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
-        pass while `connected` count. Raises RequestFailed, and ConnectionLost when the session is over."""
+        """Wait for the answer to `request`. Only seconds while `connected` count. Raises RequestFailed,
+        ConnectionLost."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _CHECKS
@@ -186,7 +176,6 @@ class PendingRequests:
         return list(self._controls)
 
     def refuse(self, request_id: str, why: str) -> None:
-        """Fail a control request that will get no answer."""
         self._settle(Failure(request_id, why))
 
     def take_answer(self, line: ControlResponse) -> bool:
@@ -205,17 +194,14 @@ class PendingRequests:
             waiting.set_result(answer)
 
     def take_page(self, frame: Past) -> None:
-        """Hand a page to the request that waits for it."""
         records = parse_page(frame.body)
         self.pages.take(frame.request, [SessionEvent(each.kind, each.body, each.seq, True) for each in records])
 
     def connection_lost(self) -> None:
-        """Fail what belongs to a connection."""
         self.pages.fail()
         self.names.fail()
 
     def fail(self, why: str) -> None:
-        """Fail everything that waits: the session is over."""
         for waiting in self._controls.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionLost(why))

@@ -1,6 +1,5 @@
-"""One session over many connections: a task of its own keeps it connected and reads what the host sends. Events go into
-one bounded queue, so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host has them.
-The reader learns of connection changes only through `LinkChange` items."""
+"""One session over many connections. Events go into one bounded queue, so a slow reader slows the host down; inputs
+wait in the outbox until the host has them."""
 
 from __future__ import annotations
 
@@ -64,13 +63,12 @@ _PREFIX = "laptop-"
 
 
 def is_own(request_id: str) -> bool:
-    """Return whether a request that the reader has got is a question of this laptop."""
     return request_id.startswith(_PREFIX)
 
 
 class OwnQuestions:
-    """The open questions of this laptop. The reader gets them like requests of the worker, as progress, and answers
-    them in the same way. Their number is limited by that of the services that ask them."""
+    """The open questions of this laptop, which the reader gets and answers like those of the worker. Their number is
+    limited by that of the services that ask them."""
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
@@ -89,7 +87,6 @@ class OwnQuestions:
                 self._feed.add(SessionEvent("progress", public_withdrawal(request.id), 0))
 
     def take(self, line: PublicMessage) -> bool:
-        """Take an answer to one of these questions. Return False for anything else."""
         if not isinstance(line, ControlResponse) or line.request_id not in self._open:
             return False
         _, answer = self._open.pop(line.request_id)
@@ -98,7 +95,6 @@ class OwnQuestions:
         return True
 
     def is_open(self, line: PublicMessage) -> bool:
-        """Return whether a line is one of these questions."""
         return isinstance(line, ControlRequest) and line.request_id in self._open
 
     def is_forged(self, line: PublicMessage) -> bool:
@@ -119,8 +115,7 @@ _LAST_INPUTS_S = 1.5  # seconds for the host to confirm the last inputs
 
 class RemoteSession:
     """Drives (or watches) one session over connections from `dial`. Use as a context manager: entering makes the first
-    connection or raises the error that prevents it; leaving closes the connection. The session on the host goes on
-    unless it was stopped."""
+    connection or raises the error; the session on the host goes on unless it was stopped."""
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
@@ -202,7 +197,7 @@ class RemoteSession:
                 yield item
 
     def _is_answered_here(self, item: SessionEvent) -> bool:
-        """Whether an item is a request, or its withdrawal, that is not the reader's. The witness sees the others."""
+        """Whether an item is a request, or its withdrawal, that is not the reader's."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = item.public
@@ -212,7 +207,6 @@ class RemoteSession:
         return hidden
 
     def _with_open_questions(self, item: EventGap) -> EventGap:
-        """The item with only the open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
         kept = []
         for line in questions:
@@ -235,18 +229,16 @@ class RemoteSession:
         self._witnesses.append(witness)
 
     async def ask_reader(self, request: Request[P, A]) -> A:
-        """Put a question of this laptop to the reader of the events, and return its answer. The host is told neither.
-        Raises RequestFailed if the reader does not answer such requests."""
+        """Put a question of this laptop to the reader, and return the answer. Raises RequestFailed if nobody
+        answers."""
         if not self._responder.leaves_to_reader(request.kind):
             raise RequestFailed(f"nobody answers {request.kind.name} here")
         return await self._own.ask(request)
 
     def warn(self, text: str) -> None:
-        """Tell the reader of the events something that this laptop has noticed."""
         self._feed.add(LaptopNotice(text))
 
     def show(self, body: Json) -> None:
-        """Let the reader get progress that this laptop tells itself."""
         self._feed.add(SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
@@ -264,8 +256,8 @@ class RemoteSession:
             self._requests.pages.close(number)
 
     async def had_before(self, input_id: str) -> int | None:
-        """Wait until the host has confirmed an input. If it had the input before this client attached, return the
-        number of the last event that this client did not get, else None. Raises CcbError."""
+        """Wait until the host has an input. If it had it before this client attached, return the last event that was
+        skipped, else None. Raises CcbError."""
         await self._outbox.confirmed(input_id)
         if input_id not in self._reader.inputs:
             await self.earlier(1, 1)  # a page comes after all events so far
@@ -292,8 +284,8 @@ class RemoteSession:
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
-        """Wait until this laptop is reading no model answer, and discard the events that arrive meanwhile. If an answer
-        were cut off, a client that took over would have to ask, and pay, a second time."""
+        """Wait until this laptop reads no model answer, and drop events: a client that took over would pay a second
+        time."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -367,7 +359,6 @@ class RemoteSession:
         await self.send(public_answer(Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
-        """Answer a request of the worker with an error, because nobody will decide it."""
         await self.send(public_answer(Failure(request_id, error)))
 
     # The connection.

@@ -25,9 +25,8 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
-    `progress`, `body` the public stream-json object for `message` and `progress`. `replayed`: it is from before this
-    client attached, and rings no bell."""
+    """An event of the session, or `progress`. `body` is the public object of a `message` and of progress. `replayed`:
+    it is from before this client attached."""
 
     kind: str
     body: Json
@@ -47,9 +46,8 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class EventGap:
-    """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
-    after them (see `parse_snapshot`). Events that were shown before stay valid, with a gap after them. If `seq` is not
-    beyond the events received so far and `body` is empty, the host has lost its last events."""
+    """The host skipped the events up to `seq`; `earlier` loads them. `body` is the state after them (see
+    `parse_snapshot`). If it is empty and `seq` is not beyond the events so far, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -57,8 +55,8 @@ class EventGap:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """The state of the connection has changed; `reason` is one sentence for the person. While RECONNECTING, `attempt`
-    counts from 1, and `retry_at` is the monotonic second of the next attempt, or None while one runs."""
+    """The connection has changed; `reason` is for the person. `attempt` counts from 1, `retry_at` is the monotonic
+    second of the next attempt, or None while one runs."""
 
     state: LinkState
     reason: str = ""
@@ -68,16 +66,13 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class LaptopNotice:
-    """Something that the person should know about this end of the session, such as a limit that was reached."""
-
     text: str
 
 
 @dataclass(frozen=True)
 class FoundNames:
-    """The files and directories that a part of a name may mean, best first, without those that cannot be shown or
-    typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list all of a large
-    tree."""
+    """Files and directories that part of a name may mean, best first. `more` fit as well. `settled`: asking again soon
+    brings the same. `cut`: the tree is too large to list."""
 
     names: tuple[str, ...]
     more: bool
@@ -87,9 +82,8 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """How a prompt is delivered. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
-    prompts `before` that still waits, and last without one. `waits`: it waits for the end of a running turn; otherwise
-    the agent gets it with the next tool results."""
+    """How a prompt is delivered. `command_line`: the host runs it. It goes in front of the first of `before` that still
+    waits, or last. `waits`: for the end of a running turn; otherwise it goes with the next tool results."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -104,8 +98,7 @@ class PromptDelivery:
         }
 
 
-AS_PROMPT = PromptDelivery()
-"""As an ordinary prompt, which the agent gets as soon as it can."""
+AS_PROMPT = PromptDelivery()  # as an ordinary prompt, which the agent gets as soon as it can
 
 Item = SessionEvent | EventGap | LinkChange | LaptopNotice
 
@@ -116,11 +109,10 @@ def shown_name(client: str) -> HostText:
 
 
 class Witness(Protocol):
-    """Sees what the reader of a session was asked, and what this client says, in the order in which it happens. It
-    decides what this laptop lets the worker do, from nothing but that."""
+    """Sees what the reader was asked, and what this client says, in order, to decide what this laptop lets the worker
+    do."""
 
-    def asked(self, line: ControlRequest) -> None:
-        """The reader gets a request of the worker."""
+    def asked(self, line: ControlRequest) -> None: ...
 
     def withdrawn(self, request_id: str) -> None: ...
 
@@ -132,8 +124,7 @@ class SessionClient(Protocol):
     """One attached session. All methods but `events` may be called at any time, also during a turn."""
 
     @property
-    def hello(self) -> Greeting:
-        """The newest hello of the session."""
+    def hello(self) -> Greeting: ...
 
     @property
     def state(self) -> LinkState: ...
@@ -143,8 +134,7 @@ class SessionClient(Protocol):
         """Whether inputs of this client count: it is not a viewer and was not fenced."""
 
     @property
-    def unsent(self) -> int:
-        """Inputs that the host has not confirmed yet."""
+    def unsent(self) -> int: ...
 
     @property
     def unanswered_s(self) -> float:
@@ -159,17 +149,15 @@ class SessionClient(Protocol):
         """The bytes of the requests to the model in this run of ccb, and how many crossed the link; 0 if not known."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Yield everything that happens from now on, until the session ends. Raises CcbError when it is lost for
-        good."""
+        """Yield everything that happens from now on. Raises CcbError when the session is lost for good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
-        session. Raises CcbError while there is no connection."""
+        """Return about `most` bytes of the events before number `before`, oldest first; [] at the start. Raises
+        CcbError."""
 
     async def names(self, query: str) -> FoundNames | None:
-        """Return the files and directories on the host that `query` may mean; None if an older worker cannot tell.
-        Raises CcbError while there is no connection. A newer call makes the answer to an older one unlikely: cancel
-        that."""
+        """Return the files and directories that `query` may mean; None from an older worker. Raises CcbError. Cancel an
+        older call: its answer is unlikely."""
 
     def retry(self) -> None:
         """Connect now instead of waiting for the next attempt. The login may ask the person."""
@@ -180,12 +168,10 @@ class SessionClient(Protocol):
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
-        no connection. It is applied once. Raises UsageError when this client does not drive."""
+        """Send a user message, which is applied once, and return its uuid. Raises UsageError for who does not drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object, and return its id in the journal. Raises UsageError when this client does not
-        drive, and ConnectionLost when the session has ended."""
+        """Send a raw public object, and return its id in the journal. Raises UsageError, ConnectionLost."""
 
     async def request(self, request: Request[P, A]) -> A:
         """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
@@ -194,12 +180,11 @@ class SessionClient(Protocol):
         """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker send requests of this kind, before `events` are read. They are answered with the payload that
-        `service` returns, or, without one, by the reader of `events` with `answer`."""
+        """Let the worker send requests of this kind, answered by `service` or by the reader of `events` with
+        `answer`."""
 
     async def answer(self, request_id: str, response: Json) -> None:
-        """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
-        "message", "interrupt"?}."""
+        """Answer a `can_use_tool`: {"behavior": "allow" or "deny", …}."""
 
     async def stop(self, *, finish: bool = False) -> None:
         """End the session on the host: at once, or with `finish` after the queued work."""
@@ -210,9 +195,8 @@ class SessionClient(Protocol):
 
 @dataclass(frozen=True)
 class SnapshotPrompt:
-    """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
-    are the id of the input and the uuid of the user message. `files` go along with it. `steers`: it does not wait for
-    the end of the running turn."""
+    """A prompt that waits, or runs if `taken`. `text` may be its beginning. `ids` are those of the input and the user
+    message. `steers`: it does not wait for the end of the running turn."""
 
     ids: tuple[str, ...]
     text: str
@@ -223,9 +207,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
-    in force, in words) are empty if the snapshot does not name them; `questions` are the open requests, `tasks` the ids
-    and descriptions of what runs in the background, None if the worker does not say."""
+    """The state after the events that are not loaded. Texts are empty, `prompts` and `tasks` (id, description) None if
+    the snapshot does not say."""
 
     model: str
     permission_mode: str
@@ -256,7 +239,6 @@ def parse_snapshot(body: Json) -> SkippedState:
 
 
 def parse_names(body: Json) -> FoundNames:
-    """Parse the body of the answer about names. Broken parts are left out."""
     listed = body.get("names")
     names = listed[:_MAX_NAMES] if isinstance(listed, list) else []
     return FoundNames(
@@ -291,8 +273,6 @@ def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:
 
 
 class LinkState(Enum):
-    """What the status line shows of the connection."""
-
     CONNECTING = "connecting"
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"  # lost; an attempt is running, or starts at `LinkChange.retry_at`
@@ -304,8 +284,6 @@ class LinkState(Enum):
 
 
 class DriverRole(Enum):
-    """Whether this client drives the session."""
-
     WATCHES = "watches"  # it is a viewer, or another client took over
     WANTS = "wants"  # the person asked to drive, and the host has not been asked yet
     ASKS = "asks"  # the host was asked to let this client drive; inputs already follow
@@ -330,14 +308,11 @@ class LinkChangeKind(Enum):
 
 @dataclass(frozen=True)
 class LinkStanding:
-    """The state of the connection, and the role of this client."""
-
     link: LinkState
     role: DriverRole
 
     @property
     def driving(self) -> bool:
-        """Whether inputs of this client count."""
         return self.role in (DriverRole.ASKS, DriverRole.DRIVES)
 
     @property
@@ -382,8 +357,7 @@ def target(change: LinkChangeKind) -> LinkState | None:
 
 
 def after(standing: LinkStanding, change: LinkChangeKind) -> LinkStanding:
-    """Return the standing after a change: the one transition function. An impossible change is ignored, so a session
-    that has ended stays ended."""
+    """Return the standing after a change: the one transition function. An impossible change is ignored."""
     link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
     if change in _LINKS:
         to, sources = _LINKS[change]

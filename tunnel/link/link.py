@@ -50,19 +50,11 @@ from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .worker_refusals import is_session_id, refusal_error
 
-ACK_EVENTS = 64
-"""After how many events an acknowledgement is sent at the latest."""
-
-ACK_SECONDS = 1.0
-"""After how many seconds an event is acknowledged at the latest."""
-
+ACK_EVENTS = 64  # after how many events an acknowledgement is sent at the latest
+ACK_SECONDS = 1.0  # after how many seconds an event is acknowledged at the latest
 MAX_NOTES = 20
-MAX_NOTE = 1_000
-"""Characters of a note."""
-
-MAX_TEXT = 16 * 1024
-"""Characters of any other text. A directory on Linux has at most 4,096 bytes."""
-
+MAX_NOTE = 1_000  # characters of a note
+MAX_TEXT = 16 * 1024  # characters of any other text. A directory on Linux has at most 4,096 bytes.
 _MAX_CAPABILITIES = 100
 
 
@@ -78,9 +70,8 @@ class Greeting(Hello):
 
 
 def limited_hello(hello: Hello, host: str) -> Greeting:
-    """Return `hello` with at most MAX_NOTES notes (the last one says how many are left out), without last records that
-    are nested too deeply. Raise ProtocolError if a text in it is longer than any that a worker sends, or its session is
-    no ID."""
+    """Return `hello` with at most MAX_NOTES notes, without last records that are nested too deeply. Raise ProtocolError
+    for a text that no worker sends, or a session that is no ID."""
     for each in fields(hello):
         value = getattr(hello, each.name)
         if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -99,14 +90,12 @@ def limited_hello(hello: Hello, host: str) -> Greeting:
 
 log = logging.getLogger(__name__)
 
-HELLO_TIMEOUT = 30.0
-"""Seconds from the start of the worker to its hello."""
+HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
 SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFound | Fenced | Bye
 """The frames that a link hands to its owner. It handles all others itself."""
 
-StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel
-"""The frames of model calls."""
+StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel  # the frames of model calls
 
 HandleCalls = Callable[[StreamFrame], Awaitable[None]]
 """Handles a frame of a model call. It must not wait for the provider."""
@@ -117,10 +106,7 @@ def new_nonce() -> Secret:
 
 
 class FrameReader:
-    """Decodes what `read` returns: the next bytes of `pipe`, b"" at its end. `rest` are bytes that were read before.
-
-    `memory` is how many bytes the last frame may take in memory, at most.
-    """
+    """Decodes what `read` returns, after `rest`. `memory` is how many bytes the last frame may take in memory."""
 
     def __init__(self, pipe: Pipe, rest: bytes, read: Callable[[], Awaitable[bytes]], host: str) -> None:
         self.memory = 0
@@ -132,7 +118,6 @@ class FrameReader:
         self._decoded: Iterator[Frame] = iter(())
 
     def close(self) -> None:
-        """Let go what has arrived of an unfinished frame."""
         self._decoder.drop()
 
     async def next_frame(self) -> Frame:
@@ -183,7 +168,6 @@ class FrameWriter:
         self._task = asyncio.create_task(self._run(), name="link writer")
 
     async def close(self) -> None:
-        """Drop what is queued and end the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -204,7 +188,6 @@ class FrameWriter:
         self._news.set()
 
     async def _room(self, lane: Sized, limit: int) -> None:
-        """Wait until a queue has room. Raise ConnectionLost."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
         if self.failed.done():
@@ -241,7 +224,6 @@ class FrameWriter:
             await self._fail(error)
 
     def _next_batch(self) -> bytes:
-        """Return whole lines, the most urgent first. Urgent frames also go between the lines of a large frame."""
         batch = bytearray()
         while len(batch) < _BATCH:
             if self._urgent:
@@ -266,11 +248,8 @@ class FrameWriter:
 
 
 class Link:
-    """Speaks frames over `pipe`. `rest` are bytes that were read from it before.
-
-    Use as a context: entering starts the writer, leaving closes the pipe. Call `hello`, then `attach`, then iterate
-    over `frames` in one task. Any task may `send`. `liveness` watches the silence.
-    """
+    """Speaks frames over `pipe`, of which `rest` was read before. Use as a context, which closes the pipe. Call
+    `hello`, then `attach`, then iterate over `frames` in one task. Any task may `send`."""
 
     def __init__(
         self,
@@ -288,20 +267,20 @@ class Link:
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
         self.liveness = Liveness(
-            lambda number: self._writer.send_soon(Ping(self._epoch, number)),
+            lambda number: self._writer.send_soon(Ping(self.epoch, number)),
             lambda silence: self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True),
             ping_after,
             dead_after,
         )
-        self._seq = 0  # the number of the last event that has arrived
+        self.last_seq = 0  # the number of the last event that has arrived
         self._acked = 0
         self._ack_seconds = ack_seconds
         self._ack_timer: asyncio.TimerHandle | None = None
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Greeting | None = None
-        self._epoch = 0
+        self.epoch = 0  # that this connection holds
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
-        self._silent = False
+        self.silent = False  # it died of silence: a new channel over the same SSH connection would be silent, too
 
     async def __aenter__(self) -> Self:
         self._dead = asyncio.get_running_loop().create_future()
@@ -317,25 +296,13 @@ class Link:
         await self._pipe.close()
 
     @property
-    def epoch(self) -> int:
-        """The epoch this connection holds; 0 before `attach`."""
-        return self._epoch
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the last event that has arrived."""
-        return self._seq
-
-    @property
     def memory(self) -> int:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
         return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
-        """Wait for the worker's first frame and check its version.
-
-        Raise what `refusal_error` returns if the worker refuses, DeployError if it ends first, and ProtocolError.
-        """
+        """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
+        the worker ends first, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._reader.next_frame()
@@ -377,23 +344,19 @@ class Link:
         calls: HandleCalls | None,
         tail: int = 0,
     ) -> None:
-        """Ask for the next epoch and for everything after event `have`. From now on a silent peer is detected.
-
-        With `tail`, ask for a snapshot and about `tail` bytes of events behind it. Frames of model calls go to
-        `calls`, None for a viewer without calls. Raise ConnectionLost.
-        """
+        """Ask for the next epoch and everything after event `have`; with `tail`, for a snapshot and about `tail` bytes
+        of events behind it. Frames of model calls go to `calls` (None for a viewer). Raise ConnectionLost."""
         assert self._hello is not None, "hello comes first"
-        self._epoch = self._hello.epoch + 1
-        self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
-        self._seq = self._acked = have
+        self.epoch = self._hello.epoch + 1
+        self._least_epoch = self.epoch if role == "driver" else self._hello.epoch
+        self.last_seq = self._acked = have
         self._calls = calls
         shown = nonce.reveal() if calls is not None else ""
-        await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
+        await self.send(Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self.liveness.start()
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that `attach` will ask for."""
         assert self._hello is not None, "hello comes first"
         return self._hello.epoch + 1
 
@@ -403,36 +366,27 @@ class Link:
 
     def drop(self, reason: str, *, silent: bool = False) -> None:
         """Give the connection up. `frames` raises ConnectionLost once the frames that were read before were taken."""
-        self._silent = self._silent or silent
+        self.silent = self.silent or silent
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(ConnectionLost(reason))
 
-    @property
-    def silent(self) -> bool:
-        """Whether the connection died of silence: a new channel over the same SSH connection would be silent too."""
-        return self._silent
-
     async def flush(self) -> None:
-        """Wait until the transport has everything that is queued. Raise ConnectionLost."""
         await self._writer.flush()
 
     async def frames(self) -> AsyncIterator[SessionFrame]:
-        """The session's frames in order, without gaps; ends after `bye`.
-
-        Nothing is read while the consumer holds a frame, so a slow consumer slows the host down. Raise ConnectionLost,
-        ProtocolError, and what `refusal_error` returns if the attach is refused.
-        """
+        """Yield the session's frames in order, without gaps, up to `bye`. A slow consumer slows the host down. Raise
+        ConnectionLost, ProtocolError, and what `refusal_error` returns."""
         while True:
             frame = await self._reader.next_frame()
             match frame:
                 case Event():
-                    if frame.seq > self._seq:  # otherwise the event was replayed twice around an attach
-                        self._arrived(frame.seq, self._seq + 1)
+                    if frame.seq > self.last_seq:  # otherwise the event was replayed twice around an attach
+                        self._arrived(frame.seq, self.last_seq + 1)
                         yield frame
                 case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)
                 case Snapshot():
-                    if frame.seq < self._seq:
+                    if frame.seq < self.last_seq:
                         raise ProtocolError(f"{self._host} sent a snapshot of events that have already arrived")
                     self._arrived(frame.seq, frame.seq)  # the snapshot stands for all events up to it
                     yield frame
@@ -442,7 +396,7 @@ class Link:
                     yield frame
                     return
                 case Ping():
-                    self._writer.send_soon(Pong(self._epoch, frame.n))
+                    self._writer.send_soon(Pong(self.epoch, frame.n))
                 case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
                     if self._calls is None:
                         raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
@@ -455,14 +409,14 @@ class Link:
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
-        """Note that the event `seq` has arrived, and acknowledge it soon. Raise ProtocolError if it is not the
-        `expected` one."""
+        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not the `expected`
+        one."""
         if seq != expected:
             raise ProtocolError(
                 f"events {expected} to {seq - 1} of the session are missing",
                 do="Attach again. If it happens again, run with --debug and report it.",
             )
-        self._seq = seq
+        self.last_seq = seq
         if seq - self._acked >= ACK_EVENTS:
             self._acknowledge()
         elif self._ack_timer is None:
@@ -472,11 +426,10 @@ class Link:
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
-        self._acked = self._seq
-        self._writer.send_soon(Ack(self._epoch, self._seq))
+        self._acked = self.last_seq
+        self._writer.send_soon(Ack(self.epoch, self.last_seq))
 
     async def _read(self) -> bytes:
-        """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
         self.liveness.reading(True)

@@ -48,7 +48,6 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
 
 
 def _similar(refused: Refused) -> str:
-    """Return the similar names that the worker suggests, on one line."""
     near = refused.data.get("near")
     return ", ".join(HostText(str(each)).path for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
 
@@ -141,12 +140,10 @@ _ERRORS: Mapping[str, Callable[[Refused, str, HostText], CcbError]] = {
 
 
 def listed_host(host: str) -> str:
-    """Return `host` as the argument of a host command such as `ccb ps`."""
     return "--local" if host == "local" else host
 
 
 def too_many_processes(host: str, said: str) -> DeployError:
-    """Return the error for a user who may start no more processes or threads on `host`."""
     return DeployError(
         f"{host} does not let this user start more processes",
         evidence=said,

@@ -1,5 +1,5 @@
-"""A master connection of the OpenSSH client: it logs in once and carries the commands of clients that connect to its
-socket. It ends when the ccb that started it ends, even if that ccb is killed."""
+"""A master connection of the OpenSSH client: it logs in once and carries the commands of clients. It ends when the ccb
+that started it ends, even if that ccb is killed."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ minute, but it closes the stderr of jump hosts and ProxyCommands, which they use
 
 @dataclass(frozen=True)
 class MasterCommand:
-    """The ssh that makes the control socket `socket`. `name` is how messages name the host, `shown` the command.
-    `runner` is a program that runs it, and ends it when its own stdin ends."""
+    """The ssh that makes the control `socket`. `runner` is a program that runs it, and ends it when its own stdin
+    ends."""
 
     argv: Sequence[str]
     socket: Path
@@ -64,7 +64,6 @@ class Master:
         await _ended(self._child, self._listening)
 
     async def end(self) -> None:
-        """End the connection, with its jump hosts and ProxyCommands."""
         stdin = self._child.process.stdin
         assert stdin is not None
         try:
@@ -77,10 +76,8 @@ class Master:
 
 
 async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Prompts, gave_up: asyncio.Event) -> Master:
-    """Start the master and wait until it is logged in. `prompts` shows what it and the hosts on the way say.
-
-    Raise AuthFailed if the person gave up (`gave_up` is set), and the error that `ssh_failure` reads from ssh's output.
-    """
+    """Start the master and wait until it is logged in. Raise AuthFailed if the person gave up (`gave_up` is set), and
+    what `ssh_failure` reads from ssh's output."""
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = [*command.runner, *command.argv]
@@ -123,7 +120,6 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
 
 
 async def _exists(socket: Path) -> None:
-    """Wait until ssh has made its socket, the only sign that it is logged in."""
     exists = socket.exists
     while not exists():  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)

@@ -50,7 +50,7 @@ _MAX_KEY = 64 * 1024
 
 @dataclass(frozen=True)
 class KeptRoute:
-    """Which connection is kept: the options of every hop to `target`, and for how long. `plain` logs in without keeping
+    """Which connection is kept: the options of every hop, and for how long. `plain` logs in without keeping
     anything."""
 
     configs: Sequence[HostConfig]
@@ -60,8 +60,8 @@ class KeptRoute:
 
 
 async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
-    """Return a transport over the connection that is kept for this route, or log in and keep that connection. Where
-    nothing may be kept, log in with `route.plain`, and tell the person once."""
+    """Return a transport over the connection that is kept for this route, or log in and keep it; where nothing may be
+    kept, log in with `route.plain`, and tell the person once."""
     directory = kept_directory(os.environ)
     record = directory / f"{key_of(route.configs, route.target.host)}.json"
     found = await asyncio.to_thread(read_record, record) if private(directory) else None
@@ -79,7 +79,6 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
 
 
 async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: KeptConnection | None) -> Transport:
-    """Log in, in the place of `old`, and keep the connection if that is allowed."""
     if problem := await not_kept(route, record.parent):
         tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
         return await route.plain()
@@ -105,7 +104,6 @@ async def not_kept(route: KeptRoute, directory: Path) -> str:
 
 
 def _needs_touch(files: Sequence[Path]) -> bool:
-    """Return whether an identity file belongs to a security key. Its public half says so, also in a locked file."""
     for path in files:
         for each in (path, path.with_name(path.name + ".pub")):
             try:
@@ -119,7 +117,6 @@ def _needs_touch(files: Sequence[Path]) -> bool:
 
 
 def _decoded(text: bytes) -> bytes:
-    """Return the bytes of a private key in the format of OpenSSH, b"" for anything else."""
     if not text.startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----"):
         return b""
     try:
@@ -140,7 +137,6 @@ async def _agent_needs_touch(keys: Identities) -> bool:
 
 
 async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
-    """Log in and keep the connection. If another ccb is just doing that, only log in."""
     env, target, socket = without_secrets(os.environ), route.target, record.with_suffix("")
     base = ["ssh", *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
@@ -175,8 +171,8 @@ _GONE_S = 4.0
 
 @dataclass(frozen=True)
 class KeptConnection:
-    """A connection that is kept. `host` is the name that the person used, `until` the wall-clock time of its end,
-    `slept` and `addresses` the seconds that this machine had slept and the addresses that it had at the login."""
+    """A kept connection: its wall-clock end `until`, and at the login the seconds of sleep and the addresses of this
+    machine."""
 
     host: str
     socket: Path
@@ -200,11 +196,9 @@ class KeptConnection:
         return self._signal(signal.SIGUSR1)
 
     def end(self) -> bool:
-        """End it with all that runs on it. Return whether it has ended."""
         return self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> bool:
-        """Blocking: wait until its keeper has removed the record."""
         deadline = time.monotonic() + _GONE_S
         if read_record(self.record) is not None:  # its keeper lives, so the number is not another process's
             with contextlib.suppress(ProcessLookupError):
@@ -243,7 +237,6 @@ def key_of(configs: Sequence[HostConfig], host: str) -> str:
 
 
 def read_record(path: Path) -> KeptConnection | None:
-    """Return the connection that the record is about, None if its keeper has ended or is still logging in."""
     try:
         about = json.loads(_held(path) or b"{}")
         socket, addresses = path.with_suffix(""), tuple(about["addresses"])

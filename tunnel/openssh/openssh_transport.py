@@ -1,5 +1,4 @@
-"""The transport over the OpenSSH client: a master connection, whose socket is in a private directory, logs in once,
-and each command is a client of it. What ssh asks is asked through askpass, or not at all (batch mode)."""
+"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it."""
 
 from __future__ import annotations
 
@@ -44,11 +43,8 @@ stand before a ProxyJump, which would count instead."""
 async def connect(
     target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
 ) -> Transport:
-    """Log in to `target` with the OpenSSH client that `words` start, or use a master that the person has running, if it
-    answers. If they set ControlMaster or ControlPath with `-o`, ssh does what that says.
-
-    Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed, HostKeyError.
-    """
+    """Log in with the OpenSSH client that `words` start, or use a master that the person has running. If they set
+    ControlMaster or ControlPath with `-o`, ssh does what that says. Raise UsageError, ConfigError, ConnectError."""
     configured = await ssh_says([*words, *NO_COMMAND, *target.flags(), "-G"], target.host, env)
 
     def log_in() -> Awaitable[Transport]:
@@ -93,13 +89,11 @@ async def _log_in(
 
 
 def _decides_on_multiplexing(target: SshTarget) -> bool:
-    """Return whether the person decides about multiplexing with `-o`."""
     return any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
 
 
 class OpenSshTransport(CommandTransport):
-    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it, unless
-    it is kept."""
+    """Commands over one login. `master` is None if the person decides about multiplexing. `stack` ends ours."""
 
     def __init__(
         self,
@@ -112,6 +106,7 @@ class OpenSshTransport(CommandTransport):
     ) -> None:
         super().__init__(command, env=env, notice=notice, stack=stack)
         self._master = master
+        self.warm = master is not None
 
     @property
     def alive(self) -> bool:
@@ -119,22 +114,16 @@ class OpenSshTransport(CommandTransport):
             return super().alive
         return self._master.alive
 
-    @property
-    def warm(self) -> bool:
-        return self._master is not None
-
 
 def _command(
     target: SshTarget, words: Sequence[str], argv: Sequence[str], failure: Callable[..., CcbError | None]
 ) -> PipeCommand:
-    """Return how `argv` runs a line. `words` start ssh; `failure` reads its output."""
     shown = target.shell_command(words)
     reading = partial(failure, target.shown, by_hand=shown)
     return PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
 
 
 def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
-    """Return the options of the ssh that logs in."""
     options = [*_QUIET, *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
     direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
     if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
@@ -143,11 +132,9 @@ def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> 
 
 
 def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the options that make ssh run a command, as far as this ssh knows them."""
     known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
     return [word for option in known for word in ("-o", option)]
 
 
 def literal(path: Path) -> str:
-    """Return `path` escaped for options in which ssh expands %-tokens."""
     return str(path).replace("%", "%%")

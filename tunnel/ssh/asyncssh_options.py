@@ -23,11 +23,8 @@ from ..ssh_config.host_config import HostConfig
 from ..transports.host_keys import KnownKeys
 
 KEEPALIVE_S = 5
-KEEPALIVE_COUNT = 2
-"""asyncssh gives up after (count + 1) intervals of silence: 15 s."""
-
-LOGIN_TIMEOUT_S = 300
-"""Seconds for a whole login. A second factor on a phone takes its time."""
+KEEPALIVE_COUNT = 2  # asyncssh gives up after (count + 1) intervals of silence: 15 s
+LOGIN_TIMEOUT_S = 300  # seconds for a whole login. A second factor on a phone takes its time.
 
 WINDOW, PACKET = 4 << 20, 128 << 10
 """Bytes that a command may send ahead, and in one packet: with asyncssh's 2 MB and 32 KB a copy stands still whenever
@@ -46,10 +43,7 @@ _NAMES = {
 def connection_options(
     config: HostConfig, known: KnownKeys, *, certificates: bool
 ) -> asyncssh.SSHClientConnectionOptions:
-    """Return the options for one connection to the host of `config`. Raise ConfigError for algorithms asyncssh lacks.
-
-    `known` are the host keys to trust; `certificates`: also ask the host for a certificate.
-    """
+    """Return the options for one connection. `certificates`: also ask the host for one. Raise ConfigError."""
     stream, methods = config.stream, config.methods
     trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
     stored = [kind for key in known.trusted for kind in key.sig_algorithms]
@@ -88,7 +82,6 @@ def connection_options(
 
 
 def _sent(patterns: Sequence[str]) -> dict[str, str]:
-    """Return the variables that SendEnv names, but none that may hold a credential for the model."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -98,8 +91,8 @@ def _sent(patterns: Sequence[str]) -> dict[str, str]:
 
 
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
-    """Return the algorithms that `given[option]` means and asyncssh knows, in its order; None if the option is not
-    set. Raise ConfigError if it knows none."""
+    """Return the algorithms that an option means and asyncssh knows; None if it is not set. Raise ConfigError for
+    none."""
     if option not in given:
         return None
     known, default = _NAMES[option]
@@ -111,15 +104,15 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
 
 
 def ciphers(given: Mapping[str, str]) -> list[str]:
-    """Return the ciphers, the preferred ones first. Where nobody has set them, AES-GCM comes before ChaCha20, for which
-    asyncssh calls OpenSSL three times a packet."""
+    """Return the ciphers. If nobody set them, AES-GCM precedes ChaCha20 (three calls of OpenSSL a packet in
+    asyncssh)."""
     default = sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
     return chosen(given, "ciphers") or default
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
-    """Return the algorithms for host keys, the preferred ones first: HostKeyAlgorithms if it is set; else the kinds of
-    keys in known_hosts (`stored`) come before the others. Certificates are among them only with `certificates`."""
+    """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds of keys in known_hosts
+    (`stored`)."""
     every = _text(get_certificate_algs()) + _text(get_public_key_algs())
     certified = _text(get_default_certificate_algs())
     plain = _text(get_default_public_key_algs())

@@ -29,8 +29,7 @@ _OPEN_S = 30.0
 _LATER_WINDOW = 16 << 20
 """Bytes that a later command, such as a copy, may send ahead: only if the network is what it waits for does sshd send
 packets of more than 32 KB."""
-_STARTED_S = 0.005
-"""Longer than it takes to start `ssh -G`. This machine has time for other work while that runs."""
+_STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has time for other work while that runs.
 
 
 async def connect(
@@ -133,8 +132,7 @@ async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
 
 
 def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
-    """Tell the person which of their ssh options ccb's own SSH does not honour: on a jump host (not the `last` hop)
-    only those that ssh itself would honour there, where it forwards and runs nothing."""
+    """Tell the person which of their ssh options have no effect; of a jump host only what ssh would honour there."""
     options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
     if options:
         log.info("without effect on %s: %s", hop.target.shown, ", ".join(options))
@@ -155,8 +153,6 @@ def _load() -> None:
 
 
 class SshTransport(Transport):
-    """An authenticated connection, and those to the jump hosts that carry it."""
-
     def __init__(
         self,
         name: str,
@@ -165,23 +161,15 @@ class SshTransport(Transport):
         pipelining: Pipelining,
         again: Callable[[Pipelining | None], Awaitable[SshTransport]],
     ) -> None:
-        self._name = name
+        self.name = name
         self._stream = stream
-        self._connection = connections[-1]
+        self.connection = connections[-1]
         self._hops = connections[:-1]
         self._again = again
         self._first = True
         self._again_logged_in = False
         self.pipelining = pipelining
         """How the login to the host itself was pipelined."""
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def connection(self) -> asyncssh.SSHClientConnection:
-        return self._connection
 
     async def execute(self, command: str) -> SshPipe:
         import asyncssh
@@ -193,25 +181,25 @@ class SshTransport(Transport):
             from .pipelined_connection import ChannelRefusedError
 
             if not self.alive and not isinstance(error, ChannelRefusedError):
-                raise lost(self._name, error) from error
+                raise lost(self.name, error) from error
             raise Unreachable(
-                f"{self._name} refused to run a command",
+                f"{self.name} refused to run a command",
                 evidence=error.reason,
                 do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:
-            raise lost(self._name, error) from error
-        return SshPipe(self._name, process)
+            raise lost(self.name, error) from error
+        return SshPipe(self.name, process)
 
     async def logged_in(self) -> None:
-        """Wait for the end of a login that goes on behind the first command. If it fails, log in again step by step.
-        Raise what `connect` raises."""
+        """Wait for the end of a login behind the first command. If it fails, log in again. Raise what `connect`
+        raises."""
         if not await self.pipelining.ended() and not self._again_logged_in:
             await self._log_in_again(self.pipelining)
 
     async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Start `command`. The first one waits neither for the end of the login nor for its channel if the last login
-        allows that. If the server does otherwise than the last time, log in again and wait."""
+        """Start `command`. The first one waits neither for the login nor for its channel if the last login allows that.
+        If the server does otherwise than the last time, log in again and wait."""
         import asyncssh
 
         from . import pipelined_connection as channels
@@ -219,17 +207,17 @@ class SshTransport(Transport):
         first, self._first = self._first, False
         if not first:
             await self.logged_in()
-            return await channels.start_waiting(self._connection, command, _LATER_WINDOW)
+            return await channels.start_waiting(self.connection, command, _LATER_WINDOW)
 
         guess = self.pipelining.guess
         if guess is not None:
             try:
-                process = await channels.start_command(self._connection, command, guess)
+                process = await channels.start_command(self.connection, command, guess)
             except channels.GuessedWrongError as error:
                 if await self.pipelining.ended():
                     await self.pipelining.guessed_wrong(str(error))
                     await self._log_in_again(None)
-                    return await channels.start_waiting(self._connection, command)
+                    return await channels.start_waiting(self.connection, command)
             except asyncssh.ChannelOpenError as error:
                 if isinstance(error, channels.ChannelRefusedError) or await self.pipelining.ended():
                     raise
@@ -238,35 +226,31 @@ class SshTransport(Transport):
                 await self.pipelining.first_channel(guess, ahead=True)
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
-        process = await channels.start_waiting(self._connection, command)
+        process = await channels.start_waiting(self.connection, command)
         await self.pipelining.first_channel(channels.number_of(process), ahead=False)
         return process
 
     async def _log_in_again(self, failed: Pipelining | None) -> None:
-        """Replace the connections by new ones. Their login is plain, or takes the place of the one that `failed`."""
+        """Replace the connections by new ones. Their login is plain, or in the place of the one that `failed`."""
         self._again_logged_in = True
         fresh = await self._again(failed)
-        self._connection, fresh._connection = fresh._connection, self._connection
+        self.connection, fresh.connection = fresh.connection, self.connection
         self._hops, fresh._hops = fresh._hops, self._hops
         self._stream, fresh._stream = fresh._stream, self._stream
         await fresh.close()
 
     @property
     def alive(self) -> bool:
-        return not self._connection.is_closed()
-
-    @property
-    def warm(self) -> bool:
-        return True
+        return not self.connection.is_closed()
 
     def abort(self) -> None:
-        for connection in (self._connection, *reversed(self._hops)):
+        for connection in (self.connection, *reversed(self._hops)):
             connection.abort()
 
     async def close(self) -> None:
         await self.pipelining.close()
         try:
-            await close_all([self._connection, *reversed(self._hops)])
+            await close_all([self.connection, *reversed(self._hops)])
         finally:
             await self._stream.close()
 

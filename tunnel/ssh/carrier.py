@@ -29,18 +29,13 @@ MAX_JUMP_HOSTS = 8
 
 
 class Hop(NamedTuple):
-    """A jump host or the destination, and the options that apply to it."""
-
     target: SshTarget
     config: HostConfig
 
 
 async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
-    """Return the hosts to log in to, each through the one before it; `target` is the last. Raise ConfigError,
-    UsageError.
-
-    `ssh` are the words that start ssh: flags among them count, as on the command line.
-    """
+    """Return the hosts to log in to, each through the one before it. `ssh` are the words that start ssh: flags among
+    them count. Raise ConfigError, UsageError."""
     hops = [Hop(target, await resolve(target, ssh))]
     while jump := hops[0].config.route.proxy_jump:
         targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]
@@ -62,22 +57,17 @@ def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
 
 
 def _through_the_last(hop: Hop) -> Hop:
-    """Return `hop` without its own ProxyJump and ProxyCommand, because it is reached through the hop before it."""
     route = dataclasses.replace(hop.config.route, proxy_jump=None, proxy_command=None)
     return hop._replace(config=dataclasses.replace(hop.config, route=route))
 
 
-_EXIT_S = 2.0
-"""Seconds for a ProxyCommand to end after its stream has."""
+_EXIT_S = 2.0  # seconds for a ProxyCommand to end after its stream has
 
 
 class Carrier:
-    """What carries one login: a socket to the host, or to a ProxyCommand, which `close` ends; or `tunnel`, the
-    connection to the jump host `through`.
-
-    A ProxyCommand is a child of the person's shell, because asyncssh would take its stderr as bytes from the server.
-    `prompts` shows what it says, and answers an ssh in it.
-    """
+    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell, because
+    asyncssh would take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host
+    `through`."""
 
     def __init__(
         self,
@@ -130,7 +120,6 @@ class Carrier:
         self._listening = asyncio.create_task(listening, name="stderr of a ProxyCommand")
 
     def abandon(self) -> None:
-        """Close the socket after a login that failed."""
         if self.sock is not None:
             self.sock.close()
 
@@ -153,7 +142,6 @@ class Carrier:
         return neutralise(self._tail.text().strip())
 
     async def close(self) -> None:
-        """End the ProxyCommand and what it has started."""
         child, self._child = self._child, None
         listening, self._listening = self._listening, None
         try:
@@ -176,7 +164,6 @@ _BETWEEN_ATTEMPTS_S = 1.0
 
 
 async def open_socket(config: HostConfig) -> socket.socket:
-    """Return a connected socket. Raise Unreachable."""
     route = config.route
     where = f"{config.hostname} port {config.port}"
     addresses = await _addresses(config)

@@ -1,5 +1,5 @@
-"""The pipe of one command on an SSH connection, and asyncssh's input buffer without its copies: asyncssh takes each
-packet off by slicing, twice, and slices of bytes copy all that is behind, half of all copying in a large download."""
+"""The pipe of one command, and asyncssh's input buffer without the copies of its slices (half of all in a large
+download)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ class InputBuffer:
         return self._joined(0, self._size).find(wanted, start, stop)
 
     def _joined(self, start: int, stop: int) -> bytes:
-        """Return a copy of the bytes from one place to another, which may be in several chunks."""
         parts, at = [], -self._at
         for chunk in self._chunks:
             if at >= stop:
@@ -75,8 +74,6 @@ _CLOSE_S = 5.0
 
 
 class SshPipe:
-    """The pipe of one command. It can be read, or hand over what arrives."""
-
     def __init__(self, name: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._name = name
         self._process = process
@@ -118,7 +115,6 @@ class SshPipe:
             raise lost(self._name, error) from error
 
     def end_input(self) -> None:
-        """Send end of file."""
         with contextlib.suppress(OSError):
             self._process.stdin.write_eof()
 

@@ -18,20 +18,14 @@ from .pipelined_connection import PipelinedConnection, start_waiting
 
 log = logging.getLogger(__name__)
 
-MAX_PROMPTS = 32
-"""How many questions a server may ask at once."""
-
-MAX_TEXT = 4000
-"""How many characters of a server's text are shown."""
+MAX_PROMPTS = 32  # how many questions a server may ask at once
+MAX_TEXT = 4000  # how many characters of a server's text are shown
 
 
 @dataclass
 class LoginRecord:
-    """What happened in a login so far, for error messages.
-
-    `banner` is the server's last one. `asked`: the person was asked something other than a passphrase. `gave_up`: they
-    did not answer. `wanted` is what the server asks for beside keys. `key_accepted`: a key was right, but not enough.
-    """
+    """What happened so far, for errors. `asked`: for something other than a passphrase. `wanted`: beside keys.
+    `key_accepted`: a key was right, but not enough."""
 
     banner: str = ""
     asked: bool = False
@@ -43,11 +37,8 @@ class LoginRecord:
 
 
 class LoginClient(asyncssh.SSHClient):
-    """The callbacks of one login.
-
-    `shown_key` is the host key, if it is not a trusted one. `opened` is set when the connection is made, `greeted` when
-    the server first asks for a login. `banner_before` is what it said in the attempt before, and is not shown again.
-    """
+    """The callbacks of one login. `shown_key` is a host key that is not trusted. `opened` is set when the connection is
+    made, `greeted` when the server first asks for a login. `banner_before` is not shown again."""
 
     def __init__(self, name: str, config: HostConfig, prompts: Prompts) -> None:
         self.record = LoginRecord()
@@ -68,7 +59,6 @@ class LoginClient(asyncssh.SSHClient):
 
     @property
     def asked(self) -> bool:
-        """Whether the person was asked for anything."""
         return self.record.asked or self.keys.asked
 
     @property
@@ -76,7 +66,6 @@ class LoginClient(asyncssh.SSHClient):
         return isinstance(self._connection, PipelinedConnection) and self._connection.signed_at_once
 
     def tried(self) -> str:
-        """Return what was offered, as evidence for an error."""
         return self.keys.report(self.record.tried, asked_for_keys=self.record.asked_for_keys)
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
@@ -99,24 +88,19 @@ class LoginClient(asyncssh.SSHClient):
         if self.record.banner != self.banner_before:
             self._prompts.banner(self.record.banner)
 
-    async def public_key_auth_requested(self) -> list[asyncssh.SSHKey] | list[asyncssh.SSHKeyPair] | None:
+    async def public_key_auth_requested(self) -> list[asyncssh.SSHKeyPair] | None:
         self.greeted.set()
         if self._connection is not None and not self._first_methods:
             self._first_methods = self._connection.get_server_auth_methods()
-        if not self.record.asked_for_keys:
-            self.record.asked_for_keys = True
-            pairs = await self.keys.in_order()
-            for what, held in (("of the agent", True), ("in files", False)):
-                count = sum((pair.get_key_type() == "agent") is held for pair in pairs)
-                if count:
-                    self.record.tried.append(f"{count} public key{'s' if count > 1 else ''} {what}")
-            if pairs:
-                return pairs
-        found = await self.keys.next_unnamed()
-        if found is None:
+        if self.record.asked_for_keys:
             return None
-        self.record.tried.append(f"publickey ({found[0]})")
-        return [found[1]]
+        self.record.asked_for_keys = True
+        pairs = await self.keys.in_order()
+        for what, held in (("of the agent", True), ("in files", False)):
+            count = sum((pair.get_key_type() == "agent") is held for pair in pairs)
+            if count:
+                self.record.tried.append(f"{count} public key{'s' if count > 1 else ''} {what}")
+        return pairs or None
 
     async def password_auth_requested(self) -> str | None:
         self.greeted.set()
@@ -163,8 +147,7 @@ class LoginClient(asyncssh.SSHClient):
         return answers
 
     def _note_wanted(self, method: str, what: str) -> None:
-        """Record that the server asks for `what`. If it offers `method` only after a key, it has accepted that key:
-        asyncssh does not say so."""
+        """Record that the server asks for `what`. If it offers `method` only after a key, it has accepted that key."""
         if what not in self.record.wanted:
             self.record.wanted.append(what)
             late = bool(self._first_methods) and method not in self._first_methods

@@ -1,7 +1,5 @@
-"""Load keys from files and the agent, and offer them in the order of ssh.
-
-A locked key is offered by its public half. Its passphrase is asked for only when the server would accept the key.
-"""
+"""Load keys from files and the agent. A locked key is offered by its public half, and unlocked when the server accepts
+it."""
 
 from __future__ import annotations
 
@@ -30,22 +28,17 @@ _MAGIC = b"openssh-key-v1\0"
 
 @dataclass(frozen=True)
 class KeyFile:
-    """An identity file, or only its public half.
-
-    `key` is None if the private key is locked or missing; `public` is None if it is unknown.
-    """
+    """An identity file, or only its `public` half. `key` is None if the private key is locked or missing."""
 
     path: Path
     data: bytes
     key: asyncssh.SSHKey | None
-    public: asyncssh.SSHKey | None
+    public: asyncssh.SSHKey
 
 
 def _read_key_file(path: Path) -> KeyFile | str:
-    """Return the key, or why there is none, "" for a default file (~/.ssh/id_*) that is missing.
-
-    The file may be a public key whose private half the agent has.
-    """
+    """Return the key (perhaps only a public one, for the agent), or why there is none, "" for a missing default
+    file."""
     public = _public_key(path.with_name(path.name + ".pub"))
     try:
         data = path.read_bytes()
@@ -59,7 +52,10 @@ def _read_key_file(path: Path) -> KeyFile | str:
         return KeyFile(path, data, key, key)
     except asyncssh.KeyImportError as error:
         if "passphrase" in str(error).lower() or "encrypted" in str(error).lower():
-            return KeyFile(path, data, None, _public_half(data) or public)
+            public = _public_half(data) or public
+            if public is None:
+                return f"it is locked, and {path.name}.pub, which names it, is missing"
+            return KeyFile(path, data, None, public)
         own = _public_key(path) or public
         if own is not None:
             return KeyFile(path, b"", None, own)
@@ -75,7 +71,6 @@ def _public_key(path: Path) -> asyncssh.SSHKey | None:
 
 
 def _public_half(data: bytes) -> asyncssh.SSHKey | None:
-    """Return the public key inside an encrypted private key in OpenSSH's format, None if it has none."""
     lines = data.decode("ascii", "replace").split("-----")
     if len(lines) < 3 or "OPENSSH PRIVATE KEY" not in lines[1]:
         return None
@@ -92,12 +87,10 @@ def _public_half(data: bytes) -> asyncssh.SSHKey | None:
 
 
 class LockedKeyPair(asyncssh.SSHKeyPair):
-    """A locked key of `keys` that is unlocked only to sign."""
-
     _key_type = "local"
 
-    def __init__(self, file: KeyFile, public: asyncssh.SSHKey, keys: LoginKeys) -> None:
-        kinds = public.sig_algorithms
+    def __init__(self, file: KeyFile, keys: LoginKeys) -> None:
+        public, kinds = file.public, file.public.sig_algorithms
         super().__init__(public.algorithm, public.algorithm, kinds, kinds, public.public_data, None)
         self.file = file
         self._keys = keys
@@ -116,11 +109,8 @@ AGENT_QUIET_S = 3.0
 
 
 class LoginKeys:
-    """The keys of one login, and the connection to the agent, which `close` ends.
-
-    `asked` is set once a passphrase was asked for. `offered` are the public halves of the keys, once their order is
-    known.
-    """
+    """The keys of one login, and the connection to the agent. `asked`: a passphrase was asked for. `offered` are the
+    public halves of the keys, once their order is known."""
 
     def __init__(self, config: HostConfig, prompts: Prompts) -> None:
         self.asked = False
@@ -134,9 +124,7 @@ class LoginKeys:
         self._agent_failed = ""
         self._configured: list[bytes] = []
         self._pairs: list[asyncssh.SSHKeyPair] = []
-        self._unnamed: list[KeyFile] = []  # locked, and nothing says which public key belongs to it
         self._certificates: list[asyncssh.SSHCertificate] = []
-        self._agent_certificates: list[asyncssh.SSHCertificate] = []
         self._unusable: list[str] = []
 
     def load(self) -> None:
@@ -154,28 +142,16 @@ class LoginKeys:
             if isinstance(file, str):
                 self._unusable += [f"{path}: {file}"] if file else []
                 continue
-            if file.public is not None:
-                self._configured.append(file.public.public_data)
+            self._configured.append(file.public.public_data)
             if file.key is not None:
                 self._pairs += asyncssh.load_keypairs([file.key])
-            elif file.data and file.public is not None:
-                self._pairs.append(LockedKeyPair(file, file.public, self))
             elif file.data:
-                self._unnamed.append(file)
+                self._pairs.append(LockedKeyPair(file, self))
 
     async def in_order(self) -> list[asyncssh.SSHKeyPair]:
-        """Return the keys in the order of ssh, none of them twice: a server counts every attempt.
-
-        First come certificates, then configured keys that the agent has, its other keys (not with IdentitiesOnly), then
-        files.
-        """
+        """Return the keys, none of them twice, because a server counts attempts: certificates, configured keys that the
+        agent has, its other keys (not with IdentitiesOnly), files."""
         agent = await self._agent_keys()
-        self._agent_certificates = []
-        for pair in agent:
-            if pair.has_cert:
-                with contextlib.suppress(asyncssh.KeyImportError, ValueError):  # kinds that asyncssh cannot read
-                    text = pair.algorithm + b" " + base64.b64encode(pair.public_data)
-                    self._agent_certificates.append(asyncssh.import_certificate(text))
         certified = self._certified([*agent, *self._pairs])
         held = {pair.public_data for pair in agent}
         plain = [pair for pair in agent if pair.public_data in self._configured]
@@ -188,7 +164,6 @@ class LoginKeys:
         return pairs
 
     def _certified(self, pairs: Sequence[asyncssh.SSHKeyPair]) -> list[asyncssh.SSHKeyPair]:
-        """Return the keys that have a certificate in a file, with it."""
         certified = []
         for certificate in dict.fromkeys(self._certificates):
             for pair in pairs:
@@ -217,10 +192,7 @@ class LoginKeys:
             notice.cancel()
 
     async def remembered(self, last: PastLogin, allowed: Collection[bytes]) -> asyncssh.SSHKeyPair | str:
-        """Return the key that logged in the last time, ready to sign as it did then, or why it cannot.
-
-        `allowed` are the algorithms that may sign.
-        """
+        """Return the key of the last login, ready to sign as then by an algorithm among `allowed`, or why it cannot."""
         try:
             async with asyncio.timeout(AGENT_QUIET_S):
                 pairs = await self.in_order()
@@ -246,16 +218,7 @@ class LoginKeys:
                 return ready
         return why
 
-    async def next_unnamed(self) -> tuple[Path, asyncssh.SSHKey] | None:
-        """Unlock and return the next locked key that could not be offered by its public half. None: there is none, or
-        the person gave up."""
-        if not self._unnamed:
-            return None
-        key = await self.unlock(self._unnamed[0])
-        return None if key is None else (self._unnamed.pop(0).path, key)
-
     async def close(self) -> None:
-        """Close the connection to the agent."""
         if self._agent is not None:
             with contextlib.suppress(OSError, asyncssh.Error):  # the agent may have died
                 self._agent.close()
@@ -263,27 +226,23 @@ class LoginKeys:
             self._agent = None
 
     def report(self, tried: Sequence[str], *, asked_for_keys: bool) -> str:
-        """Return what was `tried` and what is wrong with the keys, as evidence for an error."""
         nothing = "nothing, it asked for no key"
         if asked_for_keys:
             nothing = "nothing, there was no key" + ("" if self._agent_failed else " and no agent")
         text = "Tried: " + (", ".join(dict.fromkeys(tried)) or nothing) + "."
         if self._agent_failed:
             text += f" {self._agent_failed}"
-        locked = [*self.still_locked, *(file.path for file in self._unnamed)]
-        if locked:
-            text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(locked))) + "."
+        if self.still_locked:
+            text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(self.still_locked))) + "."
         if self._unusable:
             text += f" Not usable: {neutralise('; '.join(self._unusable))}."
         for certificate, why in self._invalid_certificates().items():
-            where = " in the agent" if certificate in self._agent_certificates else ""
-            text += f"\n{why}: the one of {certificate.key.get_fingerprint()}{where}."
+            text += f"\n{why}: the one of {certificate.key.get_fingerprint()}."
         return text
 
     def _invalid_certificates(self) -> dict[asyncssh.SSHCertificate, str]:
-        """Return the certificates that are of no use for the user now, each with the reason."""
         found: dict[asyncssh.SSHCertificate, str] = {}
-        for certificate in (*self._certificates, *self._agent_certificates):
+        for certificate in self._certificates:
             if isinstance(certificate, asyncssh.public_key.SSHOpenSSHCertificate):
                 try:
                     certificate.validate(asyncssh.public_key.CERT_TYPE_USER, self._user)
@@ -292,10 +251,8 @@ class LoginKeys:
         return found
 
     async def unlock(self, file: KeyFile) -> asyncssh.SSHKey | None:
-        """Return the private key of `file`, from memory, or by its passphrase; None if the person gave up.
-
-        Add it to the agent if AddKeysToAgent says so.
-        """
+        """Return the private key, from memory or by its passphrase, or None; add it to the agent if AddKeysToAgent says
+        so."""
         memory, name = self._prompts.memory.keys, _name_in_memory(file)
         for attempt in range(1, self._max_attempts + 1):
             if name in memory:

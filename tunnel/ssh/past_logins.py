@@ -30,11 +30,9 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class PastLogin:
-    """The last login to a host, for which one key alone was enough.
-
-    `host_key` and `key` are fingerprints; `server` is its version; `before` stands for the keys that were offered
-    before this one, and refused. `channel` is the number of the first channel, None if it is not known, or ALWAYS_WAIT.
-    """
+    """The last login to a host, for which one key alone was enough. `host_key` and `key` are fingerprints, `before`
+    stands for the keys that were refused before it, `channel` is the number of the first channel, if known, or
+    ALWAYS_WAIT."""
 
     host_key: str
     server: str
@@ -98,7 +96,6 @@ class PastLogins:
 
 
 def fingerprint(public_data: bytes) -> str:
-    """Return the fingerprint of a public key as ssh shows it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_data).digest()).decode().rstrip("=")
 
 

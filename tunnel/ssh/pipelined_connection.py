@@ -36,9 +36,7 @@ from ..wire.dataclass import dataclass
 from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
-VERSION = "2.24."
-"""How the version of asyncssh begins for which this module is written."""
-
+VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
 _JOINED = 4096
 """Bytes up to which small packets are kept as one: a packet may hold a single byte, and each object costs hundreds."""
 
@@ -64,8 +62,7 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 
 
 class CommandChannel(SSHClientChannel[bytes]):
-    """A channel that holds at most its window: the process buffers at most a quarter of it, and the channel grants new
-    window when half of it has been read."""
+    """A channel that holds at most its window, and grants new window when half of it has been read."""
 
     def __init__(self, connection: PipelinedConnection, window: int) -> None:
         options = connection.options
@@ -85,7 +82,6 @@ class CommandChannel(SSHClientChannel[bytes]):
         self._delivered = 0
 
     async def run(self, command: str) -> CommandProcess:
-        """Open the channel and run `command` on it. Raise what `create_process` of asyncssh raises."""
         variables = cast(dict[str, str], self._ssh.options.env or {})
         env = {name.encode(): value.encode() for name, value in variables.items()}
         process = await self.create(
@@ -96,7 +92,6 @@ class CommandChannel(SSHClientChannel[bytes]):
         return process
 
     def _accept_data(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
-        """Take a packet, and join small ones that are held, of each of the two streams."""
         self._received += len(data)
         before = len(self._recv_buf)
         super()._accept_data(data, datatype)
@@ -122,7 +117,6 @@ class CommandChannel(SSHClientChannel[bytes]):
         self._grant()
 
     def _grant(self) -> None:
-        """Open the window for what was read, once that is half of it."""
         unread = self._session.unread if isinstance(self._session, CommandProcess) else 0
         room = self._init_recv_window + self._delivered - unread - self._granted
         if room >= self._init_recv_window // 2 and self._recv_state == "open":
@@ -137,12 +131,10 @@ class CommandChannel(SSHClientChannel[bytes]):
             super()._flush_send_buf()
 
 
-OPEN_S = 10.0
-"""Seconds for the server to open the channel."""
+OPEN_S = 10.0  # seconds for the server to open the channel
 
 
-class GuessedWrongError(Exception):
-    """The server gave the channel another number, ended the connection, or was silent."""
+class GuessedWrongError(Exception): ...
 
 
 class ChannelRefusedError(asyncssh.ChannelOpenError):
@@ -153,7 +145,7 @@ async def start_command(
     connection: asyncssh.SSHClientConnection, command: str, guess: int
 ) -> asyncssh.SSHClientProcess[bytes]:
     """Run `command` on a channel to which the server will give the number `guess`. Raise GuessedWrongError,
-    ChannelRefusedError, and what `create_process` of asyncssh raises."""
+    ChannelRefusedError, and what `create_process` raises."""
     assert isinstance(connection, PipelinedConnection)
     channel = _AheadChannel(connection, guess)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
@@ -185,8 +177,7 @@ def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
 
 
 class _AheadChannel(CommandChannel):
-    """A channel whose requests do not wait for its number. `opened`: the server gave it the number that was guessed.
-    `refusal`: the server did not open it."""
+    """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 
     def __init__(self, connection: PipelinedConnection, guess: int) -> None:
         super().__init__(connection, connection.options.window)
@@ -222,18 +213,12 @@ class _AheadChannel(CommandChannel):
             await asyncio.gather(self._opening, return_exceptions=True)
 
 
-_MAX_ANSWERS = 4096
-"""Answers that may wait while the server reads nothing, before no further request of it is answered."""
-
-_MAX_UNPROCESSED = 16 << 20
-"""Bytes of the server that may wait while one packet of it is handled."""
-
+_MAX_ANSWERS = 4096  # answers that may wait while the server reads nothing, before no further request of it is answered
+_MAX_UNPROCESSED = 16 << 20  # bytes of the server that may wait while one packet of it is handled
 _MAX_UNPACKED = 256 << 10
 """Bytes of a packet without its compression. The largest that a server may send has half of that."""
 
-_MAX_REQUESTS = 1024
-"""Requests of the server that may wait while one of them is handled."""
-
+_MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
 _ANSWERS = frozenset(
     {
         MSG_UNIMPLEMENTED,
@@ -245,8 +230,7 @@ _ANSWERS = frozenset(
     }
 )
 
-AT_ONCE_S = 1.0
-"""A signature that took longer was confirmed by a person, or needed a touch."""
+AT_ONCE_S = 1.0  # A signature that took longer was confirmed by a person, or needed a touch
 
 
 @dataclass(frozen=True)
@@ -259,11 +243,8 @@ class Proof:
 
 
 class PipelinedConnection(asyncssh.SSHClientConnection):
-    """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
-
-    `signed_at_once`: the signed request was sent without waiting. `logged_in` is done when the login has ended,
-    `signed` is set when the signed request is on its way. With `ahead`, commands do not wait for the end of the login.
-    """
+    """A connection that logs in by what is remembered of the last login, or else step by step. `signed` is set when the
+    signed request is on its way. With `ahead`, commands do not wait for the end of the login."""
 
     def __init__(
         self,
@@ -338,7 +319,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def host_key(self) -> str:
-        """The fingerprint of the verified host key, "" without one."""
         key = self.get_server_host_key()
         return fingerprint(key.public_data) if key is not None else ""
 
@@ -361,8 +341,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._auth = _SignedAtOnce(self, pair)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
-        """Send a packet. asyncssh holds those of channels back until the login has ended. Raise ProtocolError, which
-        ends the connection, for one more answer to a server that does not read them."""
+        """Send a packet. asyncssh holds those of channels back until the login has ended. Raise ProtocolError for one
+        more answer to a server that does not read them."""
         if pkttype in _ANSWERS and self.congested:
             self._unsent += 1
             if self._unsent > _MAX_ANSWERS:
@@ -433,8 +413,7 @@ class _LimitedDecompressor(Decompressor):
 
 
 class _SignedAtOnce(ClientAuth):
-    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login, also
-    because it wants more than the key."""
+    """The signed request that no question precedes. `answered`: the server did not accept it as the whole login."""
 
     def __init__(self, conn: PipelinedConnection, pair: asyncssh.SSHKeyPair) -> None:
         self.answered = False
@@ -469,11 +448,8 @@ async def open_connection(
     *,
     ahead: bool = False,
 ) -> PipelinedConnection:
-    """Do what `asyncssh.create_connection` does with a connection of our own class. Raise what it raises.
-
-    `stream` is an open socket, or the connection to a jump host. `remembered` is what to sign at once with, and when.
-    With `ahead`, return once the signed request is on its way: `logged_in` of the connection tells the rest.
-    """
+    """Do what `asyncssh.create_connection` does, over a socket or a jump host's connection. With `ahead`, return once
+    the signed request is on its way: `logged_in` of the connection tells the rest."""
     loop = asyncio.get_running_loop()
     options = await asyncssh.SSHClientConnectionOptions.construct(
         options, config=None, host=host, port=port, client_factory=client_factory

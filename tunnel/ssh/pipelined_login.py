@@ -23,11 +23,8 @@ _NOT_BORNE = "the server did not bear a command that came before it had opened a
 
 
 class Pipelining:
-    """What one login to the host of `config` takes from the last one, and leaves to the next one.
-
-    `past` is None if logins are to be plain. `last` is what this login may use, and `why_not` says why it does not.
-    `tried`: the key signed at once, whatever became of it. `banner` is what the server said then.
-    """
+    """What one login takes from the last one, which is `last` or None for `why_not`, and leaves to the next one. `past`
+    is None if logins are plain. `tried`: the key signed at once. `banner` is what the server said then."""
 
     def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
         self.last: PastLogin | None = None
@@ -45,11 +42,9 @@ class Pipelining:
         self._failed_ahead: PastLogin | None = None
 
     def switch_off(self, why: str) -> None:
-        """Let this login be plain, and remember nothing of it."""
         self._past, self.last, self.why_not = None, None, why
 
     async def recall(self) -> None:
-        """Read what is remembered."""
         if self._past is not None:
             self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
 
@@ -81,21 +76,18 @@ class Pipelining:
         return self._ending is None or await asyncio.shield(self._ending)
 
     async def close(self) -> None:
-        """Wait for the end of the login no longer."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
 
     async def forget(self, why: str) -> None:
-        """Remember nothing more, because a pipelined login failed."""
         log.info("the pipelined login to %s failed: %s", self._config.hostname, why)
         self.last, self.why_not = None, "the pipelined login failed, and a plain one followed"
         self._signed_at_once = self._sent_ahead = False
         await self._store(None)
 
     async def succeeded(self, connection: PipelinedConnection, offered: Sequence[bytes], *, asked: bool) -> None:
-        """Note a login that succeeded. `offered` are the public halves of the keys, in order. `asked`: the person was
-        asked for something."""
+        """Note a login that succeeded. `offered` are the public halves of the keys, in order."""
         found = "this login asked for something" if asked else connection.to_remember(offered)
         self._signed_at_once = connection.signed_at_once
         self.why_not = connection.why_not or self.why_not
@@ -114,7 +106,6 @@ class Pipelining:
 
     @property
     def guess(self) -> int | None:
-        """The number that the server will give to the first channel, None if a command must wait for it."""
         return 0 if self._signed_at_once and self._guesses else None
 
     @property
@@ -124,7 +115,6 @@ class Pipelining:
 
     @property
     def _guesses(self) -> bool:
-        """Whether the server is OpenSSH, and gave its first channel that number the last time: others may count."""
         login = self._stored
         return login is not None and login.channel == 0 and login.server.startswith("SSH-2.0-OpenSSH_")
 

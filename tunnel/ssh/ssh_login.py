@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 
 import asyncssh
@@ -31,12 +32,9 @@ _OUR_METHODS = ("publickey", "password", "keyboard-interactive")
 async def log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
 ) -> PipelinedConnection:
-    """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
-    ConfigError, which is also raised for an asyncssh in which a server could fill the memory.
-
-    If a login that signed at once fails, whatever the reason, a new connection logs in step by step. With `ahead`, the
-    connection may be returned before the end of the login, of which `pipelining` knows.
-    """
+    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new
+    connection logs in step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError,
+    ConfigError."""
     if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
@@ -57,14 +55,12 @@ async def log_in(
 async def _log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool
 ) -> PipelinedConnection:
-    """Do what `log_in` does, once.
-
-    A host key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
-    """
+    """Log in. An unknown host key ends the first connection; once it is accepted, a second one is made."""
     trust, listener = hop.config.trust, prompts
     if hop.config.methods.batch:
         prompts = NobodyToAsk(prompts.memory)
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(carrier.abandon)
         known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
         also_revoked = await asyncio.to_thread(read_revoked, trust.revoked)
         known = dataclasses.replace(known, revoked=known.revoked + also_revoked)
@@ -80,6 +76,7 @@ async def _log_in(
                     pipelining.under_way(found, succeeded, client.record)
                 else:
                     await succeeded()
+                on_error.pop_all()
                 return found
             if client.shown_key is None:
                 certificates = False  # no authority vouches for the certificate, but known_hosts may have its plain key
@@ -90,18 +87,13 @@ async def _log_in(
                 accepted = True
                 known = dataclasses.replace(known, trusted=(client.shown_key,))
             await carrier.open()
-    except BaseException:
-        carrier.abandon()
-        raise
 
 
 async def _accept_key(
     trust: HostTrust, known: KnownKeys, shown: asyncssh.SSHKey, prompts: Prompts, listener: Prompts
 ) -> None:
-    """Decide on a key that is not in known_hosts as StrictHostKeyChecking says, and store it. Raise HostKeyError.
-
-    `prompts` asks the person; `listener` shows warnings, also where `prompts` may ask nothing.
-    """
+    """Decide on an unknown key as StrictHostKeyChecking says, and store it. `listener` shows warnings, also where
+    `prompts` may ask nothing. Raise HostKeyError."""
     store = trust.known_hosts[0]
     accepted = prompts.memory.accepted
     for sentence in known.unread:
@@ -137,7 +129,6 @@ async def _accept_key(
 
 
 async def _happens(event: asyncio.Event, connecting: asyncio.Task[PipelinedConnection], timeout: float) -> bool:
-    """Wait for `event` or the end of `connecting`. Return False if neither comes within `timeout` seconds."""
     waiting = asyncio.create_task(event.wait())
     try:
         done, _ = await asyncio.wait((waiting, connecting), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -161,17 +152,22 @@ class _Attempt:
         self._ahead = ahead
 
     async def run(self, known: KnownKeys, *, certificates: bool) -> PipelinedConnection | ConnectError:
-        """Return the connection, or the error if the host did not prove itself with what is trusted.
-
-        Raise that error if no other key or certificate is left to try, and any other error that prevents the login.
-        """
+        """Return the connection, or the error if the host did not prove itself with what is trusted. Raise that error
+        if no other key or certificate is left to try, and any other one."""
         options = connection_options(self._hop.config, known, certificates=certificates)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.client.keys.close)
             await asyncio.to_thread(self.client.keys.load)
             at_once = await self._remembered(options)  # before the time of the server counts
-        except BaseException:
-            await self.client.keys.close()
-            raise
+            return await self._log_in(options, at_once, certificates=certificates)
+
+    async def _log_in(
+        self,
+        options: asyncssh.SSHClientConnectionOptions,
+        at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
+        *,
+        certificates: bool,
+    ) -> PipelinedConnection | ConnectError:
         connecting = asyncio.create_task(self._connect(options, at_once))
         through = self._carrier.through
         try:
@@ -197,10 +193,8 @@ class _Attempt:
             if not connecting.done():
                 connecting.cancel()
             await asyncio.gather(connecting, return_exceptions=True)
-            await self.client.keys.close()
 
     async def _greeted(self, connecting: asyncio.Task[PipelinedConnection]) -> None:
-        """Wait until the server asks for a login. Raise Unreachable, TimeoutError."""
         route, through = self._hop.config.route, self._carrier.through
         if through is not None and not await _happens(self.client.opened, connecting, route.connect_timeout_s):
             raise Unreachable(
@@ -218,7 +212,6 @@ class _Attempt:
     async def _remembered(
         self, options: asyncssh.SSHClientConnectionOptions
     ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
-        """Return the last login and the key that it took, if that key can sign at once."""
         pipelining, methods = self._pipelining, self._hop.config.methods
         if pipelining.last is None:
             return None
@@ -247,8 +240,8 @@ class _Attempt:
             self._pipelining.banner = self.client.record.banner
 
     def _untrusted(self, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
-        """Return the error for a host that did not prove its identity. Raise HostKeyError if its key is revoked: no
-        other key may be tried."""
+        """Return the error for a host that did not prove its identity. Raise it if its key is revoked: no other key may
+        be tried."""
         said = neutralise(str(error))
         if "revoked" in said:
             raise revoked(self._name, said) from error
@@ -270,7 +263,6 @@ class _Attempt:
         )
 
     def _refused(self, error: asyncssh.PermissionDenied) -> AuthFailed:
-        """Return the error for a server that accepted no login."""
         record = self.client.record
         nobody_to_ask = isinstance(self._prompts, NobodyToAsk)
         if record.gave_up and not nobody_to_ask:
@@ -300,7 +292,6 @@ class _Attempt:
         )
 
     async def _broken_off(self, error: Exception) -> ConnectError:
-        """Return the error for a connection that broke off, or a server that did not speak SSH in time."""
         carrier, sock = self._carrier, self._carrier.sock
         command_failed = await carrier.command_failed()
         words = carrier.command_output()
@@ -326,7 +317,6 @@ class _Attempt:
         return (Dropped if dropped else Unreachable)(what, evidence=said, do="Check that an SSH server listens there.")
 
     def _ended_by_server(self, said: str) -> AuthFailed | None:
-        """Return the error if the server ended the login itself: too many tries, an expired account, or no answer."""
         evidence = f"{self.client.tried()}\n{said}"
         if "too many authentication failures" in said.lower():
             keys = len(self.client.keys.offered) > 1

@@ -57,8 +57,8 @@ _ASK = (
 
 
 def private_directory(env: Mapping[str, str]) -> Path:
-    """Make a directory that only this user may enter, with a path short enough for a socket. Remove those of ccbs that
-    were killed. Raise ConfigError."""
+    """Make a directory for this user alone, with a path short enough for a socket. Remove those of killed ccbs. Raise
+    ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
     for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
         if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:
@@ -113,11 +113,9 @@ async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, 
 
 
 class Askpass:
-    """Answers the questions of ssh with `prompts`. Program and socket are in `directory`, which is private.
-
-    `gave_up` is set when the person does not answer. ssh would then try an empty password and ask again; the second
-    question gets no answer. (Without a passphrase ssh goes on with the next key, so that is no giving up.)
-    """
+    """Answers the questions of ssh with `prompts`. `gave_up` is set when the person does not answer: ssh would try an
+    empty password and ask again, so the second question gets no answer. (Without a passphrase it takes the next
+    key.)"""
 
     def __init__(self, directory: Path, prompts: Prompts) -> None:
         self.gave_up = asyncio.Event()

@@ -18,7 +18,6 @@ _LAST_WORDS_S = 5.0
 
 
 def container_name(text: str) -> str:
-    """Return `text` if it is a valid name or ID of a container. Raise UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError(
             f"{text[:80]!r} is not a name of a container",
@@ -28,12 +27,9 @@ def container_name(text: str) -> str:
 
 
 def container_command(name: str, command: str) -> str:
-    """Return the line for the host's login shell that runs `command` in container `name`. Raise ValueError if that is
-    not possible.
-
-    `command` has the form `exec /bin/sh -c '…'`, and so has the result, so that every login shell reads it alike. The
-    script stands in double quotes inside, with `"`, `$` and backquotes escaped.
-    """
+    """Return the line for the host's login shell that runs `command` in container `name`. Both have the form `exec
+    /bin/sh -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if
+    that is impossible."""
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
@@ -51,12 +47,9 @@ class ContainerTransport(Transport):
     """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
 
     def __init__(self, host: Transport, container: str) -> None:
+        self.name = f"{container} on {host.name}"
         self._host = host
         self._container = container
-
-    @property
-    def name(self) -> str:
-        return f"{self._container} on {self._host.name}"
 
     async def execute(self, command: str) -> ContainerPipe:
         pipe = await self._host.execute(container_command(self._container, command))
@@ -85,8 +78,6 @@ class ContainerTransport(Transport):
 
 
 class ContainerPipe:
-    """The pipe of a command in a container. If docker fails before the command has output, `read` raises the reason."""
-
     def __init__(self, pipe: Pipe, container: str, host: str) -> None:
         self._pipe = pipe
         self._container = container

@@ -1,5 +1,4 @@
-"""Read known_hosts as ssh does, and judge the key that a host shows: asyncssh does not tell an unknown key from a
-changed one."""
+"""Read known_hosts as ssh does, and judge the key that a host shows."""
 
 from __future__ import annotations
 
@@ -29,10 +28,8 @@ _KRL = b"SSHKRL\n\0"
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """An unknown host key. `fingerprint` is `SHA256:…`; `store` is the file it would be written to.
-
-    `others` are the places (file:line) of keys of other kinds that are known for this host.
-    """
+    """An unknown host key, which would be written to `store`. `others` are the places (file:line) of other kinds of
+    keys."""
 
     host: str
     port: int
@@ -44,12 +41,9 @@ class HostKeyInfo:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """What the known_hosts files say about one host.
-
-    `places` (file:line) and `kinds` describe the keys stored for exactly this host and port. A key stored for the host
-    without a port is trusted on other ports too, unless those have a key of its kind; but a different key there does
-    not count as changed. `unread` has a sentence for each file that exists and cannot be read.
-    """
+    """What known_hosts says about one host. `places` (file:line) and `kinds` are of keys stored for exactly this host
+    and port. A key stored without a port is trusted on other ports too, unless those have a key of its kind; a
+    different key there does not count as changed. `unread` has a sentence for each file that cannot be read."""
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
@@ -64,7 +58,6 @@ def pattern_for(host: str, port: int) -> str:
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Return what `files` say about a host. Skip files and lines that cannot be read, as ssh does."""
     names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
     trusted: list[asyncssh.SSHKey] = []
     without_port: list[asyncssh.SSHKey] = []
@@ -87,8 +80,7 @@ def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
 
 
 def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
-    """Return the keys in the files of RevokedHostKeys. Raise HostKeyError if one cannot be read: then no host is
-    trusted."""
+    """Return the keys of RevokedHostKeys. Raise HostKeyError if a file cannot be read: then no host is trusted."""
     import asyncssh
 
     keys = []
@@ -112,8 +104,7 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
 
 
 def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the place (`file:line`), the marker or "", and the rest of each line. Add a sentence to `unread` for each
-    file that cannot be read."""
+    """Yield place (`file:line`), marker or "", and rest of each line; add unreadable files to `unread`."""
     for path in files:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -133,7 +124,6 @@ def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, st
 
 
 def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
-    """Return the key of a known_hosts line if its patterns match `name`. Keys of other hosts are not even parsed."""
     import asyncssh
 
     patterns, _, _ = entry.partition(" ")
@@ -158,8 +148,8 @@ def _hash_of(name: str, salt: bytes) -> bytes:
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """Return the question to ask about a key that is not trusted. Raise HostKeyError if it is revoked, or has changed:
-    as for ssh, if another one of its kind is known."""
+    """Return the question about a key that is not trusted. Raise HostKeyError if it is revoked, or has changed: if
+    another one of its kind is known."""
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
@@ -176,7 +166,6 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
 
 
 def revoked(host: str, evidence: str) -> HostKeyError:
-    """Return the error for a host key, or its authority, that is revoked."""
     return HostKeyError(
         f"the host key of {host} is revoked",
         evidence=evidence,

@@ -8,12 +8,8 @@ import socket
 from ..errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
 from ..plain_text import neutralise
 
-SSH_FAILED = 255
-"""The exit code of ssh itself. Any other one is that of the command on the host."""
-
-_OURS = range(93, 98)
-"""Exit codes of our own command line on the host. Its caller reads those."""
-
+SSH_FAILED = 255  # the exit code of ssh itself. Any other one is that of the command on the host.
+_OURS = range(93, 98)  # exit codes of our own command line on the host. Its caller reads those.
 _SESSION_REFUSED = r"^(\S+: session request failed: )?session open refused by peer"
 _WAY_ENDED_PATTERN = (
     r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)"
@@ -124,18 +120,14 @@ _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed
 """ssh says "unknown" for the far end of a ProxyCommand, also of the one that keeps clients of a master from logging in.
 """
 
-_WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN
-"""A jump host or ProxyCommand ended before the host behind it said anything."""
-
+_WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN  # A jump host or ProxyCommand ended before the host behind it said anything
 _NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)"
 """Messages of ssh about the end of its ProxyCommand that give no reason."""
 
 
 def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
-    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself.
-
-    `by_hand` is the command that does the same in a terminal. `told`: the person has read `said` already.
-    """
+    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself. `told`:
+    the person has read `said` already."""
     if status != SSH_FAILED:
         return None
     by_hand = by_hand or f"ssh {name} true"
@@ -157,8 +149,7 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
 
 
 def last_words(said: str) -> str:
-    """Return the last lines of `said` in which ssh itself says why it ended. If they give no reason, add the line
-    before them: a ProxyCommand or jump host may have said it."""
+    """Return the last lines in which ssh itself says why it ended, and the line before them if they give no reason."""
     lines = _without_frames(said).splitlines()
     first = len(lines)
     while first and re.search(_OWN_LINE, lines[first - 1]):
@@ -169,15 +160,12 @@ def last_words(said: str) -> str:
 
 
 def _without_frames(said: str) -> str:
-    """Remove the frame of @ that ssh draws around a warning."""
     return "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
 
 
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
-    """Return the error that the output of a client of our master means, or None if it means none.
-
-    The client cannot log in by itself, so "no way to the host" only means that the master has ended.
-    """
+    """Return the error that a client of our master means. It cannot log in by itself, so "no way to the host" means
+    that the master has ended."""
     error = ssh_failure(name, status, said, by_hand)
     if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
         error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."
@@ -191,7 +179,6 @@ def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> Ccb
 
 
 def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """Return the error for any other command that ended at once, from its output."""
     if status is None or status in _OURS:
         return None
     by_hand = f"Make this work in a terminal first: {shown}"
@@ -236,12 +223,10 @@ class ServerMessages(socket.socket):
 
     @property
     def spoke_ssh(self) -> bool:
-        """Whether the server has sent its SSH version."""
         return re.search(rb"^SSH-", self._heard, re.MULTILINE) is not None
 
     @property
     def said(self) -> str:
-        """The first bytes as one line that is safe to show; "" if there were none."""
         return " ".join(neutralise(self._heard.decode("utf-8", "replace")).split())[:_MAX_SHOWN]
 
 
@@ -259,7 +244,6 @@ def closed_before_login(name: str, said: str) -> Dropped:
 
 
 def expired(name: str, said: str) -> AuthFailed | None:
-    """Return an error if `said` (neutralised) says that the account or its password has expired, else None."""
     if not _EXPIRED.search(said):
         return None
     return AuthFailed(

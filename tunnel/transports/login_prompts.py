@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 
 class LoginMemory:
-    """What a process remembers of its logins.
-
-    `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
-    that were shown, `accepted` host keys (name, port, public key) that the person accepted and that could not be
-    stored, `silent_masters` the inodes of control sockets that did not answer. `kept_connections` are the records of
-    those that were used or made, with the seconds that this machine had slept by then and its addresses. `seals` are
-    the keys of unlocked credential files.
-    """
+    """What a process remembers of its logins: unlocked private keys by the SHA-256 of their files (no passphrases), the
+    sentences that were `said`, `accepted` host keys that could not be stored, the inodes of `silent_masters`, the
+    records of kept connections with sleep and addresses by then, and the keys of unlocked credential files."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
@@ -38,14 +33,11 @@ class Prompts(Protocol):
     @property
     def memory(self) -> LoginMemory: ...
 
-    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        """Return whether to trust and store an unknown host key."""
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool: ...
 
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        """Return the passphrase of the private key at `path`. `attempt` counts from 1."""
+    async def passphrase(self, path: str, attempt: int) -> str | None: ...
 
-    async def password(self, prompt: str, attempt: int) -> str | None:
-        """Return the password for `prompt` (`user@host`). `attempt` counts from 1."""
+    async def password(self, prompt: str, attempt: int) -> str | None: ...
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         """Return the answers to keyboard-interactive `prompts` (text, echo). All texts are neutralised already."""
@@ -55,8 +47,7 @@ class Prompts(Protocol):
 
 
 class NobodyToAsk:
-    """The prompts of a headless run: they refuse to answer anything. `tell` shows sentences of ccb itself; banners of
-    servers are not shown."""
+    """The prompts of a headless run: they refuse to answer. `tell` shows sentences of ccb itself, no banners."""
 
     def __init__(self, memory: LoginMemory | None = None, tell: Callable[[str], None] | None = None) -> None:
         self.memory = memory if memory is not None else LoginMemory()
