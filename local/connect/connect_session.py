@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
-    from .dialer import Dialer, SpareTransport
-    from .file_connection import FileConnection
+    from .dialer import Dialer, FileConnection, SpareTransport
     from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
     from .session_rows import SessionRow
@@ -140,7 +139,7 @@ async def connect_session(
         from ..providers.known_models import OfferedModels, check_models, refresh_lists, said_at_start, short_names
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
-        from .file_connection import FileConnection
+        from .dialer import FileConnection
         from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
         from .project_trust import ProjectDesk
         from .session_request import own_files

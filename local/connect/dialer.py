@@ -1,5 +1,5 @@
-"""Start the worker over a transport, which is kept while it lives. Each connection has its own nonce; all share the
-session's auth proxy, whose model calls go on when a connection ends."""
+"""Start the worker over a transport, which is kept while it lives and lent to copies of files. Each connection has its
+own nonce; all share the session's auth proxy, whose model calls go on when a connection ends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
 
 from ..session.dialing import KnownSession, WorkerConnection
+from ..session.session_client import LinkState
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -183,3 +184,55 @@ class SpareTransport:
             await transport.close()
             return None
         return transport
+
+
+_LOOK_S = 0.25
+_UP = (LinkState.CONNECTED, LinkState.FENCED)
+_OVER = (LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED)
+
+
+class FileConnection:
+    """The connection on which the files of a session travel: one more command on the session's, which it waits for. A
+    transport that would log in for each command gets a connection of its own from `log_in`, which asks nobody."""
+
+    def __init__(
+        self,
+        state: Callable[[], LinkState],
+        current: Callable[[], Transport | None],
+        log_in: Callable[[], Awaitable[Transport]],
+    ) -> None:
+        self._state = state
+        self._current = current
+        self._log_in = log_in
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[OpenTransport]:
+        """Yield the way to the connections of one copy, and close at the end what was opened only for it."""
+        own: list[Transport] = []
+
+        async def open_transport(again: bool) -> Transport:
+            transport = await self._session_transport()
+            if transport.warm:
+                return transport
+            while own:
+                await own.pop().close()
+            own.append(await self._log_in())
+            return own[-1]
+
+        try:
+            yield open_transport
+        finally:
+            while own:
+                await own.pop().close()
+
+    async def _session_transport(self) -> Transport:
+        while True:
+            state, transport = self._state(), self._current()
+            if state in _OVER:
+                raise CopyFailed(
+                    "the copy was broken off: the session has no connection any more",
+                    do="Come back to the session and give the same command again: it goes on where it broke off.",
+                )
+            if state in _UP and transport is not None:
+                return transport
+            await asyncio.sleep(_LOOK_S)

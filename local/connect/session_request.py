@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,39 +28,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MAX_FILES = 100
-_MAX_BYTES = 64 * 1024
-"""The most bytes of all files together; they travel in one frame with the other options of a session."""
-
-
-def own_agents(home: Path | None = None) -> dict[str, str]:
-    """Return the text of each file in `~/.claude/agents` by its path; what cannot be read or is too much is left
-    out."""
-    top = (home or Path.home()) / ".claude" / "agents"
-    found: dict[str, str] = {}
-    size = 0
-    for path in sorted(top.rglob("*.md")) if top.is_dir() else ():
-        name = path.relative_to(top)
-        read = _read(path, name, top / name.parts[0])
-        if isinstance(read, str):
-            log.warning("%s stays on the laptop: %s", path, read)
-            continue
-        size += len(json.dumps(read.text))
-        if len(found) >= _MAX_FILES or size > _MAX_BYTES:
-            log.warning("%s: too many or too long; %s and later files are left out", top, path.name)
-            break
-        if read.text:
-            found[str(path)] = read.text
-    return found
-
-
-_OWN_FILES_MAX_FILES = 300
-_MAX_FILE = 128 * 1024
-_MAX_ALL = 768 * 1024
+_MAX_AGENTS, _MAX_AGENT_BYTES = 100, 64 << 10  # of all together, which travel in one frame with the other options
+_MAX_FILES, _MAX_FILE, _MAX_ALL = 300, 128 << 10, 768 << 10
 _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
 _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{20,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
 )
+
+
+def own_agents(home: Path | None = None) -> dict[str, str]:
+    """Return the text of each file in `~/.claude/agents` by its path; the log tells what is left out."""
+    top = (home or Path.home()) / ".claude" / "agents"
+    paths = sorted(top.rglob("*.md")) if top.is_dir() else []
+    found, left = _gathered(top, paths, 1, _MAX_AGENTS, _MAX_AGENT_BYTES)
+    for sentence in left:
+        log.warning("%s", sentence)
+    return {str(path): file.text for path, file in found if file.text}
 
 
 def own_files(home: Path | None = None) -> tuple[str, list[str]]:
@@ -69,22 +51,30 @@ def own_files(home: Path | None = None) -> tuple[str, list[str]]:
     large, secret, or behind a link that leads out (whoever has written a skill must not choose files of this
     laptop)."""
     top = (home or Path.home()) / ".claude"
-    found: list[OwnFile] = []
+    found, left = _gathered(top, _paths(top), 2, _MAX_FILES, _MAX_ALL)
+    return pack([file for _, file in found]), left
+
+
+def _gathered(
+    top: Path, paths: Iterable[Path], depth: int, most: int, most_bytes: int
+) -> tuple[list[tuple[Path, OwnFile]], list[str]]:
+    """Return the files that go to the host, and sentences about the others. What the person has put into `~/.claude` is
+    `depth` levels below `top`."""
+    found: list[tuple[Path, OwnFile]] = []
     left: list[str] = []
     size = 0
-    for path in _paths(top):
-        read = _read(path, path.relative_to(top), top.joinpath(*path.relative_to(top).parts[:2]))
+    for path in paths:
+        name = path.relative_to(top)
+        read = _read(path, name, top.joinpath(*name.parts[:depth]))
         if isinstance(read, str):
             left.append(f"{path} stays on the laptop: {read}")
-        elif len(found) >= _OWN_FILES_MAX_FILES or size + len(read.text) > _MAX_ALL:
-            left.append(
-                f"{path} and what follows stays on the laptop: {_OWN_FILES_MAX_FILES} files and {_MAX_ALL >> 10} KB go"
-            )
+            continue
+        size += len(read.text)
+        if len(found) >= most or size > most_bytes:
+            left.append(f"{path} and what follows stays on the laptop: {most} files and {most_bytes >> 10} KB go")
             break
-        else:
-            size += len(read.text)
-            found.append(read)
-    return pack(found), left
+        found.append((path, read))
+    return found, left
 
 
 def _paths(top: Path) -> Iterator[Path]:

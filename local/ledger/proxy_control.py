@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_connections import private
@@ -115,7 +115,6 @@ class ControlServer:
                 await writer.wait_closed()
 
 
-Json = dict[str, Any]
 Do = Literal["show", "revoke"]
 
 MAX_LINE = 64 * 1024
@@ -155,18 +154,8 @@ def line_of(message: Mapping[str, object]) -> bytes:
 
 def parse_state(line: bytes) -> ProxyState | None:
     try:
-        found: Json = json.loads(line)
-        expires = found["expires_s"]
-        return ProxyState(
-            int(found["pid"]),
-            str(found["session"]),
-            str(found["host"]),
-            str(found["directory"]),
-            int(found["under_way"]),
-            bool(found["revoked"]),
-            None if expires is None else float(expires),
-        )
-    except (ValueError, KeyError, TypeError):
+        return ProxyState(**json.loads(line))
+    except (ValueError, TypeError):
         return None
 
 

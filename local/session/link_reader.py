@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
-from ccb.tunnel.link.link import Greeting, Link, SessionFrame
+from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
@@ -72,13 +72,10 @@ class EventFeed:
         while self._queue and (len(self._queue) >= MAX_QUEUED or self._bytes + memory > MAX_QUEUED_BYTES):
             self._room.clear()
             await self._room.wait()
-        self._append(item, memory)
+        self.add(item, memory)
 
-    def add(self, item: Item) -> None:
-        """Add an item of this laptop at once. The host cannot cause more of them than it has requests running."""
-        self._append(item, 0)
-
-    def _append(self, item: Item, memory: int) -> None:
+    def add(self, item: Item, memory: int = 0) -> None:
+        """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
         self._queue.append((item, memory))
         self._bytes += memory
         self._news.set()
@@ -160,10 +157,6 @@ class LinkReader:
             self._others_until = None
         self._responder.connected_again(others_drove=others_drove)
 
-    def rewind(self, hello: Greeting) -> int:
-        gone, self.have = self.have - hello.seq, hello.seq
-        return gone
-
     async def read(self, link: Link) -> str:
         """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
@@ -190,7 +183,11 @@ class LinkReader:
             case Attached():
                 await self._attached(frame)
             case Snapshot():
-                await self._snapshot(frame, memory)
+                asks = parse_snapshot(frame.body).questions
+                self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
+                await self._feed.put(EventGap(frame.seq, frame.body), memory)
+                self.skipped = self.skipped if self.have else frame.seq
+                self.have = frame.seq
             case Applied():
                 self._outbox.confirm(frame.id)
             case Past():
@@ -228,13 +225,6 @@ class LinkReader:
     def _is_ours(self, seq: int) -> bool:
         others = self._others_until
         return others is not None and seq > others and self._feed.standing.driving
-
-    async def _snapshot(self, frame: Snapshot, memory: int) -> None:
-        asks = parse_snapshot(frame.body).questions
-        self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
-        await self._feed.put(EventGap(frame.seq, frame.body), memory)
-        self.skipped = self.skipped if self.have else frame.seq
-        self.have = frame.seq
 
     async def _attached(self, frame: Attached) -> None:
         self._replay_ends = frame.seq

@@ -28,7 +28,7 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
     public_withdrawal,
 )
-from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames
+from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
 from ccb.tunnel.wire.messages import (
     ControlCancel,
     ControlRequest,
@@ -40,7 +40,7 @@ from ccb.tunnel.wire.messages import (
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import Outbox, PendingRequests, input_id_of
+from .outbox import NumberedAnswers, Outbox, PendingRequests, T, input_id_of
 from .session_client import (
     AS_PROMPT,
     DriverRole,
@@ -242,18 +242,11 @@ class RemoteSession:
         self._feed.add(SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        connection = self._connection
-        if connection is None:
-            raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
-        number, answer = self._requests.pages.open()
+        pages = self._requests.pages
         try:
-            await connection.link.send(Fetch(connection.link.epoch, number, before, most))
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
-                return await answer
+            return await self._numbered(pages, lambda epoch, number: Fetch(epoch, number, before, most))
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
-        finally:
-            self._requests.pages.close(number)
 
     async def had_before(self, input_id: str) -> int | None:
         """Wait until the host has an input. If it had it before this client attached, return the last event that was
@@ -266,18 +259,24 @@ class RemoteSession:
     async def names(self, query: str) -> FoundNames | None:
         if NAMES not in self.hello.capabilities:
             return None
-        number, answer = self._requests.names.open()
         try:
-            if (connection := self._connection) is not None:
-                await connection.link.send(FindNames(connection.link.epoch, number, query))
-            else:
-                self._requests.names.fail()
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
-                return parse_names(await answer)
+            found = await self._numbered(self._requests.names, lambda epoch, number: FindNames(epoch, number, query))
         except TimeoutError:
             return None
+        return parse_names(found)
+
+    async def _numbered(self, answers: NumberedAnswers[T], ask: Callable[[int, int], Frame]) -> T:
+        """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
+        if self._connection is None:
+            raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
+        link = self._connection.link
+        number, answer = answers.open()
+        try:
+            await link.send(ask(link.epoch, number))
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return await answer
         finally:
-            self._requests.names.close(number)
+            answers.close(number)
 
     @property
     def reading(self) -> bool:

@@ -136,7 +136,7 @@ class Supervisor:
 
     async def _rewind(self, hello: Greeting) -> None:
         """Go on from the last event that a damaged host has. Raises EventsLost if this client needs every event."""
-        gone = self._reader.rewind(hello)
+        gone, self._reader.have = self._reader.have - hello.seq, hello.seq
         self.hello = hello
         lost = EventsLost(f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back())
         if not self._options.later_tail:

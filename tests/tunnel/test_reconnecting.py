@@ -1,7 +1,4 @@
-"""What makes a laptop doubt its connections: sleep, a stop of the process, another network; and what does not.
-
-- The pace of reconnecting.
-"""
+"""What makes a laptop doubt its connections: sleep, a stop of the process, another network; and what does not."""
 
 from __future__ import annotations
 

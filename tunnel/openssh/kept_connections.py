@@ -34,8 +34,7 @@ from ..transports.pipe import Transport
 from ..wire.dataclass import dataclass
 from . import connection_keeper
 from .connection_keeper import has_slept, slept_s
-from .control_master import MasterCommand, log_in
-from .openssh_transport import NO_COMMAND, OpenSshTransport, literal, login_options
+from .openssh_transport import NO_COMMAND, MasterCommand, OpenSshTransport, literal, log_in, login_options
 from .shared_master import LogIn, client_command, client_env, over_master, peer_problem
 
 log = logging.getLogger(__name__)

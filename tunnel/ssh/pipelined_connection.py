@@ -159,7 +159,9 @@ async def start_command(
         raise
     finally:
         limit.cancel()
-        await channel.end_opening()
+        if channel.opening is not None:
+            channel.opening.cancel()
+            await asyncio.gather(channel.opening, return_exceptions=True)
 
 
 async def start_waiting(
@@ -184,11 +186,11 @@ class _AheadChannel(CommandChannel):
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
         self._guess = guess
-        self._opening: asyncio.Task[SSHPacket] | None = None
+        self.opening: asyncio.Task[SSHPacket] | None = None
 
     async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
         """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
-        self._opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
+        self.opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
         await asyncio.sleep(0)  # the request is sent in the first step of the task
         self._send_chan = self._guess
         return SSHPacket(b"")
@@ -206,11 +208,6 @@ class _AheadChannel(CommandChannel):
     def give_up(self) -> None:
         if not self.opened and self.refusal is None:
             self.get_connection().abort()
-
-    async def end_opening(self) -> None:
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
 
 
 _MAX_ANSWERS = 4096  # answers that may wait while the server reads nothing, before no further request of it is answered

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from ..errors import CcbError, DeployError, UsageError
-from ..plain_text import neutralise
 from .login_failures import command_failure
 from .pipe import Pipe, Transport
 
@@ -14,7 +12,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
 _UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
 _NO_ENGINE = 93
-_LAST_WORDS_S = 5.0
 
 
 def container_name(text: str) -> str:
@@ -51,9 +48,18 @@ class ContainerTransport(Transport):
         self._host = host
         self._container = container
 
-    async def execute(self, command: str) -> ContainerPipe:
-        pipe = await self._host.execute(container_command(self._container, command))
-        return ContainerPipe(pipe, self._container, self._host.name)
+    async def execute(self, command: str) -> Pipe:
+        return await self._host.execute(container_command(self._container, command))
+
+    def failure(self, status: int | None, said: str) -> CcbError | None:
+        if status == _NO_ENGINE:
+            return DeployError(
+                f"{self._host.name} has neither docker nor podman on its PATH",
+                evidence=said,
+                do="Install one of them there, or leave out --container.",
+            )
+        shown = f"docker exec -i {self._container} sh  (on {self._host.name})"
+        return command_failure(f"the container {self.name}", shown, status, said)
 
     @property
     def on_trial(self) -> bool:
@@ -75,51 +81,3 @@ class ContainerTransport(Transport):
 
     async def close(self) -> None:
         await self._host.close()
-
-
-class ContainerPipe:
-    def __init__(self, pipe: Pipe, container: str, host: str) -> None:
-        self._pipe = pipe
-        self._container = container
-        self._host = host
-        self._heard = False
-        self._closing = False
-
-    async def read(self, n: int = 65536) -> bytes:
-        data = await self._pipe.read(n)
-        if data:
-            self._heard = True
-        elif not self._heard and not self._closing:
-            error = await self._failure()
-            if error is not None:
-                raise error
-        return data
-
-    async def write(self, data: bytes) -> None:
-        await self._pipe.write(data)
-
-    async def close(self) -> None:
-        self._closing = True
-        await self._pipe.close()
-
-    async def exit_status(self) -> int | None:
-        return await self._pipe.exit_status()
-
-    def stderr_tail(self) -> str:
-        return self._pipe.stderr_tail()
-
-    async def _failure(self) -> CcbError | None:
-        try:
-            async with asyncio.timeout(_LAST_WORDS_S):
-                status = await self._pipe.exit_status()
-        except TimeoutError:
-            return None
-        said = neutralise(self._pipe.stderr_tail().strip())
-        if status == _NO_ENGINE:
-            return DeployError(
-                f"{self._host} has neither docker nor podman on its PATH",
-                evidence=said,
-                do="Install one of them there, or leave out --container.",
-            )
-        shown = f"docker exec -i {self._container} sh  (on {self._host})"
-        return command_failure(f"the container {self._container} on {self._host}", shown, status, said)

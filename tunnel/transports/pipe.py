@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from ..errors import CcbError
 from ..wire.dataclass import dataclass
 
 
@@ -79,6 +80,10 @@ class Transport(ABC):
     def on_trial(self) -> bool:
         """Whether the next command may be given up before its first output, and run again in another way."""
         return False
+
+    def failure(self, status: int | None, said: str) -> CcbError | None:
+        """Return the error for a command that ended without any output; None if the caller has to decide."""
+        return None
 
     async def logged_in(self) -> None:  # noqa: B027 - most log in before the transport is there
         """Wait for the end of a login that the first command does not wait for. Raise CcbError."""

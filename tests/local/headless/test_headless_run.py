@@ -23,7 +23,7 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.project_records import Projects
 from ccb.local.config.settings import Settings
 from ccb.local.connect.connect_session import OpenSession
-from ccb.local.connect.file_connection import FileConnection
+from ccb.local.connect.dialer import FileConnection
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.headless import headless_run as headless

@@ -1,7 +1,4 @@
-"""The OpenSSH client as a transport, over a real sshd: one login for many commands, questions, error messages.
-
-- What hosts on the way ask through the OpenSSH client.
-"""
+"""The OpenSSH client as a transport, over a real sshd: one login for many commands, questions, error messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""asyncssh's inside, which the limits against a hostile server override.
-
-- A hostile server that sends without end: how much of it the laptop keeps, in a process of its own.
-"""
+"""asyncssh's inside, which the limits against a hostile server override."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from asyncssh.constants import (
 )
 from asyncssh.packet import Boolean, String, UInt32
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.person.login import every_host, only_config, pipe_to, target
+from tests.support.person.login import every_host, only_config, pipe_to, refused, target
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.asyncssh_options import WINDOW
@@ -56,9 +53,8 @@ async def test_an_asyncssh_that_is_different_is_not_used(
 ) -> None:
     """There the window of a command could be opened for what nobody has read."""
     monkeypatch.setattr(asyncssh, "__version__", "2.25.0")
-    with pytest.raises(ConfigError, match="does not know this version of asyncssh") as caught:
-        await connect(target(sshd, host_user), NobodyToAsk())
-    assert "asyncssh 2.25.0" in caught.value.evidence and "--transport ssh" in caught.value.do
+    error = await refused(ConfigError, target(sshd, host_user), match="does not know this version of asyncssh")
+    assert "asyncssh 2.25.0" in error.evidence and "--transport ssh" in error.do
 
 
 log = logging.getLogger(__name__)

@@ -1,8 +1,4 @@
-"""Pipelined logins over real sshds: what they save, and that whatever prevents one costs nothing but the saving.
-
-- Pipelined logins to servers other than OpenSSH, and to servers that do otherwise than the last time.
-- The files in which logins are remembered, also where somebody has put something else.
-"""
+"""Pipelined logins over real sshds: what they save, and that whatever prevents one costs nothing but the saving."""
 
 from __future__ import annotations
 

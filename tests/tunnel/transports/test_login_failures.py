@@ -1,7 +1,4 @@
-"""What is made of ssh's words, and not of those that a host, its banner or a ProxyCommand says beside them.
-
-- Jump hosts and proxy commands of the OpenSSH client that do not lead to the host: what is said of whom.
-"""
+"""What is made of ssh's words, and not of those that a host, its banner or a ProxyCommand says beside them."""
 
 from __future__ import annotations
 
