@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import field, replace
 from typing import Any
 
-from ccb.tunnel.errors import AuthFailed, ConnectionLost, DeployError, NoPython, NoStorage
+from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
 from ccb.tunnel.link.worker_refusals import too_many_processes
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.login_failures import expired
@@ -209,15 +209,15 @@ class _MarkerReader:
         self.buffer += data
 
 
-async def _explain(
-    transport: Transport, reader: _MarkerReader, pipe: Pipe
-) -> DeployError | AuthFailed | ConnectionLost:
+async def _explain(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> CcbError:
     try:
         async with asyncio.timeout(5):
             status = await pipe.exit_status()
     except TimeoutError:
         status = None
-
+    heard = reader.noise or reader.buffer
+    if not heard and (error := transport.failure(status, neutralise(pipe.stderr_tail().strip()))):
+        return error
     if status == NO_PYTHON_STATUS:
         found = "Found: " + ", ".join(dict.fromkeys(reader.pythons)) if reader.pythons else "Found no Python at all."
         return NoPython(

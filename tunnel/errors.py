@@ -1,27 +1,4 @@
-"""The errors that the laptop shows to the person.
-
-CcbError                     what happened, the evidence, one thing to do, an exit code
-├── UsageError               a flag or target that is not valid
-│   └── WaitsForAnswer       the session waits for an answer, and this run cannot give one
-├── KeptElsewhere            the session lives on another host that shares this home
-├── NoSuchSession            the host has no such session, or several that match
-├── SessionStopped           somebody has stopped the session; only a person starts it again
-├── ConfigError              settings, ssh_config or an environment variable cannot be used
-├── ConnectError             no connection to the host
-│   ├── Unreachable          unknown name, closed port, time-out, refused channel
-│   │   └── Dropped          the connection broke off before the session was attached
-│   ├── AuthFailed           SSH authentication refused
-│   └── HostKeyError         unknown in headless, or changed
-├── DeployError              the worker could not be started
-│   ├── NoPython
-│   ├── NoStorage
-│   └── NoSuchPath
-├── CopyFailed               a file or folder could not be copied to the other machine
-├── ConnectionLost           the link was lost
-│   └── EventsLost           and with it events of the session
-├── ProtocolError            bytes that break the rules of the link, another version
-└── CredentialError          no model credential, or refused by the provider
-"""
+"""The errors that the laptop shows to the person."""
 
 from __future__ import annotations
 
@@ -29,12 +6,8 @@ from .plain_text import neutralise, one_line
 
 
 class CcbError(Exception):
-    """`what` happened, the `evidence` (perhaps several lines), and the one thing to `do`: one line each but for the
-    evidence, and neutralised, whatever they are made of.
-
-    `exit_name` is the name of a member of `ccb.local.command_line.exit_codes.ExitCode`. `way_out` is what to do if
-    nothing better is known.
-    """
+    """`what` happened, the `evidence` (perhaps several lines), one thing to `do` (or `way_out`), all neutralised; and
+    the name of an `ExitCode`."""
 
     exit_name = "INTERNAL"
     way_out = "Run again with --debug and report it."
@@ -50,27 +23,39 @@ class CcbError(Exception):
 
 
 class UsageError(CcbError):
+    """A flag or target is not valid."""
+
     exit_name = "USAGE"
     way_out = "See `ccb help`."
 
 
 class WaitsForAnswer(UsageError):
+    """The session waits for an answer, and this run cannot give one."""
+
     exit_name = "PERMISSION_DENIED"
 
 
 class KeptElsewhere(CcbError):
+    """The session lives on another host that shares this home."""
+
     exit_name = "USAGE"
 
 
 class NoSuchSession(CcbError):
+    """The host has no such session, or several that match."""
+
     exit_name = "AGENT_FAILED"
 
 
 class SessionStopped(CcbError):
+    """Somebody has stopped the session; only a person starts it again."""
+
     exit_name = "LINK_LOST"
 
 
 class ConfigError(CcbError):
+    """Settings, ssh_config or an environment variable cannot be used."""
+
     exit_name = "CONFIG"
 
 
@@ -79,11 +64,11 @@ class ConnectError(CcbError):
 
 
 class Unreachable(ConnectError):
-    exit_name = "UNREACHABLE"
+    """Unknown name, closed port, time-out, refused channel."""
 
 
 class Dropped(Unreachable):
-    exit_name = "UNREACHABLE"
+    """The connection broke off before the session was attached."""
 
 
 class AuthFailed(ConnectError):
@@ -91,10 +76,14 @@ class AuthFailed(ConnectError):
 
 
 class HostKeyError(ConnectError):
+    """A host key is unknown in a headless run, or has changed."""
+
     exit_name = "HOST_KEY"
 
 
 class DeployError(CcbError):
+    """The worker could not be started."""
+
     exit_name = "PROTOCOL"
 
 
@@ -111,6 +100,8 @@ class NoSuchPath(DeployError):
 
 
 class CopyFailed(CcbError):
+    """A file or folder could not be copied to the other machine."""
+
     exit_name = "AGENT_FAILED"
 
 
@@ -120,12 +111,16 @@ class ConnectionLost(CcbError):
 
 
 class EventsLost(ConnectionLost):
-    exit_name = "LINK_LOST"
+    """The link was lost, and with it events of the session."""
 
 
 class ProtocolError(CcbError):
+    """Bytes break the rules of the link, or are of another version."""
+
     exit_name = "PROTOCOL"
 
 
 class CredentialError(CcbError):
+    """There is no model credential, or the provider refuses it."""
+
     exit_name = "AUTH_FAILED"

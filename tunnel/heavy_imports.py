@@ -20,12 +20,8 @@ _reading = threading.Lock()
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Collect no garbage in this context, which only imports.
-
-    Imports make many objects and hardly any garbage, and the collector would look at all of them again and again: with
-    the interface that takes 80 ms. What exists at the end is kept out of later collections. Several threads may be in
-    such contexts; the one that has paused the collector lets it go on.
-    """
+    """Collect no garbage in this context, which only imports: the collector would look at all the new objects again and
+    again, 80 ms with the interface. What exists at the end is kept out of later collections."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -37,27 +33,19 @@ def collection_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Let the collector look at everything seldom.
-
-    What makes garbage in cycles is rare in the interface, but drawing makes so many objects that the collector would
-    look at all of them again every second. Each look takes longer than a frame. The generation between is looked at
-    often, because its look must be short too.
-    """
+    """Let the collector look at everything seldom: drawing makes so many objects that it would every second, and each
+    look takes longer than a frame."""
     gc.set_threshold(5_000, 3, 160)
 
 
 def take_short_turns() -> None:
-    """Let the threads of this process take turns every half millisecond instead of every five.
-
-    While one of them imports, the one that serves the network has little to do, but often: it would wait for its turn
-    at each step of a login, 100 ms in all.
-    """
+    """Let the threads of this process take turns every half millisecond instead of every five: while one of them
+    imports, the one that serves the network would wait for its turn at each step of a login, 100 ms in all."""
     sys.setswitchinterval(0.0005)
 
 
 def load_asyncssh() -> None:
-    """Import asyncssh without its X.509 certificates, which ssh does not know either and which take 15 ms, and keep it
-    from starting a compiler to look for libraries that are not there."""
+    """Import asyncssh without X.509 certificates (15 ms), and without a compiler that looks for missing libraries."""
     with collection_paused(), _quick_library_search(), _without(_X509):
         importlib.import_module("asyncssh")
     # asyncssh looks the name up when it reads such a certificate, although it knows that it has no such function.
@@ -65,15 +53,14 @@ def load_asyncssh() -> None:
 
 
 def load_aiohttp() -> None:
-    """Import aiohttp without the certificates of the system. It makes two contexts for TLS when it is imported, and
-    each reads them all, which takes 25 ms. Its defaults then trust nobody: who wants TLS gives it a context."""
+    """Import aiohttp without the certificates of the system, which it reads twice (25 ms). Its defaults trust
+    nobody."""
     with collection_paused(), _no_authorities():
         importlib.import_module("aiohttp")
 
 
 @contextmanager
 def _no_authorities() -> Iterator[None]:
-    """Let this thread make contexts for TLS without the certificates of the system."""
     import ssl
 
     here = threading.get_ident()
@@ -105,19 +92,14 @@ def _without(name: str) -> Iterator[None]:
 
 
 def _no_x509_certificate(_: bytes) -> None:
-    """Raise ValueError, of which asyncssh makes a KeyImportError."""
     raise ValueError("X.509 certificates are not supported")
 
 
 @contextmanager
 def _quick_library_search() -> Iterator[None]:
-    """Let `find_library` answer at once that a library is missing.
-
-    asyncssh asks for liboqs and libnettle when it is imported. For a missing one, `find_library` runs ldconfig, gcc and
-    ld, twice, which takes 50 ms or more, and for one that is there ldconfig. This replaces a function of another
-    package, but for this import only, and the answer stays the same: what the cache of the dynamic loader does not name
-    cannot be loaded by its name. A thread that searches meanwhile gets the same answer.
-    """
+    """Let `find_library`, which runs ldconfig, gcc and ld (50 ms or more) for asyncssh, answer at once that a library
+    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by
+    name."""
     from ctypes import util  # 4 ms, which only asyncssh needs
 
     with _replacing:
@@ -132,10 +114,8 @@ def _quick_library_search() -> Iterator[None]:
 def quick_search(
     search: Callable[[str], str | None], cache: Path, environ: Mapping[str, str]
 ) -> Callable[[str], str | None]:
-    """Return a function like `search` that asks it only about libraries of which the `cache` of the dynamic loader has
-    several versions. Where there is no cache (macOS, musl), or where the environment names other directories, return
-    `search` itself.
-    """
+    """Return a function like `search` that asks it only about libraries of which the `cache` has several versions;
+    `search` itself where there is no cache (macOS, musl) or the environment names other directories."""
     try:
         known = cache.read_bytes()
     except OSError:

@@ -33,11 +33,8 @@ def _harmless(match: re.Match[str]) -> str:
 
 
 def neutralise(text: str) -> str:
-    """Return `text` without terminal sequences and with `\\r\\n` as `\\n`.
-
-    Other control characters, direction overrides and lone surrogates become symbols, as does what is too much of the
-    marks over one character. Newline and tab stay.
-    """
+    """Return `text` without terminal sequences and with `\\n` for `\\r\\n`. Other control characters, direction
+    overrides, lone surrogates and heaps of marks become symbols."""
     plain = CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
     return plain if plain.isascii() else _HEAPS.sub("\\1�", plain)
 
@@ -53,14 +50,13 @@ def one_line(text: str) -> str:
 
 
 class HostText:
-    """Text that the host chose. It is no `str`, so that nothing writes it by mistake: whoever formats it gets one line,
-    neutralised, cut and in quotation marks, which say whose words these are."""
+    """Text that the host chose. It is no `str`, so that nothing writes it by mistake: formatted it is one line,
+    neutralised, cut and in quotation marks."""
 
     __slots__ = ("raw",)
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
-        """What the host sent: only to compare it, look it up or send it back."""
 
     @property
     def cell(self) -> str:
@@ -96,12 +92,10 @@ class HostText:
         return hash(self.raw)
 
 
-MAX_SHOWN = 480
-"""Characters that are shown of one text of the host."""
+MAX_SHOWN = 480  # characters that are shown of one text of the host
 _NO_QUOTES = str.maketrans("“”", "''")
 
 
 def escaped_json(text: str) -> str:
-    """Return a JSON text with the same value in which no character drives a terminal: all that `neutralise` would
-    replace are written as escapes."""
+    """Return a JSON text with the same value in which all that `neutralise` would replace are written as escapes."""
     return CONTROLS.sub(lambda match: json.dumps(match.group())[1:-1], text)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import ModuleType, SimpleNamespace
-
-from .wire.dataclass import dataclass
 
 FIRST = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 EVERY = 30.0
@@ -18,27 +17,17 @@ JITTER = 0.2
 
 
 def waits(rand: Callable[[], float] = random.random) -> Iterator[float]:
-    """Yield the seconds to wait before each attempt, without end: none, then FIRST, then about EVERY.
-
-    `rand()` is in [0, 1).
-    """
-    number = 0
-    while True:
-        wait = FIRST[number] if number < len(FIRST) else EVERY
-        number += 1
+    """Yield the seconds to wait before each attempt, without end: FIRST, then about EVERY. `rand()` is in [0, 1)."""
+    for wait in itertools.chain(FIRST, itertools.repeat(EVERY)):
         yield wait * (1 + JITTER * (2 * rand() - 1))
 
 
 STEADY_S = 1.0
-MAX_QUICK = 5
-"""Connections in a row that may break off within STEADY_S seconds before the waits grow."""
+MAX_QUICK = 5  # connections in a row that may break off within STEADY_S seconds before the waits grow
 
 
 class Pace:
-    """The waits of one session. They start over after a connection, unless connections keep breaking off at once.
-
-    A worker that crashes whenever its client attaches must not be started several times a second.
-    """
+    """The waits of one session. They start over after a connection, unless connections keep breaking off at once."""
 
     def __init__(self, begin: Callable[[], Iterator[float]]) -> None:
         self._begin = begin
@@ -47,11 +36,9 @@ class Pace:
         self._quick = 0
 
     def connected(self) -> None:
-        """Note that a connection was made."""
         self._since = time.monotonic()
 
     def next(self) -> float:
-        """Return the seconds to wait after a connection was lost or could not be made."""
         if self._since is not None:
             self._quick = self._quick + 1 if time.monotonic() - self._since < STEADY_S else 0
             self._since = None
@@ -63,42 +50,22 @@ class Pace:
 Clock = Callable[[], float]
 Addresses = Callable[[], tuple[str | None, ...]]
 
-SLEPT_S = 2.0
-"""Sleep of this many seconds is a reason to doubt a connection."""
-
-STOPPED_S = 5.0
-"""If a timer is late by more than this many seconds, this process was stopped."""
-
-_WALL_SLEPT_S = 10.0
+SLEPT_S = 2.0  # sleep of this many seconds is a reason to doubt a connection
+STOPPED_S = 5.0  # if a timer is late by more than this many seconds, this process was stopped
 _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
 
-@dataclass(frozen=True)
-class Clocks:
-    """A clock for our own timer, and one for the seconds this machine has slept so far."""
-
-    monotonic: Clock
-    slept: Clock
-    enough: float
-    """Seconds by which `slept` must grow to count as sleep."""
-
-
-def machine_clocks(source: ModuleType | SimpleNamespace = time) -> Clocks:
-    """Return the clocks of this machine, from what its `time` module offers.
+def slept_s(source: ModuleType | SimpleNamespace = time) -> float:
+    """Return the seconds that this machine has slept so far; 0 where that is not known.
 
     Linux counts sleep in CLOCK_BOOTTIME and not in CLOCK_MONOTONIC (clock_gettime(2)); macOS counts it in
-    CLOCK_MONOTONIC and not in CLOCK_UPTIME_RAW. Other systems need the wall clock, which can be set, so only a large
-    step counts.
+    CLOCK_MONOTONIC and not in CLOCK_UPTIME_RAW.
     """
-    boot = getattr(source, "CLOCK_BOOTTIME", None)
-    uptime = getattr(source, "CLOCK_UPTIME_RAW", None)
-    if boot is not None:
-        with_sleep, without = boot, source.CLOCK_MONOTONIC
-    elif uptime is not None:
-        with_sleep, without = source.CLOCK_MONOTONIC, uptime
-    else:
-        return Clocks(source.monotonic, lambda: source.time() - source.monotonic(), _WALL_SLEPT_S)
-    return Clocks(source.monotonic, lambda: source.clock_gettime(with_sleep) - source.clock_gettime(without), SLEPT_S)
+    for with_sleep, without in (("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")):
+        if hasattr(source, with_sleep) and hasattr(source, without):
+            clocks = getattr(source, with_sleep), getattr(source, without)
+            return float(source.clock_gettime(clocks[0]) - source.clock_gettime(clocks[1]))
+    return 0.0
 
 
 def source_addresses() -> tuple[str | None, ...]:
@@ -115,20 +82,23 @@ def source_addresses() -> tuple[str | None, ...]:
 
 
 async def changes(
-    period: float = 1.0, *, clocks: Clocks | None = None, addresses: Addresses = source_addresses
+    period: float = 1.0,
+    *,
+    monotonic: Clock = time.monotonic,
+    slept: Clock = slept_s,
+    addresses: Addresses = source_addresses,
 ) -> AsyncIterator[str]:
     """Yield a sentence for each reason to doubt the connections of this machine. Check every `period` seconds."""
-    clocks = clocks or machine_clocks()
-    slept_before = clocks.slept()
+    slept_before = slept()
     known = addresses()
     while True:
         # Taken here, not after the sleep: the time that our reader takes for a sentence must not make the timer late.
-        started = clocks.monotonic()
+        started = monotonic()
         await asyncio.sleep(period)
-        late = clocks.monotonic() - started - period
-        slept_now = clocks.slept()
+        late = monotonic() - started - period
+        slept_now = slept()
         slept_for, slept_before = slept_now - slept_before, slept_now
-        if slept_for >= clocks.enough:
+        if slept_for >= SLEPT_S:
             yield f"this machine was asleep for {slept_for:.0f} s"
         elif late > STOPPED_S:
             yield f"this process was stopped for {late:.0f} s"

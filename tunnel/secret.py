@@ -21,7 +21,6 @@ class Secret:
         return self._value
 
     def matches(self, other: str) -> bool:
-        """Return whether the value is `other`. The comparison takes constant time."""
         return hmac.compare_digest(self._value.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
 
     def __bool__(self) -> bool:
@@ -54,5 +53,4 @@ SECRET_VARIABLES = (
 
 
 def without_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` as a child of ccb inherits it."""
     return {name: value for name, value in environ.items() if name not in SECRET_VARIABLES}

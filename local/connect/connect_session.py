@@ -1,7 +1,4 @@
-"""Connect to a host and attach to a session, as the arguments say.
-
-Slow independent steps (network, imports, bundle) run at the same time.
-"""
+"""Connect to a host and attach to a session, as the arguments say."""
 
 from __future__ import annotations
 
@@ -11,9 +8,8 @@ import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
 from ccb.tunnel.link.link import Greeting
@@ -64,8 +60,7 @@ if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
     from ..session.own_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
-    from .dialer import Dialer, SpareTransport
-    from .file_connection import FileConnection
+    from .dialer import Dialer, FileConnection, SpareTransport
     from .host_sessions import HostSessions
     from .project_trust import ProjectDesk
     from .session_rows import SessionRow
@@ -86,22 +81,10 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 """Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
 
 
-def _no_hooks() -> NotificationHooks:
-    from ..session.own_hooks import NotificationHooks
-
-    return NotificationHooks({}, "")
-
-
 @dataclass(frozen=True)
 class OpenSession:
-    """An attached session, and what its clients show about it.
-
-    `host` is the name that the person used, `resume` the command that returns to the session. `projects` keeps what
-    the person decides about the project. `notifications` are hooks of the person on this machine, `mcp` their MCP
-    servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
-    `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
-    it may use.
-    """
+    """An attached session. `resume` is the command that returns to it, `files` lends its connection to copies, `revoke`
+    lets it call no models any more."""
 
     session: RemoteSession
     host: str
@@ -111,9 +94,9 @@ class OpenSession:
     projects: ProjectDesk
     sessions: HostSessions
     files: FileConnection
+    notifications: NotificationHooks
     notify: str = "auto"
     open_with: str = ""
-    notifications: NotificationHooks = field(default_factory=_no_hooks)
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
     models: OfferedModels | None = None
@@ -130,21 +113,17 @@ async def connect_session(
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[OpenSession]:
     """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
-    `kept`, which may bring one.
-
-    The session on the host goes on unless it was stopped. `session_id` is the id of a new session; `choose` picks one
-    of the existing sessions. Raises CcbError; without a credential it does so before connecting.
-    """
+    `kept`. `session_id` is that of a new session; `choose` picks an existing one. Raises CcbError."""
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        models = _given_models(arguments)
         host = host_label(arguments.connection)
+        models = (arguments.agent.model, arguments.sdk.fallback_model)
         loading = SessionLoading(
             lambda: load_dialing_startup(environ, choice),
             lambda basics: load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
-        if _is_checked_first(arguments, environ):
+        if _is_checked_first(models, environ):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         parameters = await session_parameters(
@@ -160,7 +139,7 @@ async def connect_session(
         from ..providers.known_models import OfferedModels, check_models, refresh_lists, said_at_start, short_names
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
-        from .file_connection import FileConnection
+        from .dialer import FileConnection
         from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
         from .project_trust import ProjectDesk
         from .session_request import own_files
@@ -184,9 +163,9 @@ async def connect_session(
         session.register(TRUST_PROJECT, partial(desk.answer, session))
         proxy_desk.tell(session)
         mcp: LaptopServers | None = None
+        hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         if servers or arguments.streams.input_format == "stream-json":
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            hooks = _own_hooks(startup.settings)
             mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
@@ -202,41 +181,33 @@ async def connect_session(
         proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        resume = _resume(arguments, hello)
-        warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
-        notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
-        try:
-            from .host_sessions import HostSessions
+        notifications = NotificationHooks(hooks, f"ccb {host}")
+        stack.push_async_callback(notifications.close)
+        from .host_sessions import HostSessions
 
-            sessions = HostSessions(lambda: dialer.transport(ask=False), startup.bundle)
-            carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
-            notify, open_with = startup.settings.notify, startup.settings.openWith
-            yield OpenSession(
-                session,
-                host,
-                options,
-                warnings,
-                resume,
-                desk,
-                sessions,
-                carrier,
-                notify,
-                open_with,
-                notifications,
-                mcp,
-                proxy_desk.revoke,
-                models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
-            )
-        finally:
-            await notifications.close()
+        yield OpenSession(
+            session,
+            host,
+            options,
+            (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd)),
+            _resume(arguments, hello),
+            desk,
+            HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
+            FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate),
+            notifications,
+            startup.settings.notify,
+            startup.settings.openWith,
+            mcp,
+            proxy_desk.revoke,
+            models=OfferedModels(environ, startup.settings, chosen, startup.stored, startup.models),
+        )
 
 
 @asynccontextmanager
 async def connect_host(
     arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
-    """Yield a connection for host commands, and the worker bundle that runs them. No credential is needed. Raises
-    CcbError."""
+    """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
         loader = startup_loader(lambda: load_startup(environ))
         loader = await stack.enter_async_context(loader)
@@ -253,8 +224,6 @@ async def _first_dialer(
     stack: AsyncExitStack,
     kept: SpareTransport | None,
 ) -> tuple[Dialer, LoadedBasics]:
-    """Connect for the first time. The dialer keeps the connection; `stack` closes it."""
-
     async def log_in(ask: bool) -> Transport:
         def open_with(answering: Prompts) -> Awaitable[Transport]:
             return open_transport(arguments, answering, environ, loader)
@@ -268,14 +237,13 @@ async def _first_dialer(
         transport = await first_transport(arguments, prompts, environ, loader)
     else:
         loader.start()
-    try:
+    async with AsyncExitStack() as on_error:
+        on_error.push_async_callback(transport.close)
         basics = await loader.loaded()
         from .dialer import Dialer
 
-        dialer = Dialer(log_in, basics.bundle, transport)
-    except BaseException:
-        await transport.close()
-        raise
+        on_error.pop_all()
+    dialer = Dialer(log_in, basics.bundle, transport)
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)
@@ -283,7 +251,6 @@ async def _first_dialer(
 
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
-    """Return the models that the command line and, for a new session, the settings name."""
     flag = arguments.agent.model
     named = chosen_model(settings, flag) if new else without_alias(settings, flag)
     others = (arguments.sdk.fallback_model, settings.smallModel)
@@ -310,8 +277,8 @@ async def _options(
 
 
 async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
-    """Return where the credential comes from. A session that exists may have a model of another provider, so there a
-    missing credential is found out by the first call. Raise CredentialError."""
+    """Return where the credential comes from. An existing session may have a model of another provider: there the first
+    call finds out that none is there. Raise CredentialError."""
     from ..providers.session_provider import has_others
 
     session = arguments.session
@@ -324,11 +291,6 @@ async def _credential_name(arguments: Arguments, startup: SessionStartup, enviro
         return "none"
 
 
-def _own_hooks(settings: Settings) -> Mapping[str, Any]:
-    """Return the person's own hooks, of which some run on this machine."""
-    return {} if settings.disableAllHooks else settings.hooks
-
-
 def _attach_options(
     arguments: Arguments,
     startup: SessionStartup,
@@ -336,7 +298,6 @@ def _attach_options(
     parameters: Mapping[str, object],
     desk: ProjectDesk,
 ) -> AttachOptions:
-    """Return how to attach. `parameters` are the start parameters of the worker."""
     new = bool(parameters.get("create"))
 
     async def for_host(hello: Greeting) -> Mapping[str, object]:
@@ -357,13 +318,10 @@ def _attach_options(
 
 
 def _resume(arguments: Arguments, hello: Greeting) -> str:
-    """Return the command that comes back to the session."""
     return resume_command(arguments, hello.session, directory=hello.cwd.raw)
 
 
 def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
-    """Return a tuple with a warning if the session works in another directory than the command line names, else an
-    empty one."""
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd.raw:
         return ()
@@ -371,7 +329,6 @@ def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
 
 
 async def _watch_network(session: RemoteSession) -> None:
-    """Make the session test its link when this machine has slept or has another network."""
     from ccb.tunnel.reconnecting import changes
 
     async for reason in changes():
@@ -379,10 +336,7 @@ async def _watch_network(session: RemoteSession) -> None:
 
 
 async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: Choose | None) -> str:
-    """Return the ID of the session that the person means.
-
-    `attach` offers only running sessions if there are any, and takes a single one without asking.
-    """
+    """Return the ID of the session that the person means. `attach` offers running ones, and takes a single one."""
     from .host_sessions import HostSessions
 
     sessions = HostSessions(lambda: dialer.transport(ask=True), bundle)
@@ -400,13 +354,8 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
     return chosen
 
 
-def _given_models(arguments: Arguments) -> tuple[str | None, str | None]:
-    return arguments.agent.model, arguments.sdk.fallback_model
-
-
-def _is_checked_first(arguments: Arguments, environ: Mapping[str, str]) -> bool:
-    """Return whether models and credential are to be checked before connecting, which takes time: a name that is one
-    of the person's short names, or a slip, another provider, or no credential in the environment."""
-    unclear = any(each and not may_be_model(each) for each in _given_models(arguments))
+def _is_checked_first(models: Sequence[str | None], environ: Mapping[str, str]) -> bool:
+    """Return whether models and credential are to be checked before connecting, which takes time."""
+    unclear = any(each and not may_be_model(each) for each in models)
     keys = (environ.get(name, "").strip() for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
-    return unclear or not any(keys) or "/" in (arguments.agent.model or "")
+    return unclear or not any(keys) or "/" in (models[0] or "")

@@ -1,8 +1,5 @@
-"""Start the worker over a transport, for each connection of a session.
-
-The transport is kept while it lives. Each connection has its own nonce. All connections share the session's auth proxy,
-whose model calls go on when a connection ends.
-"""
+"""Start the worker over a transport, which is kept while it lives and lent to copies of files. Each connection has its
+own nonce; all share the session's auth proxy, whose model calls go on when a connection ends."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.dialing import KnownSession, WorkerConnection
+from ..session.session_client import LinkState
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -27,44 +24,29 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WARM_HELLO_S = 5.0
-"""Seconds to wait for the hello over an existing transport before making a new transport."""
-
-_SENT_S = 0.02
-"""Longer than it takes to send the command line. After that this machine waits for the worker."""
+WARM_HELLO_S = 5.0  # seconds to wait for the hello over an existing transport before making a new transport
+_SENT_S = 0.02  # longer than it takes to send the command line. After that this machine waits for the worker.
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 
 
-@dataclass(frozen=True)
-class _EarlyLaunch:
-    """A worker that is started before the session is dialled."""
-
-    transport: Transport
-    task: asyncio.Task[Launched]
-
-    async def close(self) -> None:
-        """Give the worker up."""
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
-        if not self.task.cancelled() and self.task.exception() is None:
-            await self.task.result().pipe.close()
+async def _give_up(launching: asyncio.Task[Launched]) -> None:
+    launching.cancel()
+    await asyncio.gather(launching, return_exceptions=True)
+    if not launching.cancelled() and launching.exception() is None:
+        await launching.result().pipe.close()
 
 
 class Dialer:
-    """Dials one session, the first time over `transport`.
-
-    Call `begin`, then `dial` with the auth proxy that answers the model calls of all connections, and `aclose` at the
-    end.
-    """
+    """Dials one session, the first time over `transport`. Call `begin`, then `dial`, and `aclose` at the end."""
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
         self._parameters: Mapping[str, object] = {}
         self._open_transport = open_transport
         self._bundle = bundle
         self._transport = transport
-        self._early: _EarlyLaunch | None = None
+        self._early: tuple[Transport, asyncio.Task[Launched]] | None = None
         self._opening = asyncio.Lock()
         self._tried = False
 
@@ -78,36 +60,27 @@ class Dialer:
         return await self._open_transport(False)
 
     def release(self) -> Transport | None:
-        """Return the transport, which belongs to the caller from now on."""
         transport, self._transport = self._transport, None
         return transport
 
     def begin(self, parameters: Mapping[str, object]) -> None:
-        """Start the worker now, over the transport that is there. It starts while this machine loads what the session
-        needs; `dial` takes it. A worker to which nobody attaches ends by itself.
-
-        `parameters` say how the worker finds or creates the session. They are used until its first hello; after that,
-        only that session is dialled.
-        """
+        """Start the worker now, while this machine loads what the session needs; `dial` takes it. `parameters` say how
+        the worker finds or creates the session, until its first hello."""
         assert self._transport is not None
         self._parameters = parameters
         launching = launch(self._transport, self._parameters_for(None), self._bundle)
         self._tried = True
-        self._early = _EarlyLaunch(self._transport, asyncio.create_task(launching, name="start the worker"))
+        self._early = self._transport, asyncio.create_task(launching, name="start the worker")
 
     async def aclose(self) -> None:
-        """Close the transport."""
         if self._early is not None:
-            await self._early.close()
+            await _give_up(self._early[1])
         transport = self.release()
         if transport is not None:
             await transport.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """Return the transport to the host: the existing one if it is alive, else a new one. Raises CcbError.
-
-        Of callers at the same time one opens it, and the others get the same one.
-        """
+        """Return the one transport to the host, a new one if it is not alive. Raises CcbError."""
         async with self._opening:
             if self._transport is not None and not self._transport.alive:
                 await self._drop_transport()
@@ -117,7 +90,6 @@ class Dialer:
 
     @asynccontextmanager
     async def dial(self, proxy: AuthProxy, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
-        """Make a connection (see `Dial`) whose model calls `proxy` answers."""
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
@@ -137,10 +109,7 @@ class Dialer:
     async def _hello(
         self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Greeting]:
-        """Start the worker's bridge and wait for its hello.
-
-        An existing transport that does not work is replaced, once.
-        """
+        """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
         if warm and self._transport is not None and not self._transport.warm:
             await self._drop_transport()  # a new transport would log in again and ask the person
         if warm and self._transport is not None and self._transport.alive:
@@ -159,7 +128,13 @@ class Dialer:
     ) -> tuple[Link, Greeting]:
         async with AsyncExitStack() as attempt:
             try:
-                launched = await self._launched(transport, parameters)
+                early, self._early = self._early, None
+                if early is not None and early[0] is transport:
+                    launched = await early[1]
+                else:
+                    if early is not None:
+                        await _give_up(early[1])
+                    launched = await launch(transport, parameters, self._bundle)
                 link = await attempt.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
                 hello = await link.hello()
             except DeployError as error:
@@ -169,15 +144,6 @@ class Dialer:
             stack.push_async_exit(attempt.pop_all())
             return link, hello
 
-    async def _launched(self, transport: Transport, parameters: Mapping[str, object]) -> Launched:
-        """Start the worker, or return the one that `begin` has started over this transport. Raises CcbError."""
-        early, self._early = self._early, None
-        if early is not None and early.transport is transport:
-            return await early.task
-        if early is not None:
-            await early.close()
-        return await launch(transport, parameters, self._bundle)
-
     async def _drop_transport(self) -> None:
         transport, self._transport = self._transport, None
         if transport is not None:
@@ -185,10 +151,8 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
-        """Return the start parameters for the stub.
-
-        After the first attempt, accept a worker that an earlier broken connection has already started.
-        """
+        """Return the parameters for the stub. After the first attempt, accept a worker that a broken one has
+        started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
         kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}
@@ -208,18 +172,67 @@ class SpareTransport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            await transport.close()
+        if self._transport is not None:
+            await self._transport.close()
 
     def keep(self, dialer: Dialer) -> None:
-        """Take over the transport of a dialer that has ended."""
         self._transport = dialer.release()
 
     async def take(self) -> Transport | None:
-        """Return the transport if it still works."""
         transport, self._transport = self._transport, None
         if transport is not None and not transport.alive:
             await transport.close()
             return None
         return transport
+
+
+_LOOK_S = 0.25
+_UP = (LinkState.CONNECTED, LinkState.FENCED)
+_OVER = (LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED)
+
+
+class FileConnection:
+    """The connection on which the files of a session travel: one more command on the session's, which it waits for. A
+    transport that would log in for each command gets a connection of its own from `log_in`, which asks nobody."""
+
+    def __init__(
+        self,
+        state: Callable[[], LinkState],
+        current: Callable[[], Transport | None],
+        log_in: Callable[[], Awaitable[Transport]],
+    ) -> None:
+        self._state = state
+        self._current = current
+        self._log_in = log_in
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[OpenTransport]:
+        """Yield the way to the connections of one copy, and close at the end what was opened only for it."""
+        own: list[Transport] = []
+
+        async def open_transport(again: bool) -> Transport:
+            transport = await self._session_transport()
+            if transport.warm:
+                return transport
+            while own:
+                await own.pop().close()
+            own.append(await self._log_in())
+            return own[-1]
+
+        try:
+            yield open_transport
+        finally:
+            while own:
+                await own.pop().close()
+
+    async def _session_transport(self) -> Transport:
+        while True:
+            state, transport = self._state(), self._current()
+            if state in _OVER:
+                raise CopyFailed(
+                    "the copy was broken off: the session has no connection any more",
+                    do="Come back to the session and give the same command again: it goes on where it broke off.",
+                )
+            if state in _UP and transport is not None:
+                return transport
+            await asyncio.sleep(_LOOK_S)

@@ -1,8 +1,4 @@
-"""The sessions of a host: listed, renamed, removed.
-
-What reads the reports of the host is loaded by the first question: pydantic takes 60 ms, which every session would wait
-for, also one that never shows a list.
-"""
+"""The sessions of a host: listed, renamed, removed. pydantic (60 ms) is loaded by the first question."""
 
 from __future__ import annotations
 
@@ -24,8 +20,7 @@ _SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
 
 
 class HostSessions:
-    """The sessions of the host at the other end of a transport. `transport` returns it, connected. Every method may
-    raise CcbError."""
+    """The sessions of the host at the other end of a transport. Every method may raise CcbError."""
 
     def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
         self._transport = transport
@@ -36,20 +31,17 @@ class HostSessions:
         return await self._transport(), self._bundle
 
     async def listed(self) -> Sequence[SessionRow]:
-        """Return them, the most recently used first."""
         from .session_rows import list_sessions
 
         return await list_sessions(await self._transport(), self._bundle)
 
     async def last_said(self, session: str) -> Sequence[HostText]:
-        """Return the last things that a session has said and done, a line each, the newest last."""
         from .session_rows import SaidRow
 
         rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
         return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
 
     async def rename(self, session: str, title: str) -> None:
-        """Name a session for the lists."""
         from .session_rows import ReportRow
 
         if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):

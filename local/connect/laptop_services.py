@@ -1,8 +1,5 @@
-"""The services of this laptop for the worker: MCP servers and web pages.
-
-The worker may be hostile: it gets GET requests of http and https to public addresses and no others, without cookies or
-credentials, and only their text.
-"""
+"""The services of this laptop for the worker: MCP servers and web pages. The worker may be hostile: it gets GET
+requests of http and https to public addresses and no others, without cookies or credentials, and only their text."""
 
 from __future__ import annotations
 
@@ -56,8 +53,7 @@ def laptop_servers(
 
 
 async def unlock_for(servers: Mapping[str, ServerConfig], secrets: SecretStore) -> None:
-    """Ask for what opens the store if a server may want a login from it, before the session takes the terminal.
-    Without an answer the session goes on without such logins."""
+    """Unlock the store before the session takes the terminal, if a server may want a login from it."""
     if not servers:
         return
     from ..mcp.mcp_config import HttpServer
@@ -76,8 +72,7 @@ def laptop_permissions(
     *,
     new: bool,
 ) -> LaptopPermissions:
-    """Return what decides on the calls of a session. It sees what the session asks and says. `new`: the session begins,
-    so the mode of `options` is the one that this laptop has set."""
+    """Return what decides on the calls of a session. `new`: the mode of `options` is the one that this laptop set."""
     from ..mcp.mcp_permissions import LaptopPermissions
 
     async def ask(question: ToolApproval) -> ToolPermission:
@@ -109,8 +104,7 @@ async def open_servers(
     hooks: Mapping[str, Any],
     stack: AsyncExitStack,
 ) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, and those inside the program that drives the session. `stack` ends
-    the former, which are returned, None for none."""
+    """Let the worker use the servers of this laptop, which `stack` ends, and those inside the driving program."""
     from ..mcp.mcp_service import LaptopServers, guard_client_servers
     from ..session.own_hooks import FormHooks
 
@@ -130,14 +124,11 @@ _TEXT = ("application/json", "application/xml", "application/javascript", "appli
 
 
 class LaptopWeb:
-    """Answers the requests of kind WEB_FETCH."""
-
     def __init__(self, *, allow_private: bool) -> None:
         self._allow_private = allow_private
         self._room = asyncio.Semaphore(_MAX_AT_ONCE)
 
     async def fetch(self, request: LaptopFetch) -> Json:
-        """Return the page as text. Raise RequestRefused."""
         async with self._room:
             log.info("fetching a page for the worker")
             try:
@@ -147,7 +138,10 @@ class LaptopWeb:
         if page.redirect:
             found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
         elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
-            text = _decoded(page)
+            try:
+                text = page.body.decode(page.charset or "utf-8", "replace")
+            except LookupError:
+                text = page.body.decode("utf-8", "replace")
             cut = page.cut or len(text) > MAX_TEXT
             found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
         else:
@@ -166,10 +160,3 @@ class LaptopWeb:
             if not work.done():
                 fetcher.stop()
                 work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-
-
-def _decoded(page: Page) -> str:
-    try:
-        return page.body.decode(page.charset or "utf-8", "replace")
-    except LookupError:
-        return page.body.decode("utf-8", "replace")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, Unreachable
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
 
 
 def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:
-    """Return the earlier logins, None if an option or a setting wants logins step by step.
-
-    The login does not wait until the settings are checked. Whatever is wrong with them is told by that check.
-    """
+    """Return the earlier logins, None if logins are plain. What is wrong with the settings is told by their check."""
     if connection.plain_login:
         return None
     try:
@@ -48,22 +46,16 @@ def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> Pa
 
 log = logging.getLogger(__name__)
 
-_QUICK_LOGIN_S = 0.25
-"""Longer than it takes to load asyncssh and to log in to a host nearby."""
+_QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
 
 
 def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
-    """Return a loader that runs `load` in a thread."""
     return StartupLoader(lambda: _in_paused_thread(load))
 
 
 class SessionLoading:
-    """Loads what a session needs in two steps: `basics`, with which the worker can be started, and the rest, which
-    nobody waits for before the worker is on its way.
-
-    Loading competes with the login for one interpreter, so the rest begins only when somebody asks for it, or when the
-    login takes so long that it must wait for the network. Use as a context manager.
-    """
+    """Loads `basics`, with which the worker can be started, and then the rest, which competes with the login for one
+    interpreter: it begins when somebody asks for it, or when the login takes long. Use as a context manager."""
 
     def __init__(self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup]) -> None:
         self._load_basics = basics
@@ -109,10 +101,7 @@ async def first_transport(
     startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
-    """Return what `open_transport` returns. Try again if the connection breaks off in the middle.
-
-    The network may do that, and so does a busy server (MaxStartups). A refusal is final. Raises CcbError.
-    """
+    """Return what `open_transport` returns. Try again if the connection breaks off (MaxStartups). Raises CcbError."""
     delays = waits()
     for number in range(2, FIRST_TRIES + 1):
         try:
@@ -131,11 +120,8 @@ async def open_transport(
     startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
-    """Connect to the host and return the transport. Start the loader as soon as the network is busy.
-
-    `sharing` says which connections may be shared (None: those that the settings allow).
-    The settings may limit how long a headless run takes to connect. Raises CcbError, including that of the loader.
-    """
+    """Connect to the host. Start the loader as soon as the network is busy. `sharing`: None for what the settings
+    allow. Raises CcbError, including that of the loader."""
     connection = arguments.connection
     if transport_kind(connection) is TransportKind.LOCAL:
         startup.start()
@@ -181,8 +167,6 @@ _MAX_BANNER = 2_000
 
 
 class _BannerWatch(NobodyToAsk):
-    """Calls `first` at the first banner, and keeps the last banners until the login is `over`."""
-
     def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
         super().__init__(prompts.memory)
         self.banners: deque[str] = deque(maxlen=_MAX_BANNERS)
@@ -199,11 +183,7 @@ class _BannerWatch(NobodyToAsk):
 async def log_in_unattended(
     log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
 ) -> Transport:
-    """Call `log_in` with prompts that ask nobody, and return its transport.
-
-    Raises AuthFailed with the banners if the login does not succeed within `limit_s` of the first one, and whatever
-    `log_in` raises. A headless run has no limit here.
-    """
+    """Log in with prompts that ask nobody. Raises AuthFailed with the banners after `limit_s` from the first one."""
     if isinstance(prompts, NobodyToAsk):
         return await log_in(prompts)
     loop = asyncio.get_running_loop()
@@ -211,7 +191,12 @@ async def log_in_unattended(
     watch = _BannerWatch(prompts, lambda: limit.reschedule(loop.time() + limit_s))
     try:
         async with limit:
-            return await _to_the_end(await log_in(watch))
+            transport = await log_in(watch)
+            async with AsyncExitStack() as on_error:
+                on_error.push_async_callback(transport.close)
+                await transport.logged_in()
+                on_error.pop_all()
+            return transport
     except TimeoutError:
         if not limit.expired():
             raise
@@ -222,13 +207,3 @@ async def log_in_unattended(
         ) from None
     finally:
         watch.over = True
-
-
-async def _to_the_end(transport: Transport) -> Transport:
-    """Return the transport at the end of its login. Raise the CcbError of one that fails."""
-    try:
-        await transport.logged_in()
-    except BaseException:
-        await transport.close()
-        raise
-    return transport

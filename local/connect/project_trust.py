@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 
 async def host_identity(connection: ConnectionOptions) -> HostIdentity:
-    """Return the identity of the host of these options. It is asked after the login, so known_hosts has its key, unless
-    the person told ssh to keep none. Raises CcbError."""
+    """Return the identity of a host, after the login, when known_hosts has its key. Raises CcbError."""
     kind = transport_kind(connection)
     if kind is TransportKind.LOCAL:
         keys = ["local"]
@@ -46,17 +45,15 @@ async def host_identity(connection: ConnectionOptions) -> HostIdentity:
 async def _ssh_keys(connection: ConnectionOptions) -> list[str]:
     from ccb.tunnel.ssh_config.config_files import resolve
     from ccb.tunnel.transports.command_transport import words_of
-    from ccb.tunnel.transports.host_keys import KnownKeys, look_up
+    from ccb.tunnel.transports.host_keys import look_up
 
     words = words_of(connection.ssh_command or "ssh", "--ssh-command")
     trust = (await resolve(ssh_target(connection), words)).trust
     known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
 
-    def fingerprints(found: KnownKeys) -> Iterator[str]:
-        yield from (key.get_fingerprint() for key in found.trusted)
-        yield from (f"authority {key.get_fingerprint()} {trust.name}" for key in found.authorities)
-
-    return list(dict.fromkeys(fingerprints(known))) or [f"name {trust.name}:{trust.port}"]
+    keys = [key.get_fingerprint() for key in known.trusted]
+    keys += [f"authority {key.get_fingerprint()} {trust.name}" for key in known.authorities]
+    return list(dict.fromkeys(keys)) or [f"name {trust.name}:{trust.port}"]
 
 
 Json = dict[str, object]
@@ -81,8 +78,6 @@ ASK_READER = replace(
 
 
 class ProjectDesk:
-    """Knows what the person has decided about the projects of one host."""
-
     def __init__(self, arguments: Arguments, settings: Settings, projects: Projects) -> None:
         self._arguments = arguments
         self._settings = settings
@@ -117,14 +112,13 @@ class ProjectDesk:
 
     def _left_open(self) -> list[str]:
         """Return what the person has not chosen, so that a trusted project may."""
-        settings, agent = self._settings, self._arguments.agent
+        settings = self._settings
         mode = flagged_mode(self._arguments) or settings.permissionMode or settings.permissions.defaultMode
-        chosen = {"model": agent.model or settings.model, "permission_mode": mode}
+        chosen = {"model": self._arguments.agent.model or settings.model, "permission_mode": mode}
         return [name for name, value in chosen.items() if not value]
 
     async def answer(self, session: RemoteSession, question: ProjectTrust) -> Json:
-        """Answer the worker's question, by a question to the reader of the session's events where nothing is kept.
-        Raises RequestRefused."""
+        """Answer the worker's question, by asking the reader where nothing is kept. Raises RequestRefused."""
         for problem in question.problems:
             session.warn(f"on the host: {HostText(problem)}")
         if not question.switches:
@@ -136,8 +130,7 @@ class ProjectDesk:
             raise RequestRefused(error.what) from error
 
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rules and directories of permission updates that are not for the session only: for this host and
-        directory, whatever file they name, and never in the clone. Raises CcbError."""
+        """Keep the lasting rules and directories of permission updates, never in the clone. Raises CcbError."""
         changed = False
         for update in updates:
             what = str(update.get("type"))
@@ -197,7 +190,6 @@ class ProjectDesk:
 
 
 def _lines(text: str, values: Mapping[str, object]) -> Json:
-    """Return the lines of hooks, which the host checks."""
     if "hooks" not in values:
         return {}
     return {"lines": {name: line for name, line in lines_in(text)[0].items() if name.startswith("hooks")}}
@@ -219,7 +211,6 @@ def _rule_text(rule: Mapping[str, Any]) -> str:
 
 
 def _untrusted(question: ProjectTrust) -> str:
-    """Return what a project would switch on and does not, in a sentence."""
     shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
     names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
     more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,66 +27,56 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MAX_FILES = 100
-_MAX_BYTES = 64 * 1024
-"""The most bytes of all files together; they travel in one frame with the other options of a session."""
-
-
-def own_agents(home: Path | None = None) -> dict[str, str]:
-    """Return the text of each file in `~/.claude/agents` by its path. What cannot be read or is too much is left out,
-    with a line in the log."""
-    top = (home or Path.home()) / ".claude" / "agents"
-    found: dict[str, str] = {}
-    size = 0
-    for path in sorted(top.rglob("*.md")) if top.is_dir() else ():
-        name = path.relative_to(top)
-        read = _read(path, name, top / name.parts[0])
-        if isinstance(read, str):
-            log.warning("%s stays on the laptop: %s", path, read)
-            continue
-        size += len(json.dumps(read.text))
-        if len(found) >= _MAX_FILES or size > _MAX_BYTES:
-            log.warning("%s: too many or too long; %s and later files are left out", top, path.name)
-            break
-        if read.text:
-            found[str(path)] = read.text
-    return found
-
-
-_OWN_FILES_MAX_FILES = 300
-_MAX_FILE = 128 * 1024
-_MAX_ALL = 768 * 1024
+_MAX_AGENTS, _MAX_AGENT_BYTES = 100, 64 << 10  # of all together, which travel in one frame with the other options
+_MAX_FILES, _MAX_FILE, _MAX_ALL = 300, 128 << 10, 768 << 10
 _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
 _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{20,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
 )
 
 
+def own_agents(home: Path | None = None) -> dict[str, str]:
+    """Return the text of each file in `~/.claude/agents` by its path; the log tells what is left out."""
+    top = (home or Path.home()) / ".claude" / "agents"
+    paths = sorted(top.rglob("*.md")) if top.is_dir() else []
+    found, left = _gathered(top, paths, 1, _MAX_AGENTS, _MAX_AGENT_BYTES)
+    for sentence in left:
+        log.warning("%s", sentence)
+    return {str(path): file.text for path, file in found if file.text}
+
+
 def own_files(home: Path | None = None) -> tuple[str, list[str]]:
-    """Return the commands and skills in `~/.claude`, packed for the worker, and sentences about the files that stay
-    here: those that are no text, too large, or look like a secret, and what a link inside a directory brings in from
-    elsewhere: whoever has written a skill must not choose files of this laptop."""
+    """Return the commands and skills in `~/.claude`, packed, and sentences about the files that stay here: no text, too
+    large, secret, or behind a link that leads out (whoever has written a skill must not choose files of this
+    laptop)."""
     top = (home or Path.home()) / ".claude"
-    found: list[OwnFile] = []
+    found, left = _gathered(top, _paths(top), 2, _MAX_FILES, _MAX_ALL)
+    return pack([file for _, file in found]), left
+
+
+def _gathered(
+    top: Path, paths: Iterable[Path], depth: int, most: int, most_bytes: int
+) -> tuple[list[tuple[Path, OwnFile]], list[str]]:
+    """Return the files that go to the host, and sentences about the others. What the person has put into `~/.claude` is
+    `depth` levels below `top`."""
+    found: list[tuple[Path, OwnFile]] = []
     left: list[str] = []
     size = 0
-    for path in _paths(top):
-        read = _read(path, path.relative_to(top), top.joinpath(*path.relative_to(top).parts[:2]))
+    for path in paths:
+        name = path.relative_to(top)
+        read = _read(path, name, top.joinpath(*name.parts[:depth]))
         if isinstance(read, str):
             left.append(f"{path} stays on the laptop: {read}")
-        elif len(found) >= _OWN_FILES_MAX_FILES or size + len(read.text) > _MAX_ALL:
-            left.append(
-                f"{path} and what follows stays on the laptop: {_OWN_FILES_MAX_FILES} files and {_MAX_ALL >> 10} KB go"
-            )
+            continue
+        size += len(read.text)
+        if len(found) >= most or size > most_bytes:
+            left.append(f"{path} and what follows stays on the laptop: {most} files and {most_bytes >> 10} KB go")
             break
-        else:
-            size += len(read.text)
-            found.append(read)
-    return pack(found), left
+        found.append((path, read))
+    return found, left
 
 
 def _paths(top: Path) -> Iterator[Path]:
-    """Yield the files of commands, and all files of the directories of skills, in order."""
     for place in ("commands", "skills"):
         skills = place == "skills"
         for here, directories, names in os.walk(top / place, followlinks=True):
@@ -102,7 +91,6 @@ def _paths(top: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, name: Path, entry: Path) -> OwnFile | str:
-    """Return a file, or why it does not go to the host. `entry` is as for `why_kept`."""
     why = why_kept(path, entry)
     if why:
         return why
@@ -118,17 +106,14 @@ def _read(path: Path, name: Path, entry: Path) -> OwnFile | str:
 
 
 def why_kept(path: Path, entry: Path) -> str:
-    """Return why the place of a file keeps it on the laptop, "" if it does not. `entry` is what the person has put into
-    a directory of `~/.claude`: the file, a directory with it, or a link to one of them."""
+    """Return why a file stays on the laptop. `entry` is what the person has put into a directory of `~/.claude`."""
     real, own = (Path(os.path.realpath(each)) for each in (path, entry))
     if any(_SECRET_NAME.fullmatch(each.name) for each in (path, real)):
         return "its name is that of a secret"
     return "" if real.is_relative_to(own) else f"a link leads out of {own}"
 
 
-HEADLESS_RECONNECT_S = 600.0
-"""How long a headless run tries to reconnect when --reconnect-timeout does not say."""
-
+HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when --reconnect-timeout does not say
 _MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
@@ -142,11 +127,7 @@ _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
-    """Return the start parameters of the worker: for a new session with `session_id`, an existing session, or a copy of
-    one.
-
-    `choose` asks the person for a session if the command line names none.
-    """
+    """Return the worker's start parameters. `choose` asks the person for a session if none is named."""
     session = arguments.session
     parameters: dict[str, object] = {"cwd": arguments.directory or ""}
     if transport_kind(arguments.connection) is not TransportKind.LOCAL or arguments.connection.container:
@@ -163,7 +144,6 @@ async def session_parameters(
 async def _which_session(
     session: SessionChoice, session_id: str, choose: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
-    """Return the start parameters that say which session to open."""
     new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
         return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}
@@ -176,8 +156,7 @@ async def _which_session(
 
 
 def counted_session(parameters: Mapping[str, object], said: str) -> str:
-    """Return the session for which model calls count: `said` is the one that the host serves. If another one was asked
-    for, that counts: else a host could choose whose budget it spends."""
+    """Return the session whose budget is spent: if another one than the host says was asked for, that counts."""
     asked = str(parameters.get("session") or "")
     return said if said.startswith(asked) else asked
 
@@ -191,8 +170,7 @@ def session_options(
     files: str = "",
     models: ModelOptions | None = None,
 ) -> SessionOptions:
-    """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
-    this laptop, `files` the person's own commands and skills, packed. `models` is what is known of models."""
+    """Return the options of a new session. `files` are the person's own commands and skills, packed."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     host = host_label(arguments.connection)
@@ -244,15 +222,14 @@ def _declared(arguments: Arguments, settings: Settings) -> Iterator[tuple[str, A
 
 
 def _thinking_tokens(sdk: SdkOptions) -> int | None:
-    """Return how many tokens the model may think with. None leaves it to the worker."""
     if sdk.thinking is None or sdk.max_thinking_tokens is not None:
         return sdk.max_thinking_tokens
     return 0 if sdk.thinking == "disabled" else _MAX_THINKING
 
 
 def _defer_above(given: str) -> int | None:
-    """Return from how many characters of tool descriptions on the tools of MCP servers are deferred, by the variable
-    ENABLE_TOOL_SEARCH: true, false, or auto:N, which is N percent of a window. None leaves it to the worker."""
+    """Return from how many characters on the tools of MCP servers are deferred, by ENABLE_TOOL_SEARCH: true, false, or
+    auto:N (per cent of a window)."""
     if given in ("true", "1", "false", "0"):
         return 0 if given in ("true", "1") else _NEVER
     percent = given.removeprefix("auto:")
@@ -260,7 +237,6 @@ def _defer_above(given: str) -> int | None:
 
 
 def _left_out(environ: Mapping[str, str], *, headless: bool) -> list[str]:
-    """Return what variables of this family of agents leave out of a session."""
     given = {name for name in _LEFT_OUT if environ.get(name, "").lower() in ("1", "true", "yes", "on")}
     return [_LEFT_OUT[name] for name in sorted(given) if headless or _LEFT_OUT[name] != BUILT_IN_AGENTS]
 
@@ -276,7 +252,6 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
 
 
 def _wait_ms(given: str | None) -> int:
-    """Return how long a run that is to end waits for its tasks. A value that is not a whole number is ignored."""
     return int(given) if given and given.isascii() and given.isdigit() else SessionOptions().background_wait_ms
 
 
@@ -304,7 +279,6 @@ def client_servers(configs: Sequence[str]) -> list[str]:
 
 
 def _prompt(text: str | None, file: str | None, option: str) -> str | None:
-    """Return the text of an option, or that of the file which the option with a file names."""
     if file is None:
         return text
     try:
@@ -314,19 +288,16 @@ def _prompt(text: str | None, file: str | None, option: str) -> str | None:
 
 
 def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
-    """Return the seconds to go on trying to reconnect after the connection is lost."""
     if arguments.session.reconnect_timeout is not None:
         return arguments.session.reconnect_timeout
     return HEADLESS_RECONNECT_S if arguments.headless else settings.graceHours * 3600
 
 
 def flagged_mode(arguments: Arguments) -> str | None:
-    """Return the permission mode that the command line sets, or None."""
     return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
 
 
 def _client_name() -> str:
-    """Return the name under which other clients of the session see this one."""
     try:
         import getpass  # nobody waits for it here
 

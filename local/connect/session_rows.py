@@ -21,12 +21,8 @@ _MAX_ABOUT_ONE = 10_000  # reports
 
 STATES = ("running", "requires_action", "idle", "ended")
 
-MAX_REPORTS = 1_000_000
-"""Reports of one command. More are a ProtocolError."""
-
-MAX_SESSIONS = 10_000
-"""Sessions of one host. More are a ProtocolError."""
-
+MAX_REPORTS = 1_000_000  # reports of one command. More are a ProtocolError.
+MAX_SESSIONS = 10_000  # sessions of one host. More are a ProtocolError.
 _MAX_TEXT = 16_384
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -59,11 +55,7 @@ class ReportRow(BaseModel):
 
 
 class SessionSummaryRow(ReportRow):
-    """A session as its journal and directory describe it.
-
-    `state` is one of STATES, or unknown. `host` names the other host that the session lives on when
-    several share a home; `storage` is `memory` when nothing of the session is on a disk.
-    """
+    """A session as its journal describes it. `host`: the other host of a shared home; `storage`: `memory` or a disk."""
 
     session: _SessionId
     cwd: HostWords = HostText("")
@@ -78,10 +70,7 @@ class SessionSummaryRow(ReportRow):
 
 
 class SessionRow(SessionSummaryRow):
-    """One session of a host, with its worker if one is `alive`.
-
-    `rss` is the worker's memory in bytes. `driver_away` says that the driver has no connection at the moment.
-    """
+    """One session of a host, with its worker if one is `alive`. `rss` is in bytes."""
 
     alive: bool = False
     pid: Count = 0
@@ -92,8 +81,6 @@ class SessionRow(SessionSummaryRow):
 
 
 class SaidRow(ReportRow):
-    """A line of a session's log."""
-
     source: Text = ""
     text: HostWords = HostText("")
 
@@ -101,8 +88,7 @@ class SaidRow(ReportRow):
 async def reports(
     transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
 ) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker, at most `most` (`MAX_REPORTS` if not given). Use with
-    `aclosing`. Raises CcbError."""
+    """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
     most = MAX_REPORTS if most is None else most
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()
@@ -118,18 +104,15 @@ async def reports(
                     do="Run again with --debug and report it.",
                 ) from None
             for frame in frames:
-                match frame:
-                    case Report():
-                        count += 1
-                        if count > most:
-                            raise ProtocolError(f"{transport.name} sends too many reports")
-                        yield frame
-                    case Bye():
-                        return
-                    case Refused():
-                        raise refusal_error(frame, transport.name)
-                    case _:
-                        pass
+                if isinstance(frame, Report):
+                    count += 1
+                    if count > most:
+                        raise ProtocolError(f"{transport.name} sends too many reports")
+                    yield frame
+                elif isinstance(frame, Bye):
+                    return
+                elif isinstance(frame, Refused):
+                    raise refusal_error(frame, transport.name)
             data = await launched.pipe.read()
             if not data:
                 raise ConnectionLost(
@@ -156,7 +139,7 @@ async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow
 
 
 def row_of(kind: type[Row], body: Json, host: str) -> Row:
-    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`, if it does not fit."""
+    """Parse `body` as a row of the class `kind`. Raises ProtocolError, which names `host`."""
     try:
         return kind.model_validate(body)
     except ValidationError as error:

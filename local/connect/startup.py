@@ -1,9 +1,5 @@
-"""Load what a connection needs from this machine while the network is busy.
-
-Imports and the first steps to a host compete for one interpreter. The steps go first; the imports run while the
-network's round trips are under way. This module therefore imports nothing slow at its top: each loader imports what it
-loads.
-"""
+"""Load what a connection needs while the network is busy. Imports and the first steps to a host compete for one
+interpreter, so this module imports nothing slow at its top."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ccb.tunnel.errors import UsageError
@@ -24,9 +19,7 @@ from ..config.log import state_dir
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.providers.provider import Provider
-    from ccb.tunnel.proxy.answer_reader import Auditor
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
-    from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.transports.login_prompts import Prompts
 
     from ..command_line.arguments import Arguments
@@ -36,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _NEEDED_NEXT = (
-    *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
+    *("ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.proxy_control", "ccb.local.providers.known_models"),
     *("ccb.local.providers.known_models", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
     *("ccb.local.session.own_hooks", "ccb.local.connect.session_request"),
@@ -46,11 +39,6 @@ _NEEDED_NEXT = (
 
 @dataclass(frozen=True)
 class LoadedBasics:
-    """What every connection needs: the settings and the worker's bundle.
-
-    `warnings` are sentences about the settings file.
-    """
-
     settings: Settings
     warnings: tuple[str, ...]
     bundle: Bundle
@@ -58,22 +46,11 @@ class LoadedBasics:
 
 @dataclass(frozen=True)
 class SessionStartup(LoadedBasics):
-    """What a session needs in addition: the model provider with its credential, the stored accounts, and what is known
-    of models."""
+    """What a session needs in addition: the model provider, the stored accounts, and what is known of models."""
 
     provider: Provider
     stored: StoredCredentials
     models: ModelTable
-
-    def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor, warn: Callable[[str], None]) -> AuthProxy:
-        """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
-        and what they are about to `auditor`."""
-        from ccb.tunnel.proxy.auth_proxy import AuthProxy
-
-        from ..ledger.proxy_control import call_policy
-
-        policy = call_policy(self.settings, host)
-        return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models, warn=warn)
 
 
 def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> LoadedBasics:
@@ -100,9 +77,8 @@ def load_session_startup(
     prompts: Prompts | None = None,
     host: str = "",
 ) -> SessionStartup:
-    """Load the providers of models, and import what a session needs once its worker is there. `models` are those of the
-    command line: the session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials;
-    `host` chooses among them. Raises ConfigError, CredentialError."""
+    """Load the providers of models, and import what a session needs later. `models` are those of the command line.
+    Raises ConfigError, CredentialError."""
     from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 
@@ -121,9 +97,11 @@ async def open_proxy(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], stack: AsyncExitStack
 ) -> tuple[AuthProxy, ProxyControl]:
     """Return an auth proxy, and what controls it. `stack` closes it, its accounts and its audit."""
+    from ccb.tunnel.proxy.auth_proxy import AuthProxy
+
     from ..ledger.audit import SessionAudit
     from ..ledger.budgets import SessionAccounts, budgets
-    from ..ledger.proxy_control import ProxyControl, Warnings
+    from ..ledger.proxy_control import ProxyControl, Warnings, call_policy
 
     warnings = Warnings()
     host = host_label(arguments.connection)
@@ -131,7 +109,8 @@ async def open_proxy(
     accounts = SessionAccounts(state_dir(environ), spending, startup.models, warnings)
     record = arguments.agent.record or startup.settings.recordModelCalls
     audit = SessionAudit(state_dir(environ), warnings, record=record)
-    proxy = startup.auth_proxy(host, accounts, audit, warnings)
+    policy = call_policy(startup.settings, host)
+    proxy = AuthProxy(startup.provider, policy, accounts=accounts, auditor=audit, models=startup.models, warn=warnings)
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
@@ -144,8 +123,7 @@ def chosen_model(settings: Settings, flag: str | None) -> str | None:
 
 
 def without_alias(settings: Settings, model: str | None) -> str | None:
-    """Return what one of the person's own short names stands for, and any other name of a model as it is. Raise
-    UsageError for a word that is no model."""
+    """Return what one of the person's short names stands for. Raise UsageError for a word that is no model."""
     if not model:
         return model
     found = settings.modelAliases.get(model, model)
@@ -165,10 +143,7 @@ T = TypeVar("T", bound=LoadedBasics, covariant=True)
 
 
 class StartupLoader(Generic[T]):
-    """Runs `load` once `start` is called.
-
-    Use as a context manager: leaving it cancels a load that has not ended.
-    """
+    """Runs `load` once `start` is called. Use as a context manager: leaving it cancels a load that has not ended."""
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
         self._started = asyncio.Event()
@@ -177,13 +152,10 @@ class StartupLoader(Generic[T]):
     async def __aenter__(self) -> StartupLoader[T]:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel a load that has not ended."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -192,7 +164,6 @@ class StartupLoader(Generic[T]):
         return await load()
 
     def start(self) -> None:
-        """Start loading: the network is busy, or is not needed. Later calls do nothing."""
         self._started.set()
 
     async def loaded(self) -> T:

@@ -115,7 +115,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
     command that logs in with -v."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-    from ccb.tunnel.ssh.server_facts import login_facts
+    from ccb.tunnel.ssh.login_client import login_facts
 
     took = f"within {seconds * 1000:.0f} ms"
     if not isinstance(transport, SshTransport):
@@ -125,7 +125,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
             found.append(_finding("host key", FindingState.INFO, f"{not_here}ssh checks it itself"))
             found.append(_finding("login", FindingState.INFO, f"{not_here}`{verbose_login}` shows what ssh tries"))
         return found
-    facts = login_facts(transport)
+    facts = login_facts(transport.connection, transport.pipelining.report())
     packed = f", {facts.compression}" if facts.compression not in ("", "none") else ""
     accepted = "verified" if key_known else "accepted at this login"
     return [
@@ -142,10 +142,10 @@ async def sessions_finding(transport: Transport) -> Finding:
     takes a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-    from ccb.tunnel.ssh.server_facts import more_sessions
+    from ccb.tunnel.ssh.login_client import more_sessions
 
     if isinstance(transport, SshTransport):
-        more = await more_sessions(transport, _MORE_SESSIONS)
+        more = await more_sessions(transport.connection, _MORE_SESSIONS)
     elif isinstance(transport, OpenSshTransport):
         more = await _more_commands(transport)
     else:

@@ -1,2 +1,1 @@
-"""The ledger of this machine: one row for each model call that its auth proxies have passed on, and the budgets that
-are kept with it. Several ccb at once share the file, so a budget holds over all of them."""
+"""The ledger of this machine, a row for each model call of its auth proxies, and the budgets over all ccb."""

@@ -1,8 +1,5 @@
-"""The audit of a session: what this machine saw of it.
-
-Every result of a tool call that goes to a model must belong to a call that a model was seen to make. One that does not
-is shown as tampering: the host has put something into the conversation.
-"""
+"""The audit of a session. A tool result that goes to a model must belong to a call that a model was seen to make; one
+that does not is shown as tampering."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -26,7 +23,6 @@ from ccb.tunnel.providers.json_fields import objects_in
 from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 
 from .call_ledger import AuditEntry, CallLedger, CallPlace, open_ledger
@@ -46,9 +42,8 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 class SessionAudit(Auditor):
-    """See also `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
-    context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies.
-    """
+    """Notes what a session's proxy and client see, in a thread of its own. Use as a context manager. `record` keeps
+    bodies."""
 
     max_body = MAX_BODY
 
@@ -114,7 +109,6 @@ class SessionAudit(Auditor):
         self._seen.first, self._seen.whole = True, False
 
     def revoked(self) -> None:
-        """Note that the person has ended all model calls."""
         self._note(AuditEntry("revoked", time.time()))
 
     # What the client of the session sees.
@@ -150,22 +144,18 @@ class SessionAudit(Auditor):
         entries, unknown = self._seen.entries(request_content(body), call_id, at)
         self._write(entries)
         if unknown:
-            self._tell_of(unknown[0], len(unknown), loop)
-
-    def _tell_of(self, tool_use: str, count: int, loop: asyncio.AbstractEventLoop) -> None:
-        use = one_line(tool_use)
-        log.warning("%d results belong to no call of a model, the first is %s", count, use)
-        now = time.monotonic()
-        if now - self._warned_at >= _WARNED_EVERY_S:
-            self._warned_at = now
-            said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
-            loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
+            use = one_line(unknown[0])
+            log.warning("%d results belong to no call of a model, the first is %s", len(unknown), use)
+            now = time.monotonic()
+            if now - self._warned_at >= _WARNED_EVERY_S:
+                self._warned_at = now
+                said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
+                loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
 
     def _looked_at(self, size: int) -> None:
         self._pending -= size
 
     def _was_wanted(self, tool_use_id: str) -> bool:
-        """Return whether a model made this call in an earlier run."""
         ledger = self._opened()
         return ledger is not None and ledger.has_wanted(tool_use_id)
 
@@ -209,16 +199,12 @@ class SessionAudit(Auditor):
 
 
 class _SeenRequests:
-    """What the requests of a session held so far, and which tool calls its models made. `was_wanted` says whether one
-    was made in an earlier run."""
+    """What the requests of a session held, and which calls its models made. `first`: the next request shows a history
+    that was not seen here. `whole`: every call of the session was made in this run."""
 
     def __init__(self, was_wanted: Callable[[str], bool]) -> None:
         self.first = True
-        """The next request shows a history that was not seen here."""
-
         self.whole = False
-        """Every call of the session was made in this run."""
-
         self._was_wanted = was_wanted
         self._wanted: set[str] = set()
         self._lenient = False  # not every id of a call is known here
@@ -228,14 +214,12 @@ class _SeenRequests:
         self._left = _MAX_NOTED_IN_ALL
 
     def want(self, tool_use_id: str) -> None:
-        """Note that a model has made this call."""
         if tool_use_id in self._wanted or not _VALID_ID.fullmatch(tool_use_id) or len(self._wanted) >= _MAX_KNOWN:
             self._lenient = True
         if len(self._wanted) < _MAX_KNOWN:
             self._wanted.add(tool_use_id)
 
     def entries(self, found: RequestContent, call_id: str, at: float) -> tuple[list[AuditEntry], list[str]]:
-        """Return what is noted of a request, and the ids of results that were tampered with."""
         entries = []
         asked = "\n".join(found.asked)
         if asked and asked != self._asked:
@@ -264,7 +248,6 @@ class _SeenRequests:
         return self._was_wanted(tool_use_id)
 
     def _others(self, found: RequestContent, call_id: str, at: float, *, first: bool) -> list[AuditEntry]:
-        """Return what is noted of the texts that no model has written."""
         others = [each for each in found.others if self._is_new(each.text)]
         if first and others:  # a session that goes on has a history, which may be long
             size = sum(len(each.text) for each in others)
@@ -273,7 +256,6 @@ class _SeenRequests:
         return [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
 
     def _is_new(self, text: str) -> bool:
-        """Return whether a text was in no request before."""
         digest = text_digest(text)
         if digest in self._texts:
             return False
@@ -282,8 +264,8 @@ class _SeenRequests:
         return True
 
     def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
-        """Return what is written of the entries of one request: a host must not fill the disk. What is left out is
-        counted, together with the `left` that were not looked at, and what was tampered with comes first."""
+        """Return what is written of one request: a host must not fill the disk. What is left out is counted, with the
+        `left` that were not looked at; tampering comes first."""
         noted.sort(key=lambda each: each.kind != "tampering")
         tampered = sum(each.kind == "tampering" for each in noted)
         kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
@@ -296,15 +278,13 @@ class _SeenRequests:
 
 
 _RECORDER_MAX_OPEN = 64
-MAX_RECORDED = 4 * 1024**3
-"""Bytes that one run keeps: a few bytes from a host can make a request of 8 MB."""
-
+MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
 
 class BodyRecorder:
-    """Writes `SESSION/CALL.request.json.gz` and `SESSION/CALL.answer.gz` below a directory that only this user may
-    enter, until it has kept MAX_RECORDED bytes. Blocking: for a thread. Every method may raise OSError."""
+    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes. Blocking.
+    Every method may raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -313,12 +293,10 @@ class BodyRecorder:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is kept."""
         return self._left <= 0
 
     def request(self, session: str, call_id: str, body: bytes) -> None:
-        """Keep the body of a request, each on a line if a host gives one ID to several calls: nothing that was asked
-        may vanish so."""
+        """Keep the body of a request, on a line of its own if a host gives one ID to several calls."""
         if self.full:
             return
         path = self._path(session, call_id, "request.json.gz")
@@ -328,7 +306,6 @@ class BodyRecorder:
         self._left -= path.stat().st_size - before
 
     def answer(self, session: str, call_id: str, piece: bytes) -> None:
-        """Keep the next bytes of an answer. The files of the calls that were used last stay open."""
         if self.full:
             return
         self._left -= len(piece)
@@ -340,7 +317,6 @@ class BodyRecorder:
         file.write(piece)
 
     def close(self) -> None:
-        """Finish the files."""
         while self._answers:
             self._answers.popitem()[1].close()
 
@@ -352,35 +328,27 @@ class BodyRecorder:
 
 
 Json = dict[str, Any]
-
-
 _MAX_ID = 200
 _MAX_BESIDE = 500  # characters of a part of the request that are told in full
 _CONVERSATION = frozenset(("messages", "system", "model"))
 _NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_thinking"))
 
 
-@dataclass(frozen=True)
-class SentResult:
-    """The result of a tool call as a model gets it. `text` says how it ended and how large it is."""
-
+class SentResult(NamedTuple):
     tool_use_id: str
     text: str
 
 
-@dataclass(frozen=True)
-class SentText:
-    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one;
-    `assistant` for words that a model is to go on with; `request` for what else the request says."""
+class SentText(NamedTuple):
+    """A text that no model wrote. `role` is whose it is said to be; `assistant`: to go on with; `request`: beside
+    messages."""
 
     role: str
     text: str
 
 
-@dataclass(frozen=True)
-class RequestContent:
-    """`model` is the one that is asked, `asked` are the texts of the last user message, `others` all other texts that
-    no model has written, in their order."""
+class RequestContent(NamedTuple):
+    """`asked` are the texts of the last user message, `others` all other texts that no model has written."""
 
     model: str = ""
     asked: tuple[str, ...] = ()
@@ -390,7 +358,11 @@ class RequestContent:
 
 def request_content(body: bytes) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
-    request = _parsed(body)
+    try:
+        # A hook makes other threads run in between: to read 30 MB in one go holds up the screen for most of a second.
+        request: Any = json.loads(body, object_hook=lambda found: found)
+    except (ValueError, RecursionError):
+        request = None
     messages = objects_in(request, "messages")
     if not messages:
         return RequestContent()
@@ -399,31 +371,13 @@ def request_content(body: bytes) -> RequestContent:
     earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
         earlier.insert(0, messages[-1])
-    others = [*_around(request), *(SentText(_role(each), text) for each in earlier for text in _said(each))]
+    others = [SentText("system", text) for text in _texts(request.get("system"))]
+    if beside := ", ".join(_beside(request)):
+        others.append(SentText("request", beside))
+    others += [SentText(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
     blocks = [block for each in said for block in _blocks(each)]
     results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
     return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
-
-
-def _parsed(body: bytes) -> Any:
-    try:
-        return json.loads(body, object_hook=_as_it_is)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _around(request: Json) -> Iterator[SentText]:
-    """Yield what a request says beside its messages."""
-    for text in _texts(request.get("system")):
-        yield SentText("system", text)
-    if beside := ", ".join(_beside(request)):
-        yield SentText("request", beside)
-
-
-def _as_it_is(found: Json) -> Json:
-    """Return an object of a body. It is called for each, so that other threads run in between: a parser that reads 30
-    MB in one go holds up the screen for most of a second."""
-    return found
 
 
 def shortened(text: str) -> str:
@@ -434,16 +388,10 @@ def shortened(text: str) -> str:
 
 
 def text_digest(text: str) -> str:
-    """Return the SHA-256 of a text in hex."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _role(message: Json) -> str:
-    return str(message.get("role", ""))[:_MAX_ID]
-
-
 def _beside(request: Json) -> Iterator[str]:
-    """Yield what a request says beside its conversation and plain numbers: a text could stand in any of it."""
     for name, value in request.items():
         if name not in _CONVERSATION and isinstance(value, (str, list, dict)) and value:
             text = json.dumps(value)
@@ -484,8 +432,7 @@ def _texts(content: object) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     for each in content if isinstance(content, list) else ():
-        yield (
-            json.dumps(each)
-            if isinstance(each, dict) and each.get("type") != "text"
-            else str(each.get("text", "") if isinstance(each, dict) else each)
-        )
+        if not isinstance(each, dict):
+            yield str(each)
+        else:
+            yield str(each.get("text", "")) if each.get("type") == "text" else json.dumps(each)

@@ -1,11 +1,6 @@
-"""The budgets of a session, and the reservations of its calls.
-
-A budget counts what the provider has reported, never what the worker says. While calls are under way, each reserves
-what it may cost at most; near the end of a budget they therefore run one after the other.
-
-A reservation is a row, and its settlement is another. A ccb that has died settles nothing more: it held a lock, which
-the system has taken from it, and whoever finds that settles in its place.
-"""
+"""The budgets of a session. They count what the provider has reported, never what the worker says. Calls under way
+reserve what they may cost at most; near the end of a budget they run one after the other. A reservation is a row, its
+settlement another; those of a ccb that has died, which held a lock, are settled by whoever finds them."""
 
 from __future__ import annotations
 
@@ -18,10 +13,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -39,9 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BUDGET_KIND = "laptop_budget"
-"""The error type of a call that is refused because a budget is used up."""
-
+BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
 _WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
@@ -53,9 +46,8 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: by this run, by its session, and since midnight by all sessions of this
-    machine and by those of one host. Dollars, or tokens of all kinds. `strict`: no call may pass one, as far as its
-    length and the longest answer that it asks for tell."""
+    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
+    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -68,12 +60,10 @@ class Budgets:
 
     @property
     def limits(self) -> tuple[float | None, ...]:
-        """All of them, that of this run first."""
         return astuple(self)[:-1]
 
     @property
     def in_dollars(self) -> bool:
-        """Whether a budget is in dollars, which needs the prices of models."""
         return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd))
 
     @property
@@ -94,10 +84,7 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
     )
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """One budget: what is spent of it, held for calls under way, and what the next one may take at most."""
-
+class _Limit(NamedTuple):
     name: str
     spent: float
     held: float
@@ -109,23 +96,22 @@ class _Limit:
         return dollars(value) if self.dollars else f"{value:,.0f} tokens"
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    """Whether a call may go out: the row that is reserved for it, else `said`. `waits` is the budget that the calls
-    under way may use up. `told` are texts for the person, each with a name by which it is told once."""
+class _Verdict(NamedTuple):
+    """Whether a call may go out, with its reserved `row`, or `said` why not. `waits` is the budget that calls under way
+    may use up. `told` are texts for the person, each with a name by which it is told once."""
 
     row: int = 0
     said: str = ""
     waits: str = ""
     told: Sequence[tuple[str, str]] = ()
 
+    @property
+    def goes_out(self) -> bool:
+        return not (self.said or self.waits)
+
 
 class SessionAccounts(Accounts):
-    """Rows are written by a thread of its own, so that no answer waits for the disk. `state`
-    is the directory for state. Use as a context manager: leaving it writes what is left.
-
-    `models` say what each costs. `warn` tells the person; `place` is what the calls are made for.
-    """
+    """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
 
     def __init__(
         self,
@@ -166,37 +152,37 @@ class SessionAccounts(Accounts):
             )
 
     async def reserve(self, request: BilledRequest) -> Reservation:
-        """See Accounts. A call that might cross a budget together with those under way waits for them, in whichever ccb
-        they are."""
+        """See Accounts. A call that might cross a budget together with those under way, in any ccb, waits for them."""
         if not self._budgets:
             return Reservation()
         most, loop = most_cost(self._models, request), asyncio.get_running_loop()
         until = loop.time() + _WAITS_S
         while True:
             verdict = self._verdict_here(most)
-            if not (verdict.said or verdict.waits):
-                goes_out = False
+            if verdict.goes_out:
                 self._reserved += most.usd
-                try:
+                with ExitStack() as held:
+                    held.callback(self._let_go, most.usd)
                     verdict = await self._verdict_of_all(most)
-                    goes_out = not (verdict.said or verdict.waits)
-                finally:
-                    if not goes_out:
-                        self._reserved -= most.usd
-                if goes_out:
-                    self._tell_all(verdict)
-                    return Reservation(most.usd, verdict.row)
-            self._tell_all(verdict)
+                    if verdict.goes_out:
+                        held.pop_all()
+            for once, text in verdict.told:
+                self._tell(once, text)
+            if verdict.goes_out:
+                return Reservation(most.usd, verdict.row)
             if verdict.said:
-                raise _refusal(verdict.said)
+                raise Refusal(403, verdict.said, kind=BUDGET_KIND, headers={"x-should-retry": "false"})
             if loop.time() >= until:
                 said = f"the calls under way may use up the budget of {verdict.waits}: this one waits for them"
                 raise Refusal(529, said, kind="laptop_rate_limit", headers={"retry-after": "1"})
             await asyncio.sleep(_LOOKS_EVERY_S)
 
+    def _let_go(self, usd: float) -> None:
+        self._reserved = max(0.0, self._reserved - usd)
+
     def ended(self, report: CallReport, reserved: Reservation) -> None:
         """See Accounts. Of a complete answer that does not tell what it has used, what was reserved for it counts."""
-        self._reserved = max(0.0, self._reserved - reserved.usd)
+        self._let_go(reserved.usd)
         if report.untold:
             report = replace(report, cost_usd=max(report.cost_usd, reserved.usd))
         answered = report.path == ANSWERED
@@ -222,7 +208,6 @@ class SessionAccounts(Accounts):
             log.warning("a model call is not in the ledger: the program ends")
 
     def _verdict_here(self, most: MostCost) -> _Verdict:
-        """Decide by what this run knows alone."""
         if self._unpriced and self._budgets.in_dollars:
             return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
         if self._budgets.run_usd is None:
@@ -246,7 +231,6 @@ class SessionAccounts(Accounts):
             self._note(None, deciding.result().row)
 
     def _reserve_or_not(self, most: MostCost) -> _Verdict:
-        """Runs in the thread of the writer."""
         try:
             self._write()
             if self._broken or self._ledger is None or self._reservations is None:
@@ -254,15 +238,16 @@ class SessionAccounts(Accounts):
             with self._ledger.transaction():
                 limits = list(self._limits(self._ledger, self._reservations, most))
                 verdict = _judged(limits, strict=self._budgets.strict)
-                if verdict.said or verdict.waits:
-                    return verdict
-                return replace(verdict, row=self._reservations.add(self.place, most.usd, most.tokens))
+                if verdict.goes_out:
+                    verdict = verdict._replace(row=self._reservations.add(self.place, most.usd, most.tokens))
+                return verdict
         except (CcbError, sqlite3.Error, OSError) as error:
             self._broken = one_line(error.what if isinstance(error, CcbError) else str(error))
             return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
 
     def _limits(self, ledger: CallLedger, reservations: Reservations, most: MostCost) -> Iterator[_Limit]:
-        budgets, here, midnight = self._budgets, self.place, _midnight()
+        budgets, here, today = self._budgets, self.place, time.localtime()
+        midnight = time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
         for name, usd, tokens, since, session, host in (
             ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
             ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
@@ -278,7 +263,6 @@ class SessionAccounts(Accounts):
                 yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
 
     def _write(self) -> None:
-        """Append the calls that have ended. Runs in the thread of the writer."""
         from .call_ledger import open_ledger
 
         try:
@@ -286,22 +270,18 @@ class SessionAccounts(Accounts):
                 self._ledger = open_ledger(self._state)
                 self._reservations = Reservations(self._ledger, self._state / "ledger.owners")
             while self._unwritten:
-                self._write_one(self._ledger, *self._unwritten[0])
+                report, row = self._unwritten[0]
+                with self._ledger.transaction():  # no other ccb sees a call without the settlement of its reservation
+                    if report is not None:
+                        self._ledger.add(self.place, report)
+                    if row and self._reservations is not None:
+                        self._reservations.settle(row)
                 del self._unwritten[0]
             self._broken = ""
         except (CcbError, sqlite3.Error, OSError) as error:
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)
             self._broken = one_line(str(error))
-
-    def _write_one(self, ledger: CallLedger, report: CallReport | None, row: int) -> None:
-        """Append a call, and settle what was reserved for it, in one step: no other ccb sees the one without the
-        other."""
-        with ledger.transaction():
-            if report is not None:
-                ledger.add(self.place, report)
-            if row and self._reservations is not None:
-                self._reservations.settle(row)
 
     def _close(self) -> None:
         if self._unwritten:
@@ -311,10 +291,6 @@ class SessionAccounts(Accounts):
         if self._ledger is not None:
             self._ledger.close()
 
-    def _tell_all(self, verdict: _Verdict) -> None:
-        for once, text in verdict.told:
-            self._tell(once, text)
-
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
             self._told.add(once)
@@ -322,8 +298,7 @@ class SessionAccounts(Accounts):
 
 
 def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
-    """Decide whether a call may go out under all of these limits. Near one it waits for those under way; alone it may
-    pass it, unless they are strict."""
+    """Decide about a call under these limits. Near one it waits; alone it may pass it, unless they are strict."""
     told: list[tuple[str, str]] = []
     for each in limits:
         if each.spent >= each.limit:
@@ -344,27 +319,15 @@ def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
 
 
 def _log_failure(done: Future[None]) -> None:
-    """Log what has gone wrong in the thread of the writer: nobody else reads it."""
     error = None if done.cancelled() else done.exception()
     if error is not None:
         log.error("the ledger failed on a call", exc_info=error)
 
 
-def _midnight() -> float:
-    today = time.localtime()
-    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
+_OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
 
-def _refusal(said: str) -> Refusal:
-    return Refusal(403, said, kind=BUDGET_KIND, headers=_NO_RETRY)
-
-
-_OLDEST_S = 24 * 3600.0
-"""Seconds after which a reservation counts no more, whoever made it: no call lasts that long."""
-
-
-@dataclass(frozen=True)
-class _Open:
+class _Open(NamedTuple):
     row: int
     at: float
     owner: str
@@ -375,11 +338,8 @@ class _Open:
 
 
 class Reservations:
-    """The reservations in an open ledger. `directory` holds a locked file for each running ccb that has made some.
-
-    Every method may raise sqlite3.Error and OSError. Callers put steps that belong together into one
-    `CallLedger.transaction`.
-    """
+    """The reservations in an open ledger; `directory` holds a locked file for each ccb that has made some. Every method
+    may raise sqlite3.Error and OSError, and needs a transaction around what belongs together."""
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
         self._ledger = ledger
@@ -389,31 +349,24 @@ class Reservations:
         self._settled = 0  # the rows up to this one
 
     def add(self, place: CallPlace, usd: float, tokens: int) -> int:
-        """Set something aside for a call, and return the number of its row."""
         if self._lock is None:
-            self._lock = self._locked()
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(self._directory / self._owner, flags, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._lock = lock
         self._ledger.run(
-            "INSERT INTO reservations (at, owner, session, host, usd, tokens) "
-            "VALUES (:at, :owner, :session, :host, :usd, :tokens)",
-            {
-                "at": time.time(),
-                "owner": self._owner,
-                "session": place.session,
-                "host": place.host,
-                "usd": usd,
-                "tokens": tokens,
-            },
+            "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)",
+            (time.time(), self._owner, place.session, place.host, usd, tokens),
         )
-        ((row,),) = self._ledger.run("SELECT last_insert_rowid()", {})
+        ((row,),) = self._ledger.run("SELECT last_insert_rowid()", ())
         return int(row)
 
     def settle(self, row: int) -> None:
-        """Note that a call has ended, whose cost is in the ledger now."""
-        self._ledger.run("INSERT OR IGNORE INTO settlements VALUES (:row, :at)", {"row": row, "at": time.time()})
+        self._ledger.run("INSERT OR IGNORE INTO settlements VALUES (?, ?)", (row, time.time()))
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
-        """Return what is set aside for the calls that began at `since` or later, of one session or host if it is
-        given."""
+        """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
         usd, tokens = 0.0, 0
         for each in self._all_open():
             if each.at >= since and session in (None, each.session) and host in (None, each.host):
@@ -422,7 +375,6 @@ class Reservations:
         return Spent(usd, tokens)
 
     def close(self) -> None:
-        """Let the lock go: nothing of this owner is open any more."""
         if self._lock is not None:
             (self._directory / self._owner).unlink(missing_ok=True)
             os.close(self._lock)
@@ -430,12 +382,12 @@ class Reservations:
 
     def _all_open(self) -> list[_Open]:
         query = (
-            "SELECT id, at, owner, session, host, usd, tokens FROM reservations AS each WHERE id > :settled "
-            "AND at > :oldest AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id) ORDER BY id"
+            "SELECT id, at, owner, session, host, usd, tokens FROM reservations AS each WHERE id > ? "
+            "AND at > ? AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id) ORDER BY id"
         )
         oldest = time.time() - _OLDEST_S
-        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", {})
-        found = [_Open(*row) for row in self._ledger.run(query, {"settled": self._settled, "oldest": oldest})]
+        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
+        found = [_Open(*row) for row in self._ledger.run(query, (self._settled, oldest))]
         gone = {owner for owner in {each.owner for each in found} - {self._owner} if not self._lives(owner)}
         for each in found:
             if each.owner in gone:
@@ -444,15 +396,7 @@ class Reservations:
         self._settled = still[0].row - 1 if still else int(newest or 0)
         return still
 
-    def _locked(self) -> int:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        lock = os.open(self._directory / self._owner, flags, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return lock
-
     def _lives(self, owner: str) -> bool:
-        """Return whether an owner still holds its lock. One that has died loses its file, too."""
         path = self._directory / owner
         try:
             lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

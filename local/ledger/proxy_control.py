@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_connections import private
@@ -71,10 +71,7 @@ _READ_S = 5.0
 
 
 class ControlServer:
-    """Answers `ccb proxy` while its context is open. `state` tells what to show, `revoke` ends all model calls.
-
-    A machine on which no such socket can be made has a session all the same.
-    """
+    """Answers `ccb proxy` while its context is open. Where no socket can be made, a session goes on without."""
 
     def __init__(self, environ: Mapping[str, str], state: Callable[[], ProxyState], revoke: Callable[[], None]) -> None:
         self._directory = socket_directory(environ)
@@ -118,7 +115,6 @@ class ControlServer:
                 await writer.wait_closed()
 
 
-Json = dict[str, Any]
 Do = Literal["show", "revoke"]
 
 MAX_LINE = 64 * 1024
@@ -127,8 +123,7 @@ _MAX_RUNTIME = 40  # bytes; the path of a socket has at most 104
 
 @dataclass(frozen=True)
 class ProxyState:
-    """The auth proxy of one running ccb. `expires_s` are the seconds until its session may call no models any more,
-    None without such a limit."""
+    """The auth proxy of one running ccb. `expires_s` are the seconds until its session may call no models any more."""
 
     pid: int
     session: str
@@ -142,39 +137,25 @@ class ProxyState:
 def socket_directory(environ: Mapping[str, str]) -> Path:
     """Return the directory of the sockets; it may not exist. ccbs with another directory for state use another one."""
     runtime = environ.get("XDG_RUNTIME_DIR", "")
-    short = runtime.startswith("/") and len(os.fsencode(runtime)) <= _MAX_RUNTIME
     name = hashlib.sha256(os.fsencode(state_dir(environ))).hexdigest()[:12]
-    if short:
+    if runtime.startswith("/") and len(os.fsencode(runtime)) <= _MAX_RUNTIME:
         return Path(runtime, f"ccb-{name}")
     return Path(f"/tmp/ccb-{os.getuid()}-{name}")  # noqa: S108 - `private` checks it
 
 
 def sockets(environ: Mapping[str, str]) -> list[Path]:
-    """Return the sockets that may belong to running ccbs."""
     directory = socket_directory(environ)
     return sorted(directory.glob("*.sock")) if private(directory) else []
 
 
 def line_of(message: Mapping[str, object]) -> bytes:
-    """Return a message as it crosses a socket."""
     return json.dumps(message).encode() + b"\n"
 
 
 def parse_state(line: bytes) -> ProxyState | None:
-    """Read the answer of a ccb; None if it is not one."""
     try:
-        found: Json = json.loads(line)
-        expires = found["expires_s"]
-        return ProxyState(
-            int(found["pid"]),
-            str(found["session"]),
-            str(found["host"]),
-            str(found["directory"]),
-            int(found["under_way"]),
-            bool(found["revoked"]),
-            None if expires is None else float(expires),
-        )
-    except (ValueError, KeyError, TypeError):
+        return ProxyState(**json.loads(line))
+    except (ValueError, TypeError):
         return None
 
 
@@ -196,8 +177,7 @@ class Warnings:
 
 
 class ProxyControl:
-    """The auth proxy of a session with its accounts and its audit, which it does not own. All three warn through
-    `warnings`."""
+    """The auth proxy of a session with its accounts and its audit, which it does not own."""
 
     def __init__(self, proxy: AuthProxy, accounts: SessionAccounts, audit: SessionAudit, warnings: Warnings) -> None:
         self.accounts = accounts
@@ -213,12 +193,10 @@ class ProxyControl:
         self._place = self.accounts.place = self._audit.place = place
 
     def tell(self, session: RemoteSession) -> None:
-        """Let the person of this session read what the proxy notices, and the audit see what they say."""
         self._warnings.go_to(session.warn)
         session.watched_by(self._audit)
 
     def state(self) -> ProxyState:
-        """Return what is to be shown of the proxy."""
         grant, place = self._proxy.grant, self._place
         pid, under_way = os.getpid(), self._proxy.under_way
         return ProxyState(pid, place.session, place.host, place.directory, under_way, grant.revoked, grant.left_s())
@@ -233,7 +211,6 @@ class ProxyControl:
             )
 
     def control(self, environ: Mapping[str, str]) -> ControlServer:
-        """Return the socket over which other programs of this user see the proxy, and revoke."""
         return ControlServer(environ, self.state, self.revoke)
 
 

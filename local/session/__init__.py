@@ -1,2 +1,1 @@
-"""The laptop's end of a session: it sends inputs and receives events, each exactly once, and reconnects when the link
-breaks."""
+"""The laptop's end of a session: it sends inputs and receives events, each exactly once, over lost connections."""

@@ -1,16 +1,7 @@
-"""Answer the requests that the worker sends to this laptop.
-
-Only registered kinds of requests are answered; any other is refused with an error and logged. A kind is registered
-either with a service, which runs here, or for the reader of the session's events (the REPL, for example, shows approval
-cards).
-
-A service runs at most once for each request, even if the request is replayed. It starts only when the replay is over,
-because the replay may contain the answer, and only if this client drives. Its answer waits in the outbox until the host
-has confirmed it. A request that came while another client drove may have been begun there, also one that came while
-this client had no connection: what must not run twice is refused then.
-
-The reader gets a limited number of open requests. What comes beyond it gets an error as its answer.
-"""
+"""Answer the requests of the worker. Only registered kinds are answered, by a service here or by the reader of the
+session's events. A service runs at most once for each request, when the replay, which may contain the answer, is over,
+and only if this client drives. What must not run twice is refused if it came while another client drove or none was
+here."""
 
 from __future__ import annotations
 
@@ -32,21 +23,15 @@ from .session_client import Json
 
 log = logging.getLogger(__name__)
 
-MAX_RUNNING = 32
-"""Services that run at the same time. A request beyond this number is refused."""
-
+MAX_RUNNING = 32  # services that run at the same time. A request beyond this number is refused.
 MAX_ANSWERING = 2 * MAX_RUNNING
 """Requests that are answered at the same time, including refusals that wait for room in the outbox. Others wait."""
 
 MAX_WAITING = 1_000
 """Requests that wait for the end of a replay, for this client to drive, or for earlier answers to leave."""
 
-MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""Bytes of memory of the requests that wait; a request beyond it is dropped."""
-
-MAX_OPEN = 100
-"""Requests that are open at the reader at the same time. A request beyond this number is refused."""
-
+MAX_WAITING_BYTES = 64 * 1024 * 1024  # bytes of memory of the requests that wait; a request beyond it is dropped
+MAX_OPEN = 100  # requests that are open at the reader at the same time. A request beyond this number is refused.
 MAX_OPEN_BYTES = 64 * 1024 * 1024
 """Bytes of memory of the requests that are open at the reader; a request beyond it is refused."""
 
@@ -65,8 +50,8 @@ Service = Callable[[Json, bool], Awaitable[Json]]
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it.
-    `ours`: no other client can have begun it."""
+    """A request that takes `memory` bytes. `journalled`: a replay repeats it. `ours`: no other client can have begun
+    it."""
 
     line: ControlRequest
     journalled: bool
@@ -99,9 +84,8 @@ class RequestResponder:
         service: Callable[[P], Awaitable[Json]] | None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
-        events. With both, the service answers the worker and may ask the reader itself. `runs_once` tells which
-        requests must not run twice."""
+        """Answer requests of this kind with what `service` returns, which may ask the reader, or leave them to the
+        reader. `runs_once` tells which must not run twice."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -115,14 +99,12 @@ class RequestResponder:
         self._services[kind.name] = serve
 
     def leaves_to_reader(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether the reader of the events answers requests of this kind."""
         return kind.name in self._for_reader
 
     def _is_for_reader(self, subtype: str) -> bool:
         return subtype in self._for_reader and subtype not in self._services
 
     def begin(self) -> None:
-        """Start answering requests: every kind is registered, and the reader has started."""
         self._begun = True
         for request_id, kind in list(self._known.items()):
             waiting = self._waiting.get(request_id)
@@ -132,8 +114,7 @@ class RequestResponder:
 
     def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
         """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
-        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides once
-        the reader is there."""
+        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides."""
         if isinstance(line, ControlRequest):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
@@ -153,7 +134,6 @@ class RequestResponder:
         return isinstance(line, ControlCancel) and line.request_id in self._known
 
     def is_open(self, line: PublicMessage) -> bool:
-        """Return whether a line is a request that is open at the reader."""
         return isinstance(line, ControlRequest) and line.request_id in self._open
 
     def has_refused_first(self) -> bool:
@@ -162,7 +142,6 @@ class RequestResponder:
         return first
 
     def closed(self, request_id: str) -> None:
-        """Stop working on a request that was withdrawn or answered."""
         self._take(request_id)
         self._open_bytes -= self._open.pop(request_id, 0)
         task = self._running.get(request_id)
@@ -170,7 +149,6 @@ class RequestResponder:
             task.cancel()
 
     def answered(self, line: PublicMessage) -> None:
-        """Close the request that this journalled input of a client answers, if it answers one."""
         if isinstance(line, ControlResponse):
             self.closed(line.request_id)
 
@@ -188,8 +166,8 @@ class RequestResponder:
             self.takes(line, journalled=True, memory=memory // len(asks), ours=ours)
 
     def connected_again(self, *, others_drove: bool) -> None:
-        """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
-        open. If others drove meanwhile, they may have begun those that wait here."""
+        """Forget the requests that the worker repeats because they are not in the journal. If others drove meanwhile,
+        they may have begun those that wait here."""
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:
@@ -199,7 +177,6 @@ class RequestResponder:
                 self._waiting[request_id] = replace(waiting, ours=False)
 
     def work(self, *, driving: bool) -> None:
-        """Note that the replay is over. If this client drives, answer the waiting requests."""
         self._may_start = self._begun and driving
         self._start()
 
@@ -220,7 +197,6 @@ class RequestResponder:
         self._start()
 
     async def close(self) -> None:
-        """Cancel every service that runs, and start no other."""
         self._may_start = False
         tasks = list(self._running.values())
         for task in tasks:
@@ -250,7 +226,6 @@ class RequestResponder:
         return await service({name: value for name, value in line.request.items() if name != "subtype"}, ours)
 
     def _admits(self, request_id: str, memory: int) -> bool:
-        """Count a request as open at the reader. Return False if there is no room for it."""
         if request_id not in self._open:
             if len(self._open) >= MAX_OPEN or self._open_bytes + memory > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
                 self._refused = True
@@ -274,7 +249,6 @@ class RequestResponder:
         self._known[line.request_id] = line.subtype[:MAX_ID]
 
     def _take(self, request_id: str) -> None:
-        """Remove a request from those that wait, if it is one of them."""
         waiting = self._waiting.pop(request_id, None)
         if waiting is not None:
             self._waiting_bytes -= waiting.memory

@@ -1,7 +1,4 @@
-"""A connection to the worker, how a session is attached, and when to reconnect.
-
-Times are monotonic seconds of the laptop.
-"""
+"""A connection to the worker, how a session is attached, and when to reconnect. Times are monotonic seconds."""
 
 from __future__ import annotations
 
@@ -26,13 +23,11 @@ if TYPE_CHECKING:
 PATIENCE = 24 * 3600.0
 """Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
 
-FIRST_TRIES = 5
-"""Attempts for a first connection that keeps breaking off in the middle."""
+FIRST_TRIES = 5  # attempts for a first connection that keeps breaking off in the middle
 
 
 class WorkerConnection:
-    """One connection to the session's worker, which has said hello. `proxy` answers the model calls over it; `stack`
-    ends that with the connection."""
+    """One connection to the worker, which has said hello. `proxy` answers its model calls; `stack` ends that."""
 
     def __init__(
         self, link: Link, hello: Greeting, proxy: AuthProxy | None = None, stack: AsyncExitStack | None = None
@@ -58,17 +53,14 @@ class WorkerConnection:
 
     @property
     def reading(self) -> bool:
-        """Whether a model answer is being read for the session over this connection."""
         return self._calls is not None and self._calls.open_streams > 0
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link."""
         saving = self._proxy.bodies.saving if self._proxy is not None else None
         return (saving.bodies, saving.sent) if saving is not None else (0, 0)
 
     async def read_out(self) -> None:
-        """Wait until no model answer is being read over this connection."""
         if self._calls is not None:
             await self._calls.read_out()
 
@@ -88,12 +80,9 @@ the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `options` go with the first attach. `who` is the unique name of this client. `tail` is
-    the number of bytes of events that the first attach asks for, `later_tail` that of later ones (0: everything).
-    `patience` is the number of seconds to go on trying to restore a lost connection. `resume` returns the command that
-    comes back to the session of a hello. `can_ask` means that there is a person who can log in again. `waits` yields
-    the seconds before each attempt. `for_host` returns further options of the first attach, which depend on the host
-    or on the directory of the session; it raises CcbError."""
+    """How a session is attached. `who` is the unique name of this client. `tail` and `later_tail` are bytes of events
+    to ask for (0: all), `patience` seconds to reconnect. `can_ask`: a person can log in again. `for_host` returns
+    further options of the first attach; it raises CcbError."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""
@@ -107,27 +96,22 @@ class AttachOptions:
     for_host: Callable[[Greeting], Awaitable[Mapping[str, object]]] | None = None
 
 
-ATTEMPT_S = 60.0
-"""Seconds an attempt to reconnect may take when nobody is asked anything."""
-
+ATTEMPT_S = 60.0  # seconds an attempt to reconnect may take when nobody is asked anything
 _STUCK_S = 5.0
 
 
 class Nudge(Enum):
-    """Why a wait for the next attempt ended early."""
-
     EVENT = "event"  # the network changed, or the person asked to drive
     PERSON = "person"  # the person wants to try now, and may be asked to log in
 
 
 class RetrySchedule:
-    """The reconnect attempts of one session. `failed` counts the failures in a row. The patience (in seconds) starts
-    when a connection is lost."""
+    """The reconnect attempts of one session. `failed` and `garbled` count in a row. The patience starts when a
+    connection is lost."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0
         self.garbled = 0
-        """Connections in a row on which the host sent unreadable data."""
         self._patience = patience
         self._pace = Pace(waits)
         self._lost_at: float | None = None
@@ -149,12 +133,10 @@ class RetrySchedule:
         self._limit = None
 
     def fail(self, *, garbled: bool) -> None:
-        """Count a connection that was lost or could not be made. `garbled`: the host sent unreadable data over it."""
         self.failed += 1
         self.garbled += garbled
 
     def granted(self) -> None:
-        """Reset the schedule: the host has granted an attach."""
         self.failed, self._lost_at = 0, None
         self._pace.connected()
 
@@ -167,8 +149,6 @@ class RetrySchedule:
         return self._lost_at + self._patience - now
 
     def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
-        """Return the error to raise when the patience has run out. `error` is the last failure, `do` what the person
-        can do."""
         return ConnectionLost(
             f"the connection was lost and could not be made again within {self._patience:g} s",
             evidence="\n".join(part for part in (error.what, error.evidence) if part),
@@ -176,12 +156,10 @@ class RetrySchedule:
         )
 
     def next_wait(self, *, at_once: bool = False) -> float:
-        """Return the seconds before the next attempt."""
         hurried, self._hurried = self._hurried, False
         return 0.0 if at_once or hurried else self._pace.next()
 
     async def pause(self, seconds: float) -> Nudge | None:
-        """Wait, or return early with the reason to try at once."""
         try:
             async with asyncio.timeout(seconds):
                 await self._nudged.wait()
@@ -190,7 +168,6 @@ class RetrySchedule:
         return self._nudge
 
     def nudge(self, why: Nudge = Nudge.EVENT) -> None:
-        """End the current wait, or the next one if none is running."""
         if self._nudge is not Nudge.PERSON:
             self._nudge = why
         self._nudged.set()
@@ -207,7 +184,6 @@ class RetrySchedule:
         self._give_up()
 
     def _give_up(self) -> None:
-        """End the running attempt. The next one begins at once."""
         if self._limit is not None and not self._limit.expired():
             self._hurried = True
             self._limit.reschedule(asyncio.get_running_loop().time())

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
-from ccb.tunnel.link.link import Greeting, Link, SessionFrame
+from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
@@ -56,8 +56,7 @@ class EventFeed:
         self._ended = asyncio.Event()
 
     def shift(self, change: LinkChangeKind) -> bool:
-        """Change the state without telling the reader. Return whether the connection is now in the state that the
-        change leads to."""
+        """Change the state without telling the reader. Return whether the connection is where the change leads to."""
         self.standing = after(self.standing, change)
         return self.standing.link is target(change)
 
@@ -73,13 +72,10 @@ class EventFeed:
         while self._queue and (len(self._queue) >= MAX_QUEUED or self._bytes + memory > MAX_QUEUED_BYTES):
             self._room.clear()
             await self._room.wait()
-        self._append(item, memory)
+        self.add(item, memory)
 
-    def add(self, item: Item) -> None:
-        """Add an item of this laptop at once. The host cannot cause more of them than it has requests running."""
-        self._append(item, 0)
-
-    def _append(self, item: Item, memory: int) -> None:
+    def add(self, item: Item, memory: int = 0) -> None:
+        """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
         self._queue.append((item, memory))
         self._bytes += memory
         self._news.set()
@@ -96,18 +92,15 @@ class EventFeed:
         return self._ended.is_set()
 
     async def wait_ended(self) -> None:
-        """Wait until the session has ended, for whatever reason."""
         await self._ended.wait()
 
     async def skip(self) -> None:
-        """Wait for the next item and drop it."""
         while not self._queue:
             self._news.clear()
             await self._news.wait()
         self._take()
 
     async def items(self) -> AsyncIterator[Item]:
-        """Yield every waiting item, then every new one. At the end, raise the failure of the feed."""
         while self._queue or not self._ended.is_set():
             if self._queue:
                 yield self._take()
@@ -131,8 +124,6 @@ _MAX_INPUTS = 10_000
 
 @dataclass(frozen=True)
 class ClientParts:
-    """The parts of a session on this laptop, apart from the tasks that read and reconnect."""
-
     options: AttachOptions
     feed: EventFeed
     outbox: Outbox
@@ -142,9 +133,8 @@ class ClientParts:
 
 
 class LinkReader:
-    """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
-    `begun` means that the host has granted an attach. `inputs` holds the ids of the newest inputs among the events,
-    `skipped` the number of the last event that the first attach has skipped."""
+    """Routes the frames of the host. `have` is the last event handed to the feed, `skipped` the last that the first
+    attach has skipped. `begun`: an attach was granted. `inputs` are the newest ids among the events."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -161,22 +151,14 @@ class LinkReader:
         self._others_until: int | None = None  # the last event that another client may have seen as the driver
 
     def attaching(self, *, others_drove: bool) -> None:
-        """Prepare for a new connection, just before its attach is sent. `others_drove`: another client may have driven
-        since this one did."""
+        """Prepare for an attach. `others_drove`: another client may have driven since this one did."""
         self._replay_ends = None
         if others_drove:
             self._others_until = None
         self._responder.connected_again(others_drove=others_drove)
 
-    def rewind(self, hello: Greeting) -> int:
-        """Continue from the last event the host still has, because it has lost later ones. Return how many it has
-        lost."""
-        gone, self.have = self.have - hello.seq, hello.seq
-        return gone
-
     async def read(self, link: Link) -> str:
-        """Read one connection until the host says goodbye, and return that frame. Raises ConnectionLost,
-        ProtocolError."""
+        """Read one connection up to the host's goodbye, and return its words. Raises ConnectionLost, ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
             if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
@@ -201,7 +183,11 @@ class LinkReader:
             case Attached():
                 await self._attached(frame)
             case Snapshot():
-                await self._snapshot(frame, memory)
+                asks = parse_snapshot(frame.body).questions
+                self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
+                await self._feed.put(EventGap(frame.seq, frame.body), memory)
+                self.skipped = self.skipped if self.have else frame.seq
+                self.have = frame.seq
             case Applied():
                 self._outbox.confirm(frame.id)
             case Past():
@@ -225,8 +211,6 @@ class LinkReader:
         self._schedule.garbled = 0
 
     def _consumed(self, received: SessionEvent, memory: int) -> bool:
-        """Whether an event was handled here, so that the reader does not get it: an answer to this client, or a request
-        that a service of this laptop answers."""
         content = received.record.content
         if isinstance(content, InputRecord):
             self.inputs[content.id] = None
@@ -239,17 +223,8 @@ class LinkReader:
         return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
     def _is_ours(self, seq: int) -> bool:
-        """Whether no other client can have begun a request: it was sent while this client drove, or was the last to
-        drive."""
         others = self._others_until
         return others is not None and seq > others and self._feed.standing.driving
-
-    async def _snapshot(self, frame: Snapshot, memory: int) -> None:
-        asks = parse_snapshot(frame.body).questions
-        self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
-        await self._feed.put(EventGap(frame.seq, frame.body), memory)
-        self.skipped = self.skipped if self.have else frame.seq
-        self.have = frame.seq
 
     async def _attached(self, frame: Attached) -> None:
         self._replay_ends = frame.seq
@@ -268,9 +243,7 @@ class LinkReader:
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
             raise ConnectionLost("an earlier connection of this ccb reached the host after this one")
-        if (
-            self._feed.standing.claims
-        ):  # our person asked to drive: that outranks a client that attached at the same moment
+        if self._feed.standing.claims:  # our person asked to drive: that outranks a client that attached just then
             raise ConnectionLost("another client attached at the same moment")
         await self._fenced(frame.by)
 

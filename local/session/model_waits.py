@@ -14,8 +14,7 @@ _WHY = {
 
 
 def retry_text(note: SystemMessage, *, waits: bool = True) -> str:
-    """Return a sentence for the person about an `api_retry`: why the model is asked again, and when, if that is still
-    to come (`waits`)."""
+    """Return why the model is asked again (`api_retry`), and when, if that is still to come (`waits`)."""
     name, message = as_text(note.body.get("error")), as_text(note.body.get("message"))
     code, most = as_number(note.body.get("error_status")), note.body.get("max_retries")
     if not code and message:  # what the worker or the auth proxy says itself
@@ -35,8 +34,7 @@ def retry_text(note: SystemMessage, *, waits: bool = True) -> str:
 
 
 def silence_text(note: SystemMessage) -> str:
-    """Return a sentence for the person about a `model_silent`: the model says nothing and is asked again unless it
-    goes on. "" if it has gone on."""
+    """Return a sentence about a `model_silent`: it is asked again unless it goes on. "" if it has gone on."""
     if not isinstance(note.body.get("retry_in_ms"), int | float):
         return ""
     silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))

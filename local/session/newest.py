@@ -7,14 +7,12 @@ from typing import TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-MAX_ID = 200
-"""Characters of an id. The worker's own ids are UUIDs, those of providers have less than 100."""
+MAX_ID = 200  # characters of an id. The worker's own ids are UUIDs, those of providers have less than 100.
 
 
 class Newest(dict[K, V]):
-    """A dict that keeps the newest `most` entries, and none whose key is a text of more than MAX_ID characters.
-
-    A hostile host makes up ids without end, and of any length. Entries are added with `[]` or `setdefault`."""
+    """A dict that keeps the newest `most` entries, and no key of more than MAX_ID characters: a hostile host makes up
+    ids. Entries are added with `[]` or `setdefault`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -28,7 +26,6 @@ class Newest(dict[K, V]):
             del self[next(iter(self))]
 
     def setdefault(self, key: K, value: V) -> V:
-        """Return the value of a key, which is `value` if there was none."""
         if key not in self:
             self[key] = value
         return self.get(key, value)

@@ -17,17 +17,13 @@ from ccb.tunnel.wire.ndjson import encode_frame
 
 from .session_client import Json, SessionEvent
 
-MAX_INPUTS = 256
-"""Inputs that may wait for confirmation. While the outbox is full, senders wait."""
-
-MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of all waiting inputs. A single larger input is accepted when nothing else waits."""
+MAX_INPUTS = 256  # inputs that may wait for confirmation. While the outbox is full, senders wait.
+MAX_BYTES = 64 * 1024 * 1024  # bytes of all waiting inputs. A single larger input is accepted when nothing else waits.
 
 
 class Outbox:
-    """Keeps inputs in the order of `put`. One task at a time takes the unconfirmed ones with `next`, starting again
-    from the first after each `rewind`. A request to stop the session is kept too: with `finish` it goes after all
-    inputs, otherwise before them."""
+    """Keeps inputs in order. One task at a time takes the unconfirmed ones with `next`, from the first after each
+    `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -42,10 +38,8 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input; waits while the outbox is full. An input whose id is already waiting is ignored.
-
-        Raises UsageError if the input is too large to be sent.
-        """
+        """Add an input unless it is waiting already; waits while the outbox is full. Raises UsageError if it is too
+        large."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
@@ -61,34 +55,24 @@ class Outbox:
             self._news.set()
 
     def confirm(self, input_id: str) -> None:
-        """Drop an input: the host has it in its journal."""
         found = self._inputs.pop(input_id, None)
         if found is not None:
             self._bytes -= found[1]
             self._sent.discard(input_id)
             self._room.set()
 
-    async def confirmed(self) -> None:
-        """Wait until every input is confirmed."""
-        while self._inputs:
-            self._room.clear()
-            await self._room.wait()
-
-    async def delivered(self, input_id: str) -> None:
-        """Wait until an input is confirmed."""
-        while input_id in self._inputs:
+    async def confirmed(self, input_id: str = "") -> None:
+        while self._inputs if not input_id else input_id in self._inputs:
             self._room.clear()
             await self._room.wait()
 
     def withdraw(self, input_id: str) -> bool:
-        """Drop an input that is no longer wanted. Return whether it was unconfirmed. The host may have received it
-        anyway."""
+        """Drop an input that is no longer wanted. Return whether it was unconfirmed; the host may have it anyway."""
         unconfirmed = input_id in self._inputs
         self.confirm(input_id)
         return unconfirmed
 
     def rewind(self) -> None:
-        """Send every unconfirmed input again, in order: there is a new connection."""
         self._sent.clear()
         self._stop_sent = False
         self._news.set()
@@ -114,24 +98,19 @@ class Outbox:
             await self._news.wait()
 
 
-def new_id() -> str:
-    return new_uuid()
-
-
 def answer_id(request_id: str) -> str:
-    """Return the id of the input that answers a request."""
     return f"answer:{request_id}"
 
 
 def input_id_of(body: Json) -> str:
-    """Return the id that makes the host apply an input only once. It is the public object's own id where that is
-    unique. Clients number their control requests from one in each process, so a control request gets a new id."""
+    """Return the id by which the host applies an input once. Clients number control requests from one in each
+    process."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
         case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
             return answer_id(identity)
-    return new_id()
+    return new_uuid()
 
 
 _CHECKS = 60  # of the connection while a request waits for its answer
@@ -155,25 +134,21 @@ class NumberedAnswers(Generic[T]):
         return self._count, answer
 
     def close(self, number: int) -> None:
-        """Forget a request that nobody waits for any more."""
         self._waiting.pop(number, None)
 
     def take(self, number: int, value: T) -> None:
-        """Hand an answer to the request that waits for it, if one does."""
         answer = self._waiting.get(number)
         if answer is not None and not answer.done():
             answer.set_result(value)
 
     def fail(self) -> None:
-        """Fail all requests: their connection is lost."""
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
 
 
 class PendingRequests:
-    """Waits for answers. A control request keeps waiting when the connection is lost; pages of events and names of
-    files fail."""
+    """Waits for answers. Control requests outlive a connection; pages of events and names of files fail."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
@@ -181,9 +156,8 @@ class PendingRequests:
         self.names: NumberedAnswers[Json] = NumberedAnswers()
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
-        pass while `connected` count. Raises RequestFailed (also at the deadline), and ConnectionLost when the session
-        is over."""
+        """Wait for the answer to `request`. Only seconds while `connected` count. Raises RequestFailed,
+        ConnectionLost."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _CHECKS
@@ -199,11 +173,9 @@ class PendingRequests:
 
     @property
     def waiting(self) -> list[str]:
-        """The ids of the control requests that wait."""
         return list(self._controls)
 
     def refuse(self, request_id: str, why: str) -> None:
-        """Fail a control request that will get no answer."""
         self._settle(Failure(request_id, why))
 
     def take_answer(self, line: ControlResponse) -> bool:
@@ -222,17 +194,14 @@ class PendingRequests:
             waiting.set_result(answer)
 
     def take_page(self, frame: Past) -> None:
-        """Hand a page to the request that waits for it."""
         records = parse_page(frame.body)
         self.pages.take(frame.request, [SessionEvent(each.kind, each.body, each.seq, True) for each in records])
 
     def connection_lost(self) -> None:
-        """Fail what belongs to a connection."""
         self.pages.fail()
         self.names.fail()
 
     def fail(self, why: str) -> None:
-        """Fail everything that waits: the session is over."""
         for waiting in self._controls.values():
             if not waiting.done():
                 waiting.set_exception(ConnectionLost(why))

@@ -1,9 +1,5 @@
-"""The person's hooks on this machine.
-
-They run here: the host learns neither the form nor the answer.
-
-Only commands of the settings file on this machine run here, and nothing that the host says reaches them.
-"""
+"""The person's hooks on this machine: only commands of its settings file, and nothing that the host says reaches
+them."""
 
 from __future__ import annotations
 
@@ -32,8 +28,6 @@ _REFUSED = 2  # the exit code of a hook that says no
 
 
 class FormHooks:
-    """`hooks` is the `hooks` object of the settings."""
-
     def __init__(self, hooks: Mapping[str, Any]) -> None:
         self._before, self._after = own_commands(hooks, _BEFORE), own_commands(hooks, _AFTER)
 
@@ -50,7 +44,6 @@ class FormHooks:
 
 
 async def _decided(hooks: list[OwnCommand], event: str, payload: Json, server: str) -> Json | None:
-    """Run the hooks of an event. Return the first answer that one gives."""
     given = json.dumps({"hook_event_name": event, **payload}).encode()
     due = [hook for hook in hooks if hook.matches(server)]
     for code, printed in await asyncio.gather(*(hook.run(given) for hook in due)):
@@ -72,14 +65,13 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
     return _own_answer(read.answers[-1].get("hookSpecificOutput") if read.answers else None)
 
 
-def _own_answer(output: object) -> Json | None:
-    """Return the answer in `hookSpecificOutput`."""
-    own = output if isinstance(output, dict) else {}
-    if own.get("action") not in _ACTIONS:
+def _own_answer(own: object) -> Json | None:
+    if not isinstance(own, dict) or own.get("action") not in _ACTIONS:
         return None
+    if own["action"] != "accept":
+        return {"action": own["action"]}
     content = own.get("content")
-    accepted = {"content": content if isinstance(content, dict) else {}} if own["action"] == "accept" else {}
-    return {"action": own["action"], **accepted}
+    return {"action": "accept", "content": content if isinstance(content, dict) else {}}
 
 
 EVENT = "Notification"
@@ -98,26 +90,20 @@ class NotificationHooks:
     def __init__(self, hooks: Mapping[str, Any], place: str) -> None:
         self._hooks = own_commands(hooks, EVENT)
         self._place = place
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[tuple[int, bytes]]] = set()
 
     def notify(self, kind: str) -> None:
-        """Run the hooks for one of `TEXTS`. Returns at once."""
         event = {"hook_event_name": EVENT, "notification_type": kind, "message": TEXTS[kind], "title": self._place}
         for hook in self._hooks:
             if hook.matches(kind) and len(self._running) < _MAX_AT_ONCE:
-                task = asyncio.create_task(_run(hook, json.dumps(event).encode()), name="notification hook")
+                task = asyncio.create_task(hook.run(json.dumps(event).encode()), name="notification hook")
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
 
     async def close(self) -> None:
-        """Stop what still runs."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-
-
-async def _run(hook: OwnCommand, event: bytes) -> None:
-    await hook.run(event)
 
 
 _TIMEOUT_S = 60.0
@@ -127,14 +113,11 @@ _MAX_OUTPUT = 1 << 16  # bytes
 
 @dataclass(frozen=True)
 class OwnCommand:
-    """A shell command, and the regular expression for what its event is about."""
-
     matcher: str
     command: str
     timeout_s: float
 
     def matches(self, subject: str) -> bool:
-        """Return whether the command runs for an event about `subject`."""
         if self.matcher in ("", "*"):
             return True
         try:
@@ -144,15 +127,13 @@ class OwnCommand:
             return True
 
     async def run(self, event: bytes) -> tuple[int, bytes]:
-        """Run the command with `event` on its stdin, and end all that it has started. Return its exit code, negative if
-        it was ended by a signal, a timeout or too much output, and what it printed."""
+        """Run the command with `event` on stdin, and end all that it has started. Return its exit code, negative after
+        a signal, a timeout or too much output, and what it printed."""
         with tempfile.TemporaryFile() as given:
             given.write(event)
             given.seek(0)
             try:
-                process = await asyncio.create_subprocess_exec(
-                    "/bin/sh",
-                    "-c",
+                process = await asyncio.create_subprocess_shell(
                     self.command,
                     stdin=given,
                     stdout=asyncio.subprocess.PIPE,

@@ -1,9 +1,5 @@
-"""One session over many connections.
-
-A task of its own keeps it connected (`supervisor`) and reads what the host sends (`link_reader`). Events go into one
-bounded queue (`event_feed`), so a slow reader of `events` slows the host down. Inputs wait in the outbox until the host
-has them. The reader learns of connection changes only through `LinkChange` items.
-"""
+"""One session over many connections. Events go into one bounded queue, so a slow reader slows the host down; inputs
+wait in the outbox until the host has them."""
 
 from __future__ import annotations
 
@@ -32,8 +28,7 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
     public_withdrawal,
 )
-from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames
+from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
 from ccb.tunnel.wire.messages import (
     ControlCancel,
     ControlRequest,
@@ -45,7 +40,7 @@ from ccb.tunnel.wire.messages import (
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
-from .outbox import Outbox, PendingRequests, input_id_of, new_id
+from .outbox import NumberedAnswers, Outbox, PendingRequests, T, input_id_of
 from .session_client import (
     AS_PROMPT,
     DriverRole,
@@ -68,29 +63,22 @@ _PREFIX = "laptop-"
 
 
 def is_own(request_id: str) -> bool:
-    """Return whether a request that the reader has got is a question of this laptop."""
     return request_id.startswith(_PREFIX)
 
 
-@dataclass(frozen=True)
-class _OpenQuestion:
-    body: Json
-    answer: asyncio.Future[Answer]
-
-
 class OwnQuestions:
-    """The open questions of this laptop. The reader gets them like requests of the worker, as progress, and answers
-    them in the same way. The number of open questions is that of the services that ask them, which is limited."""
+    """The open questions of this laptop, which the reader gets and answers like those of the worker. Their number is
+    limited by that of the services that ask them."""
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._open: dict[str, _OpenQuestion] = {}
+        self._open: dict[str, tuple[Json, asyncio.Future[Answer]]] = {}
 
     async def ask(self, request: Request[P, A]) -> A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
         request = replace(request, id=f"{_PREFIX}{new_uuid()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = _OpenQuestion(request.public(), answer)
+        self._open[request.id] = request.public(), answer
         self._feed.add(SessionEvent("progress", request.public(), 0))
         try:
             return request.kind.read_answer(await answer)
@@ -99,16 +87,14 @@ class OwnQuestions:
                 self._feed.add(SessionEvent("progress", public_withdrawal(request.id), 0))
 
     def take(self, line: PublicMessage) -> bool:
-        """Take an answer to one of these questions. Return False for anything else."""
         if not isinstance(line, ControlResponse) or line.request_id not in self._open:
             return False
-        asked = self._open.pop(line.request_id)
-        if not asked.answer.done():
-            asked.answer.set_result(answer_in(line))
+        _, answer = self._open.pop(line.request_id)
+        if not answer.done():
+            answer.set_result(answer_in(line))
         return True
 
     def is_open(self, line: PublicMessage) -> bool:
-        """Return whether a line is one of these questions."""
         return isinstance(line, ControlRequest) and line.request_id in self._open
 
     def is_forged(self, line: PublicMessage) -> bool:
@@ -117,8 +103,7 @@ class OwnQuestions:
 
     @property
     def bodies(self) -> list[Json]:
-        """The open questions in public form."""
-        return [each.body for each in self._open.values()]
+        return [body for body, _ in self._open.values()]
 
 
 log = logging.getLogger(__name__)
@@ -130,8 +115,7 @@ _LAST_INPUTS_S = 1.5  # seconds for the host to confirm the last inputs
 
 class RemoteSession:
     """Drives (or watches) one session over connections from `dial`. Use as a context manager: entering makes the first
-    connection or raises the error that prevents it; leaving closes the connection. The session on the host goes on
-    unless it was stopped."""
+    connection or raises the error; the session on the host goes on unless it was stopped."""
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
@@ -213,7 +197,7 @@ class RemoteSession:
                 yield item
 
     def _is_answered_here(self, item: SessionEvent) -> bool:
-        """Whether an item is a request, or its withdrawal, that is not the reader's. The witness sees the others."""
+        """Whether an item is a request, or its withdrawal, that is not the reader's."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = item.public
@@ -223,7 +207,6 @@ class RemoteSession:
         return hidden
 
     def _with_open_questions(self, item: EventGap) -> EventGap:
-        """The item with only those open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
         kept = []
         for line in questions:
@@ -246,39 +229,29 @@ class RemoteSession:
         self._witnesses.append(witness)
 
     async def ask_reader(self, request: Request[P, A]) -> A:
-        """Put a question of this laptop to the reader of the events, and return its answer. The host is told neither.
-        Raises RequestFailed if the reader does not answer such requests."""
+        """Put a question of this laptop to the reader, and return the answer. Raises RequestFailed if nobody
+        answers."""
         if not self._responder.leaves_to_reader(request.kind):
             raise RequestFailed(f"nobody answers {request.kind.name} here")
         return await self._own.ask(request)
 
     def warn(self, text: str) -> None:
-        """Tell the reader of the events something that this laptop has noticed."""
         self._feed.add(LaptopNotice(text))
 
     def show(self, body: Json) -> None:
-        """Let the reader get progress that this laptop tells itself."""
         self._feed.add(SessionEvent("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        connection = self._connection
-        if connection is None:
-            raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
-        number, answer = self._requests.pages.open()
+        pages = self._requests.pages
         try:
-            await connection.link.send(Fetch(connection.link.epoch, number, before, most))
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
-                return await answer
+            return await self._numbered(pages, lambda epoch, number: Fetch(epoch, number, before, most))
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
-        finally:
-            self._requests.pages.close(number)
 
     async def had_before(self, input_id: str) -> int | None:
-        """Wait until the host has confirmed an input. If the host had the input before this client attached, return the
-        number of the last event that this client did not get, else None. Raises CcbError while there is no
-        connection."""
-        await self._outbox.delivered(input_id)
+        """Wait until the host has an input. If it had it before this client attached, return the last event that was
+        skipped, else None. Raises CcbError."""
+        await self._outbox.confirmed(input_id)
         if input_id not in self._reader.inputs:
             await self.earlier(1, 1)  # a page comes after all events so far
         return None if input_id in self._reader.inputs else self._reader.skipped
@@ -286,27 +259,32 @@ class RemoteSession:
     async def names(self, query: str) -> FoundNames | None:
         if NAMES not in self.hello.capabilities:
             return None
-        number, answer = self._requests.names.open()
         try:
-            if (connection := self._connection) is not None:
-                await connection.link.send(FindNames(connection.link.epoch, number, query))
-            else:
-                self._requests.names.fail()
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
-                return parse_names(await answer)
+            found = await self._numbered(self._requests.names, lambda epoch, number: FindNames(epoch, number, query))
         except TimeoutError:
             return None
+        return parse_names(found)
+
+    async def _numbered(self, answers: NumberedAnswers[T], ask: Callable[[int, int], Frame]) -> T:
+        """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
+        if self._connection is None:
+            raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
+        link = self._connection.link
+        number, answer = answers.open()
+        try:
+            await link.send(ask(link.epoch, number))
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return await answer
         finally:
-            self._requests.names.close(number)
+            answers.close(number)
 
     @property
     def reading(self) -> bool:
-        """Whether this laptop is reading a model answer for the session."""
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
-        """Wait until this laptop is reading no model answer, and discard the events that arrive meanwhile. If an answer
-        were cut off, a client that took over would have to ask the model, and pay, a second time."""
+        """Wait until this laptop reads no model answer, and drop events: a client that took over would pay a second
+        time."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -320,7 +298,7 @@ class RemoteSession:
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        identity = uuid or new_id()
+        identity = uuid or new_uuid()
         await self.send(
             {
                 "type": "user",
@@ -374,31 +352,26 @@ class RemoteSession:
         service: Callable[[P], Awaitable[Json]] | None = None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """`runs_once` tells which requests must not run twice."""
         self._responder.register(kind, service, runs_once)
 
     async def answer(self, request_id: str, response: Json) -> None:
         await self.send(public_answer(Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
-        """Answer a request of the worker with an error, because nobody will decide it."""
         await self.send(public_answer(Failure(request_id, error)))
 
     # The connection.
 
     async def stop(self, *, finish: bool = False) -> None:
-        """The request to stop survives a lost connection. `events` ends when the session has
-        ended."""
+        """The request to stop survives a lost connection. `events` ends when the session has ended."""
         if not self._feed.ended:
             self._outbox.stop(finish=finish)
 
     async def ended(self) -> None:
-        """Wait until the session has ended, for whatever reason."""
         await self._feed.wait_ended()
 
     @property
     def ended_on_host(self) -> bool:
-        """Whether the session has ended on the host."""
         return self._feed.ended and self._feed.failure is None
 
     def retry(self) -> None:
@@ -413,8 +386,7 @@ class RemoteSession:
         self._schedule.nudge()
 
     def doubt(self, reason: str) -> None:
-        """Test the connection at once, because something happened to this machine (it slept, or its network
-        changed)."""
+        """Test the connection at once: this machine slept, or its network changed."""
         log.info("%s", reason)
         if self._connection is not None:
             self._connection.link.liveness.probe()

@@ -16,22 +16,6 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, parse_message
 
-__all__ = [
-    "AS_PROMPT",
-    "EventGap",
-    "FoundNames",
-    "Item",
-    "Json",
-    "LaptopNotice",
-    "LinkChange",
-    "LinkState",
-    "PromptDelivery",
-    "SessionClient",
-    "SessionEvent",
-    "Witness",
-    "shown_name",
-]
-
 Json = dict[str, Any]
 
 _MAX_NAME = 200  # characters
@@ -41,9 +25,8 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """An event of the session, or progress. `kind` is the kind of the event (`message`, `input`, `tool_start`, …) or
-    `progress`. `body` is the public stream-json object for `message` and `progress`. `replayed` marks an event from
-    before this client attached; it rings no bell."""
+    """An event of the session, or `progress`. `body` is the public object of a `message` and of progress. `replayed`:
+    it is from before this client attached."""
 
     kind: str
     body: Json
@@ -52,7 +35,6 @@ class SessionEvent:
 
     @cached_property
     def record(self) -> Record:
-        """The journal record of an event."""
         return parse_event(self.seq, self.kind, self.body)
 
     @cached_property
@@ -64,10 +46,8 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class EventGap:
-    """The host skipped the events up to `seq` because there are too many; `earlier` loads them. `body` is the state
-    after them (see the wire's `Snapshot`, and `parse_snapshot`). Events that were shown before stay valid, with a gap
-    after them. If `seq` is not beyond the events received so far and `body` is empty, the host has lost its last
-    events."""
+    """The host skipped the events up to `seq`; `earlier` loads them. `body` is the state after them (see
+    `parse_snapshot`). If it is empty and `seq` is not beyond the events so far, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -75,8 +55,8 @@ class EventGap:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """The state of the connection has changed; `reason` is one sentence for the person. While RECONNECTING, `attempt`
-    counts from 1, and `retry_at` is the monotonic second of the next attempt, or None while one runs."""
+    """The connection has changed; `reason` is for the person. `attempt` counts from 1, `retry_at` is the monotonic
+    second of the next attempt, or None while one runs."""
 
     state: LinkState
     reason: str = ""
@@ -86,16 +66,13 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class LaptopNotice:
-    """Something that the person should know about this end of the session, such as a limit that was reached."""
-
     text: str
 
 
 @dataclass(frozen=True)
 class FoundNames:
-    """The files and directories that a part of a name may mean, best first, without those whose names cannot be shown
-    or typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list the whole
-    tree, because it is too large."""
+    """Files and directories that part of a name may mean, best first. `more` fit as well. `settled`: asking again soon
+    brings the same. `cut`: the tree is too large to list."""
 
     names: tuple[str, ...]
     more: bool
@@ -105,9 +82,8 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """As what a prompt is sent. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
-    prompts `before` that still waits, and last without one. `waits`: while a turn runs it waits for the end of that;
-    otherwise the agent gets it with the next tool results."""
+    """How a prompt is delivered. `command_line`: the host runs it. It goes in front of the first of `before` that still
+    waits, or last. `waits`: for the end of a running turn; otherwise it goes with the next tool results."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -115,7 +91,6 @@ class PromptDelivery:
 
     @property
     def fields(self) -> Json:
-        """The fields of the user message that say so."""
         return {
             **({SHELL_COMMAND: True} if self.command_line else {}),
             **({BEFORE: [*self.before]} if self.before else {}),
@@ -123,8 +98,7 @@ class PromptDelivery:
         }
 
 
-AS_PROMPT = PromptDelivery()
-"""As an ordinary prompt, which the agent gets as soon as it can."""
+AS_PROMPT = PromptDelivery()  # as an ordinary prompt, which the agent gets as soon as it can
 
 Item = SessionEvent | EventGap | LinkChange | LaptopNotice
 
@@ -135,14 +109,12 @@ def shown_name(client: str) -> HostText:
 
 
 class Witness(Protocol):
-    """Sees what the reader of a session was asked, and what this client says, in the order in which it happens. It
-    decides what this laptop lets the worker do, from nothing but that."""
+    """Sees what the reader was asked, and what this client says, in order, to decide what this laptop lets the worker
+    do."""
 
-    def asked(self, line: ControlRequest) -> None:
-        """The reader gets a request of the worker."""
+    def asked(self, line: ControlRequest) -> None: ...
 
-    def withdrawn(self, request_id: str) -> None:
-        """The reader is told that a request is withdrawn."""
+    def withdrawn(self, request_id: str) -> None: ...
 
     def said(self, line: PublicMessage) -> None:
         """This client is about to send a message to the worker."""
@@ -152,20 +124,17 @@ class SessionClient(Protocol):
     """One attached session. All methods but `events` may be called at any time, also during a turn."""
 
     @property
-    def hello(self) -> Greeting:
-        """The newest hello of the session."""
+    def hello(self) -> Greeting: ...
 
     @property
-    def state(self) -> LinkState:
-        """The connection now."""
+    def state(self) -> LinkState: ...
 
     @property
     def driving(self) -> bool:
         """Whether inputs of this client count: it is not a viewer and was not fenced."""
 
     @property
-    def unsent(self) -> int:
-        """Inputs that the host has not confirmed yet."""
+    def unsent(self) -> int: ...
 
     @property
     def unanswered_s(self) -> float:
@@ -173,25 +142,22 @@ class SessionClient(Protocol):
 
     @property
     def round_trip_s(self) -> float | None:
-        """Seconds that the newest ping took to the host and back; None before the first answer."""
+        """Seconds that the newest pings took to the host and back; None before the first answer."""
 
     @property
     def request_bytes(self) -> tuple[int, int]:
-        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link. Both are 0
-        while there is no connection, and with an older worker."""
+        """The bytes of the requests to the model in this run of ccb, and how many crossed the link; 0 if not known."""
 
     def events(self) -> AsyncIterator[Item]:
-        """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
-        is lost for good."""
+        """Yield everything that happens from now on. Raises CcbError when the session is lost for good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
-        session. Raises CcbError while there is no connection."""
+        """Return about `most` bytes of the events before number `before`, oldest first; [] at the start. Raises
+        CcbError."""
 
     async def names(self, query: str) -> FoundNames | None:
-        """Return the files and directories on the host that `query` may mean; None if the worker cannot tell, because
-        it is of an older version. Raises CcbError while there is no connection. A newer call makes the answer to an
-        older one unlikely to come: cancel that."""
+        """Return the files and directories that `query` may mean; None from an older worker. Raises CcbError. Cancel an
+        older call: its answer is unlikely."""
 
     def retry(self) -> None:
         """Connect now instead of waiting for the next attempt. The login may ask the person."""
@@ -202,14 +168,10 @@ class SessionClient(Protocol):
     async def prompt(
         self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
     ) -> str:
-        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
-        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
-        client does not drive."""
+        """Send a user message, which is applied once, and return its uuid. Raises UsageError for who does not drive."""
 
     async def send(self, body: Json) -> str:
-        """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`
-        and `prompt`). Raises UsageError when this client does not drive, and ConnectionLost when the session has
-        ended."""
+        """Send a raw public object, and return its id in the journal. Raises UsageError, ConnectionLost."""
 
     async def request(self, request: Request[P, A]) -> A:
         """Ask the worker (`set_model`, `set_permission_mode`, …) and return its typed answer. Raises RequestFailed."""
@@ -218,13 +180,11 @@ class SessionClient(Protocol):
         """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker send requests of this kind. Each is answered with the payload that `service` returns, or, if
-        there is no service, by the reader of `events` with `answer`. Register before reading `events`: requests of
-        other kinds are refused."""
+        """Let the worker send requests of this kind, answered by `service` or by the reader of `events` with
+        `answer`."""
 
     async def answer(self, request_id: str, response: Json) -> None:
-        """Answer a `can_use_tool`: {"behavior": "allow", "updatedInput", "updatedPermissions"?} or {"behavior": "deny",
-        "message", "interrupt"?}."""
+        """Answer a `can_use_tool`: {"behavior": "allow" or "deny", …}."""
 
     async def stop(self, *, finish: bool = False) -> None:
         """End the session on the host: at once, or with `finish` after the queued work."""
@@ -235,9 +195,8 @@ class SessionClient(Protocol):
 
 @dataclass(frozen=True)
 class SnapshotPrompt:
-    """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
-    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it. `steers`: it
-    does not wait for the end of the running turn."""
+    """A prompt that waits, or runs if `taken`. `text` may be its beginning. `ids` are those of the input and the user
+    message. `steers`: it does not wait for the end of the running turn."""
 
     ids: tuple[str, ...]
     text: str
@@ -248,9 +207,8 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
-    in force, in words) are empty if the snapshot does not name them; `result` is the last result message; `questions`
-    are the open requests."""
+    """The state after the events that are not loaded. Texts are empty, `prompts` and `tasks` (id, description) None if
+    the snapshot does not say."""
 
     model: str
     permission_mode: str
@@ -260,7 +218,6 @@ class SkippedState:
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
-    """The id and the description of every task in the background; None if the worker does not say."""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
@@ -282,11 +239,10 @@ def parse_snapshot(body: Json) -> SkippedState:
 
 
 def parse_names(body: Json) -> FoundNames:
-    """Parse the body of the answer about names. Broken parts are left out."""
     listed = body.get("names")
     names = listed[:_MAX_NAMES] if isinstance(listed, list) else []
     return FoundNames(
-        tuple(each for each in names if isinstance(each, str) and each and _can_be_typed(each)),
+        tuple(each for each in names if isinstance(each, str) and _can_be_typed(each)),
         more=body.get("more") is True,
         settled=body.get("settled") is not False,
         cut=body.get("cut") is True,
@@ -294,7 +250,7 @@ def parse_names(body: Json) -> FoundNames:
 
 
 def _can_be_typed(name: str) -> bool:
-    return len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
+    return 0 < len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
 
 
 def _objects(values: object) -> Iterator[Json]:
@@ -317,14 +273,10 @@ def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:
 
 
 class LinkState(Enum):
-    """What the status line shows of the connection."""
-
     CONNECTING = "connecting"
     CONNECTED = "connected"
     RECONNECTING = "reconnecting"  # lost; an attempt is running, or starts at `LinkChange.retry_at`
-    NEEDS_PERSON = (
-        "needs you"  # lost; the login has a question (password, host key), so the next attempt waits for `retry`
-    )
+    NEEDS_PERSON = "needs you"  # lost; the login has a question, so the next attempt waits for `retry`
     FENCED = "watching"  # another client drives; events still come, inputs are refused until `take_back`
     LEAVING = "leaving"  # this client has said that it leaves; only the end follows
     LOST = "lost"  # the session was given up
@@ -332,8 +284,6 @@ class LinkState(Enum):
 
 
 class DriverRole(Enum):
-    """Whether this client drives the session."""
-
     WATCHES = "watches"  # it is a viewer, or another client took over
     WANTS = "wants"  # the person asked to drive, and the host has not been asked yet
     ASKS = "asks"  # the host was asked to let this client drive; inputs already follow
@@ -358,14 +308,11 @@ class LinkChangeKind(Enum):
 
 @dataclass(frozen=True)
 class LinkStanding:
-    """The state of the connection, and the role of this client."""
-
     link: LinkState
     role: DriverRole
 
     @property
     def driving(self) -> bool:
-        """Whether inputs of this client count."""
         return self.role in (DriverRole.ASKS, DriverRole.DRIVES)
 
     @property
@@ -410,8 +357,7 @@ def target(change: LinkChangeKind) -> LinkState | None:
 
 
 def after(standing: LinkStanding, change: LinkChangeKind) -> LinkStanding:
-    """Return the standing after a change: the one transition function. A change that is impossible in the present state
-    is ignored, so a session that has ended stays ended."""
+    """Return the standing after a change: the one transition function. An impossible change is ignored."""
     link, role = standing.link, _ROLES.get(change, {}).get(standing.role, standing.role)
     if change in _LINKS:
         to, sources = _LINKS[change]

@@ -30,8 +30,8 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes the connections of a session, one after the other. `hello` is the newest hello, `connection` the attached
-    connection. `ready` is done after the first attach, or holds the error that prevented it."""
+    """Makes the connections of a session. `ready` is done after the first attach, or holds the error that prevented
+    it."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
@@ -47,7 +47,6 @@ class Supervisor:
         self._reader = reader
 
     async def run(self) -> None:
-        """Run until the session has ended or is given up."""
         try:
             may_ask = True
             while self._feed.standing.goes_on:
@@ -63,7 +62,6 @@ class Supervisor:
             await self._give_up(CcbError("reading the session failed", evidence=type(error).__name__))
 
     def come_back(self) -> str:
-        """Return what the person can do when this client has lost the session."""
         if self.hello is None or self._options.resume is None:
             return "Connect again."
         return f"The session goes on. Come back with: {self._options.resume(self.hello)}"
@@ -83,7 +81,7 @@ class Supervisor:
 
     async def _connect_once(self, *, may_ask: bool) -> CcbError | None:
         """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises
-        CcbError when there can be no other connection."""
+        CcbError when there can be no other."""
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
         limit = self._schedule.begin(endless=may_ask)
         try:
@@ -131,15 +129,14 @@ class Supervisor:
             self.ready.set_result(None)
 
     def _still_claims(self, hello: Greeting) -> bool:
-        """Whether the person's request to drive is still open. If another client attached after our own attach, the
-        host had already granted the request, although the grant was lost with the connection."""
+        """Whether the person's wish to drive is still open. If others attached after our attach, it was granted, and
+        that was lost."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
     async def _rewind(self, hello: Greeting) -> None:
-        """Continue from the last event the host still has: damage has cost it later ones. Raises EventsLost if this
-        client needs every event."""
-        gone = self._reader.rewind(hello)
+        """Go on from the last event that a damaged host has. Raises EventsLost if this client needs every event."""
+        gone, self._reader.have = self._reader.have - hello.seq, hello.seq
         self.hello = hello
         lost = EventsLost(f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back())
         if not self._options.later_tail:
@@ -148,7 +145,6 @@ class Supervisor:
         await self._feed.put(EventGap(hello.seq, {}))
 
     async def _serve(self, connection: WorkerConnection) -> str:
-        """Send and read until the host says goodbye; return that frame. Raises ConnectionLost, ProtocolError."""
         sending = asyncio.create_task(self._send(connection.link), name="session outbox")
         try:
             return await self._reader.read(connection.link)
@@ -159,7 +155,6 @@ class Supervisor:
             await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(self, link: Link) -> None:
-        """Send every unconfirmed input, then new ones, as long as this client drives."""
         self._outbox.rewind()
         try:
             while self._feed.standing.driving:
@@ -169,8 +164,7 @@ class Supervisor:
             log.debug("sending ended: %s", error.what)
 
     async def _wait_for_next(self, error: CcbError) -> bool:
-        """Wait for the next attempt after a lost or failed connection. Return whether that attempt may ask the person.
-        Raises CcbError if there will be none."""
+        """Wait for the next attempt. Return whether it may ask the person. Raises CcbError if there will be none."""
         log.info("no connection: %s", error)
         schedule = self._schedule
         connected_before = self.ready.done()
@@ -195,7 +189,7 @@ class Supervisor:
         return False
 
     async def _wait_for_person(self, error: CcbError, left: float) -> bool:
-        """The login has a question: wait until the person is ready to answer. Raises `error` if there is no person."""
+        """Wait until the person is ready to answer the login. Raises `error` if there is no person."""
         if not self._options.can_ask:
             raise error
         await self._feed.change(LinkChangeKind.LOGIN_ASKS, error.what)
@@ -206,5 +200,4 @@ class Supervisor:
         return may_ask
 
     def _asked_to_drive(self) -> bool:
-        """Whether the person has just asked to drive, so that no wait is needed."""
         return self._feed.standing.claims and self._reader.begun and self._schedule.failed == 1

@@ -88,7 +88,8 @@ def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
         f"started = load_session_startup({variables!r}, load_dialing_startup({variables!r}))\n"
-        "started.auth_proxy('host', None, None, print)\n"
+        "from ccb.local.ledger.proxy_control import call_policy\nfrom ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
+        "AuthProxy(started.provider, call_policy(started.settings, 'host'))\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
     assert python(code).stdout == "[]\n"

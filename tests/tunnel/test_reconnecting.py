@@ -1,7 +1,4 @@
-"""What makes a laptop doubt its connections: sleep, a stop of the process, another network; and what does not.
-
-- The pace of reconnecting.
-"""
+"""What makes a laptop doubt its connections: sleep, a stop of the process, another network; and what does not."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ccb.tunnel import reconnecting
-from ccb.tunnel.reconnecting import MAX_QUICK, Clocks, Pace, changes, machine_clocks, source_addresses, waits
+from ccb.tunnel.reconnecting import MAX_QUICK, SLEPT_S, Pace, changes, slept_s, source_addresses, waits
 
 
 class Machine:
@@ -29,7 +26,7 @@ class Machine:
         return self.addresses
 
     def changes(self) -> AsyncIterator[str]:
-        return changes(0.001, clocks=Clocks(lambda: self.now, lambda: self.slept, 2.0), addresses=self.look)
+        return changes(0.001, monotonic=lambda: self.now, slept=lambda: self.slept, addresses=self.look)
 
 
 @pytest.fixture
@@ -66,31 +63,25 @@ async def reasons(machine: Machine, *moves: dict[str, object]) -> list[str]:
     return said
 
 
-async def test_sleep_is_told_once(machine: Machine) -> None:
-    assert await reasons(machine, {"slept": 3600.0}, {}) == ["this machine was asleep for 3600 s"]
+SLEPT, NETWORK = "this machine was asleep for 3600 s", "the network has changed"
+GONE: tuple[str | None, ...] = (None, None)
 
 
-async def test_a_step_of_less_than_the_threshold_is_no_sleep(machine: Machine) -> None:
-    assert await reasons(machine, {"slept": 1.9}) == []
-
-
-async def test_a_process_that_was_stopped_finds_its_timer_late(machine: Machine) -> None:
-    assert await reasons(machine, {"now": 120.0}) == ["this process was stopped for 120 s"]
-
-
-async def test_another_address_is_another_network(machine: Machine) -> None:
-    assert await reasons(machine, {"addresses": ("192.168.1.7", None)}) == ["the network has changed"]
-
-
-async def test_a_route_that_goes_is_no_change_and_one_that_comes_is(machine: Machine) -> None:
-    gone: tuple[str | None, ...] = (None, None)
-    assert await reasons(machine, {"addresses": gone}) == []
-    assert await reasons(machine, {"addresses": gone}, {"addresses": ("10.0.0.2", None)}) == ["the network has changed"]
-    assert await reasons(machine, {"addresses": ("10.0.0.2", "2001:db8::7")}) == ["the network has changed"]
-
-
-async def test_a_timer_that_is_a_little_late_is_no_stop(machine: Machine) -> None:
-    assert await reasons(machine, {"now": 5.0}) == []
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        ([{"slept": 3600.0}, {}], [SLEPT]),
+        ([{"slept": 1.9}], []),
+        ([{"now": 120.0}], ["this process was stopped for 120 s"]),
+        ([{"now": 5.0}], []),
+        ([{"addresses": ("192.168.1.7", None)}], [NETWORK]),
+        ([{"addresses": GONE}], []),
+        ([{"addresses": GONE}, {"addresses": ("10.0.0.2", None)}], [NETWORK]),
+        ([{"addresses": ("10.0.0.2", "2001:db8::7")}], [NETWORK]),
+    ],
+)
+async def test_what_is_told_of_the_machine(machine: Machine, moves: list[dict[str, object]], said: list[str]) -> None:
+    assert await reasons(machine, *moves) == said
 
 
 async def test_the_time_a_reader_takes_for_a_sentence_is_no_stop(machine: Machine) -> None:
@@ -108,51 +99,14 @@ async def test_the_time_a_reader_takes_for_a_sentence_is_no_stop(machine: Machin
         assert await looking == "the network has changed"
 
 
-class SystemTime:
-    """The clocks of a system with these ids: sleep, time awake and a new wall-clock time move them as documented."""
-
-    def __init__(self, counts_sleep: str = "", counts_awake: str = "") -> None:
-        self.awake, self.slept, self.set_by = 1000.0, 0.0, 0.0
-        self.source = SimpleNamespace(
-            time=lambda: self.awake + self.slept + self.set_by, monotonic=lambda: self.awake, clock_gettime=self._read
-        )
-        self._counts_sleep = counts_sleep
-        for name in filter(None, (counts_sleep, counts_awake)):
-            setattr(self.source, name, name)
-
-    def _read(self, clock: str) -> float:
-        return self.awake + self.slept if clock == self._counts_sleep else self.awake
-
-
-LINUX = ("CLOCK_BOOTTIME", "CLOCK_MONOTONIC")
-MACOS = ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")
-
-
-@pytest.mark.parametrize("ids", [LINUX, MACOS])
-def test_where_sleep_is_counted_only_sleep_moves_the_clock_of_sleep(ids: tuple[str, str]) -> None:
-    system = SystemTime(*ids)
-    clocks = machine_clocks(system.source)
-    before = clocks.slept()
-    system.awake += 500
-    system.set_by = 86_400  # a step of NTP, as large as it may be
-    assert clocks.slept() == before
-    system.slept = 12
-    assert clocks.slept() - before == 12 >= clocks.enough
-
-
-def test_where_only_the_wall_clock_tells_a_small_step_of_it_is_no_sleep() -> None:
-    system = SystemTime()
-    clocks = machine_clocks(system.source)
-    before = clocks.slept()
-    system.set_by = 2
-    assert clocks.slept() - before < clocks.enough == 10
-    system.slept = 12
-    assert clocks.slept() - before >= clocks.enough
-
-
-def test_the_real_clock_of_sleep_stands_still_while_awake() -> None:
-    clocks = machine_clocks()
-    assert abs(clocks.slept() - clocks.slept()) < clocks.enough
+@pytest.mark.parametrize(
+    ("with_sleep", "without"), [("CLOCK_BOOTTIME", "CLOCK_MONOTONIC"), ("CLOCK_MONOTONIC", "CLOCK_UPTIME_RAW")]
+)
+def test_the_sleep_of_linux_and_macos_is_counted_and_no_other_clock(with_sleep: str, without: str) -> None:
+    clocks = {with_sleep: 1512.0, without: 1500.0}
+    assert slept_s(SimpleNamespace(clock_gettime=clocks.get, **{name: name for name in clocks})) == 12
+    assert slept_s(SimpleNamespace()) == 0
+    assert abs(slept_s() - slept_s()) < SLEPT_S
 
 
 def test_the_real_addresses_are_found_without_sending() -> None:

@@ -1,16 +1,17 @@
-"""Speak the frames of the link over one pipe: hello, attach, events in order.
+"""Speak the frames of the link over one pipe: hello, attach, events in order. Urgent frames are written first.
 
-It checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to the
-auth proxy. A link lives as long as its pipe; the session and the calls in the auth proxy outlive it and belong to its
-owner.
+A link checks the order of events and acknowledges them, detects a silent peer, and hands the frames of model calls to
+the auth proxy. It lives as long as its pipe; the session and the calls in the auth proxy belong to its owner.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sized
 from dataclasses import field, fields
 from typing import Any, Self
 
@@ -28,12 +29,14 @@ from ..wire.frames import (
     Bye,
     CallData,
     CallEnd,
+    CallHead,
     CallOpen,
     Cancel,
     Credit,
     Event,
     Fenced,
     Frame,
+    FrameError,
     Hello,
     NamesFound,
     Past,
@@ -43,25 +46,15 @@ from ..wire.frames import (
     Refused,
     Snapshot,
 )
-from ..wire.ndjson import is_too_deep
-from .frame_io import FrameReader, FrameWriter
+from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .worker_refusals import is_session_id, refusal_error
 
-ACK_EVENTS = 64
-"""After how many events an acknowledgement is sent at the latest."""
-
-ACK_SECONDS = 1.0
-"""After how many seconds an event is acknowledged at the latest."""
-
-
+ACK_EVENTS = 64  # after how many events an acknowledgement is sent at the latest
+ACK_SECONDS = 1.0  # after how many seconds an event is acknowledged at the latest
 MAX_NOTES = 20
-MAX_NOTE = 1_000
-"""Characters of a note."""
-
-MAX_TEXT = 16 * 1024
-"""Characters of any other text. A directory on Linux has at most 4,096 bytes."""
-
+MAX_NOTE = 1_000  # characters of a note
+MAX_TEXT = 16 * 1024  # characters of any other text. A directory on Linux has at most 4,096 bytes.
 _MAX_CAPABILITIES = 100
 
 
@@ -77,10 +70,8 @@ class Greeting(Hello):
 
 
 def limited_hello(hello: Hello, host: str) -> Greeting:
-    """Return `hello` with at most MAX_NOTES notes; the last one says how many are left out.
-
-    Last records that are nested too deeply are left out. Raise ProtocolError if a text in it is longer than any that a
-    worker sends, or its session is no ID."""
+    """Return `hello` with at most MAX_NOTES notes, without last records that are nested too deeply. Raise ProtocolError
+    for a text that no worker sends, or a session that is no ID."""
     for each in fields(hello):
         value = getattr(hello, each.name)
         if isinstance(value, str) and len(value) > MAX_TEXT:
@@ -99,31 +90,166 @@ def limited_hello(hello: Hello, host: str) -> Greeting:
 
 log = logging.getLogger(__name__)
 
-HELLO_TIMEOUT = 30.0
-"""Seconds from the start of the worker to its hello."""
+HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
 SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFound | Fenced | Bye
 """The frames that a link hands to its owner. It handles all others itself."""
 
-
-StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel
-"""The frames of model calls."""
+StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel  # the frames of model calls
 
 HandleCalls = Callable[[StreamFrame], Awaitable[None]]
 """Handles a frame of a model call. It must not wait for the provider."""
 
 
 def new_nonce() -> Secret:
-    """Return a fresh nonce for one connection."""
     return Secret(secrets.token_urlsafe(32))
 
 
-class Link:
-    """Speaks frames over `pipe`. `rest` are bytes that were read from it before.
+class FrameReader:
+    """Decodes what `read` returns, after `rest`. `memory` is how many bytes the last frame may take in memory."""
 
-    Use as a context: entering starts the writer, leaving closes the pipe. Call `hello`, then `attach`, then iterate
-    over `frames` in one task. Any task may `send`. `liveness` watches the silence.
-    """
+    def __init__(self, pipe: Pipe, rest: bytes, read: Callable[[], Awaitable[bytes]], host: str) -> None:
+        self.memory = 0
+        self._pipe = pipe
+        self._rest = rest
+        self._read = read
+        self._host = host
+        self._decoder = FrameDecoder()
+        self._decoded: Iterator[Frame] = iter(())
+
+    def close(self) -> None:
+        self._decoder.drop()
+
+    async def next_frame(self) -> Frame:
+        """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
+        while True:
+            try:
+                frame = next(self._decoded, None)  # one at a time: together they could take much memory
+            except FrameError as error:
+                raise ProtocolError(
+                    f"{self._host} sent bytes that are not a frame: {error.reason}",
+                    evidence=error.sample.decode("utf-8", "backslashreplace"),
+                    do="Something on the host may write into the channel. Run with --debug and report it.",
+                ) from None
+            if frame is not None:
+                self.memory = self._decoder.memory
+                return frame
+            data = self._rest or await self._read()
+            self._rest = b""
+            if not data:
+                evidence = self._pipe.stderr_tail().strip()
+                raise ConnectionLost(f"the connection to {self._host} ended", evidence=evidence, do="Connect again.")
+            self._decoded = self._decoder.feed(data)
+
+
+_BATCH = 64 * 1024  # bytes for one write of the pipe
+_MAX_INPUTS = 64  # frames
+_MAX_DATA = 8  # frames of at most CHUNK bytes
+_MAX_URGENT = 4096  # frames; beyond that, answers to a peer that floods us are dropped, and credit waits
+
+
+class FrameWriter:
+    """Owns the task that writes to `pipe`. `failed` gets the reason as its result once writing is impossible."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._urgent: deque[bytes] = deque()
+        self._inputs: deque[list[bytes]] = deque()
+        self._data: deque[list[bytes]] = deque()
+        self._changed = asyncio.Condition()
+        self._news = asyncio.Event()
+        self._part_ids = itertools.count()
+        self._lines: Iterator[bytes] = iter(())
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+        self.failed: asyncio.Future[ConnectionLost] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="link writer")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._fail(ConnectionLost("the connection is closed"))
+
+    async def send(self, frame: Frame) -> None:
+        """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
+        if isinstance(frame, Credit):  # never dropped: its stream would stand still for good
+            await self._room(self._urgent, _MAX_URGENT)
+            self.send_soon(frame)
+            return
+        lines = encode_frame(frame, next(self._part_ids))
+        lane, limit = (
+            (self._data, _MAX_DATA) if isinstance(frame, CallHead | CallData | CallEnd) else (self._inputs, _MAX_INPUTS)
+        )
+        await self._room(lane, limit)
+        lane.append(lines)
+        self._news.set()
+
+    async def _room(self, lane: Sized, limit: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    def send_soon(self, frame: Frame) -> None:
+        """Queue a small frame in front of everything else."""
+        if len(self._urgent) < _MAX_URGENT and not self.failed.done():
+            self._urgent.append(encode_frame(frame)[0])
+            self._news.set()
+
+    async def flush(self) -> None:
+        """Wait until nothing is queued. Raise ConnectionLost."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._idle() or self.failed.done())
+        if self.failed.done():
+            raise self.failed.result()
+
+    def _idle(self) -> bool:
+        return not (self._busy or self._urgent or self._inputs or self._data)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                batch = self._next_batch()
+                if batch:
+                    await self._pipe.write(batch)
+                async with self._changed:
+                    self._changed.notify_all()
+                self._news.clear()
+                if self._idle():
+                    await self._news.wait()
+        except ConnectionLost as error:
+            await self._fail(error)
+
+    def _next_batch(self) -> bytes:
+        batch = bytearray()
+        while len(batch) < _BATCH:
+            if self._urgent:
+                batch += self._urgent.popleft()
+                continue
+            line = next(self._lines, None)
+            lane = self._inputs or self._data
+            if line is not None:
+                batch += line
+            elif lane:
+                self._lines = iter(lane.popleft())
+            else:
+                break
+        self._busy = bool(batch)
+        return bytes(batch)
+
+    async def _fail(self, error: ConnectionLost) -> None:
+        if not self.failed.done():
+            self.failed.set_result(error)
+        async with self._changed:
+            self._changed.notify_all()
+
+
+class Link:
+    """Speaks frames over `pipe`, of which `rest` was read before. Use as a context, which closes the pipe. Call
+    `hello`, then `attach`, then iterate over `frames` in one task. Any task may `send`."""
 
     def __init__(
         self,
@@ -140,16 +266,21 @@ class Link:
         self._reader = FrameReader(pipe, rest, self._read, host)
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
-        self.liveness = Liveness(self._send_ping, self._declare_dead, ping_after, dead_after)
-        self._seq = 0  # the number of the last event that has arrived
+        self.liveness = Liveness(
+            lambda number: self._writer.send_soon(Ping(self.epoch, number)),
+            lambda silence: self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True),
+            ping_after,
+            dead_after,
+        )
+        self.last_seq = 0  # the number of the last event that has arrived
         self._acked = 0
         self._ack_seconds = ack_seconds
         self._ack_timer: asyncio.TimerHandle | None = None
         self._dead: asyncio.Future[ConnectionLost] | None = None
         self._hello: Greeting | None = None
-        self._epoch = 0
+        self.epoch = 0  # that this connection holds
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
-        self._silent = False
+        self.silent = False  # it died of silence: a new channel over the same SSH connection would be silent, too
 
     async def __aenter__(self) -> Self:
         self._dead = asyncio.get_running_loop().create_future()
@@ -165,25 +296,13 @@ class Link:
         await self._pipe.close()
 
     @property
-    def epoch(self) -> int:
-        """The epoch this connection holds; 0 before `attach`."""
-        return self._epoch
-
-    @property
-    def last_seq(self) -> int:
-        """The number of the last event that has arrived."""
-        return self._seq
-
-    @property
     def memory(self) -> int:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
         return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
-        """Wait for the worker's first frame and check its version.
-
-        Raise what `refusal_error` returns if the worker refuses, DeployError if it ends first, and ProtocolError.
-        """
+        """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
+        the worker ends first, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._reader.next_frame()
@@ -225,23 +344,19 @@ class Link:
         calls: HandleCalls | None,
         tail: int = 0,
     ) -> None:
-        """Ask for the next epoch and for everything after event `have`. From now on a silent peer is detected.
-
-        With `tail`, ask for a snapshot and about `tail` bytes of events behind it. Frames of model calls go to
-        `calls`, None for a viewer without calls. Raise ConnectionLost.
-        """
+        """Ask for the next epoch and everything after event `have`; with `tail`, for a snapshot and about `tail` bytes
+        of events behind it. Frames of model calls go to `calls` (None for a viewer). Raise ConnectionLost."""
         assert self._hello is not None, "hello comes first"
-        self._epoch = self._hello.epoch + 1
-        self._least_epoch = self._epoch if role == "driver" else self._hello.epoch
-        self._seq = self._acked = have
+        self.epoch = self._hello.epoch + 1
+        self._least_epoch = self.epoch if role == "driver" else self._hello.epoch
+        self.last_seq = self._acked = have
         self._calls = calls
         shown = nonce.reveal() if calls is not None else ""
-        await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
+        await self.send(Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self.liveness.start()
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that `attach` will ask for."""
         assert self._hello is not None, "hello comes first"
         return self._hello.epoch + 1
 
@@ -249,49 +364,29 @@ class Link:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
-    def _send_ping(self, number: int) -> None:
-        """Send a ping before everything else."""
-        self._writer.send_soon(Ping(self._epoch, number))
-
-    def _declare_dead(self, silence: float) -> None:
-        """Give the connection up because nothing has arrived for `silence` seconds."""
-        self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True)
-
     def drop(self, reason: str, *, silent: bool = False) -> None:
-        """Give the connection up.
-
-        `frames` raises ConnectionLost once the frames that were read before have been taken.
-        """
-        self._silent = self._silent or silent
+        """Give the connection up. `frames` raises ConnectionLost once the frames that were read before were taken."""
+        self.silent = self.silent or silent
         if self._dead is not None and not self._dead.done():
             self._dead.set_result(ConnectionLost(reason))
 
-    @property
-    def silent(self) -> bool:
-        """Whether the connection died of silence: a new channel over the same SSH connection would be silent too."""
-        return self._silent
-
     async def flush(self) -> None:
-        """Wait until the transport has everything that is queued. Raise ConnectionLost."""
         await self._writer.flush()
 
     async def frames(self) -> AsyncIterator[SessionFrame]:
-        """The session's frames in order, without gaps; ends after `bye`.
-
-        Nothing is read while the consumer holds a frame, so a slow consumer slows the host down. Raise ConnectionLost,
-        ProtocolError, and what `refusal_error` returns if the attach is refused.
-        """
+        """Yield the session's frames in order, without gaps, up to `bye`. A slow consumer slows the host down. Raise
+        ConnectionLost, ProtocolError, and what `refusal_error` returns."""
         while True:
             frame = await self._reader.next_frame()
             match frame:
                 case Event():
-                    if frame.seq > self._seq:  # otherwise the event was replayed twice around an attach
-                        self._arrived(frame.seq, self._seq + 1)
+                    if frame.seq > self.last_seq:  # otherwise the event was replayed twice around an attach
+                        self._arrived(frame.seq, self.last_seq + 1)
                         yield frame
                 case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)
                 case Snapshot():
-                    if frame.seq < self._seq:
+                    if frame.seq < self.last_seq:
                         raise ProtocolError(f"{self._host} sent a snapshot of events that have already arrived")
                     self._arrived(frame.seq, frame.seq)  # the snapshot stands for all events up to it
                     yield frame
@@ -300,36 +395,28 @@ class Link:
                 case Bye():
                     yield frame
                     return
-                case _:
-                    await self._handle(frame)
-
-    async def _handle(self, frame: Frame) -> None:
-        """Handle a frame that is not for the owner. Raise ProtocolError, or the error of a refusal."""
-        match frame:
-            case Ping():
-                self._writer.send_soon(Pong(self._epoch, frame.n))
-            case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
-                if self._calls is None:
-                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
-                await self._calls(frame)
-            case Refused():
-                raise refusal_error(frame, self._host)
-            case Pong():
-                self.liveness.answered(frame.n)
-            case Hello():
-                pass
-            case _:
-                raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
+                case Ping():
+                    self._writer.send_soon(Pong(self.epoch, frame.n))
+                case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
+                    if self._calls is None:
+                        raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
+                    await self._calls(frame)
+                case Refused():
+                    raise refusal_error(frame, self._host)
+                case Pong():
+                    self.liveness.answered(frame.n)
+                case _ if not isinstance(frame, Hello):
+                    raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
-        """Note that the event `seq` has arrived, and acknowledge it soon. Raise ProtocolError if it is not the
-        `expected` one."""
+        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not the `expected`
+        one."""
         if seq != expected:
             raise ProtocolError(
                 f"events {expected} to {seq - 1} of the session are missing",
                 do="Attach again. If it happens again, run with --debug and report it.",
             )
-        self._seq = seq
+        self.last_seq = seq
         if seq - self._acked >= ACK_EVENTS:
             self._acknowledge()
         elif self._ack_timer is None:
@@ -339,11 +426,10 @@ class Link:
         if self._ack_timer is not None:
             self._ack_timer.cancel()
             self._ack_timer = None
-        self._acked = self._seq
-        self._writer.send_soon(Ack(self._epoch, self._seq))
+        self._acked = self.last_seq
+        self._writer.send_soon(Ack(self.epoch, self.last_seq))
 
     async def _read(self) -> bytes:
-        """Return the next bytes. Raise the ConnectionLost that the writer or the watch finds first."""
         assert self._dead is not None
         read = asyncio.ensure_future(self._pipe.read())
         self.liveness.reading(True)

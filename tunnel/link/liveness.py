@@ -7,30 +7,20 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-PING_AFTER = 3.0
-"""Seconds of silence before a ping."""
-
-UNANSWERED_S = 1.0
-"""Seconds for the answer to a ping; after that the person is told how long nothing has arrived."""
-
+PING_AFTER = 3.0  # seconds of silence before a ping
+UNANSWERED_S = 1.0  # seconds for the answer to a ping; after that the person is told how long nothing has arrived
 DEAD_AFTER = 15.0
 """Seconds of silence after which the connection counts as dead. Anything that arrives breaks the silence."""
 
-PROBE_S = 3.0
-"""Seconds for a sign of life when there is a reason to doubt the connection."""
+PROBE_S = 3.0  # seconds for a sign of life when there is a reason to doubt the connection
 
 
 _NEWEST = 4  # pings
 
 
 class Liveness:
-    """Watches the silence of one link. `start` begins, `close` ends the watch. `ping` sends a ping of a number, `dead`
-    gives the connection up after so many seconds of silence.
-
-    Our own pauses do not count as silence: a process that was stopped, and a consumer that does not take its frames.
-    (In the second case pings still go out, so the host knows that we live.) After both, what has arrived meanwhile is
-    read before the connection is judged.
-    """
+    """Watches the silence of one link: `ping` sends a ping, `dead` gives the connection up. Our own pauses (a process
+    that was stopped, a consumer that holds a frame) do not count: after them, what has arrived is read first."""
 
     def __init__(
         self, ping: Callable[[int], None], dead: Callable[[float], None], ping_after: float, dead_after: float
@@ -48,18 +38,15 @@ class Liveness:
         self._round_trips: deque[float] = deque(maxlen=_NEWEST)
 
     def start(self) -> None:
-        """Begin to watch."""
         self.heard()
         self._task = asyncio.create_task(self._watch(), name="link liveness")
 
     async def close(self) -> None:
-        """End the watch."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def heard(self) -> None:
-        """Note that bytes have arrived."""
         self._heard = self._arrived = time.monotonic()
         self._pinged = None
 
@@ -71,8 +58,7 @@ class Liveness:
 
     @property
     def round_trip_s(self) -> float | None:
-        """Seconds to the host and back: the lowest of the newest pings, because a busy host answers late. None before
-        the first answer."""
+        """Seconds to the host and back: the lowest of the newest pings, because a busy host answers late."""
         return min(self._round_trips, default=None)
 
     def expect(self) -> None:

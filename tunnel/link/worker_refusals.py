@@ -34,6 +34,9 @@ _TO_DO = (
 def refusal_error(refused: Refused, host: str) -> CcbError:
     """Return the error for `refused`. What the worker says in it is marked as its words, and on one line each."""
     message = HostText(refused.message)
+    if (simple := _SIMPLE.get(refused.code)) is not None:
+        kind, what, do = simple
+        return kind(what.format(host=host, message=message), do=do)
     make = _ERRORS.get(refused.code)
     if make is not None:
         return make(refused, host, message)
@@ -45,27 +48,23 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
 
 
 def _similar(refused: Refused) -> str:
-    """Return the similar names that the worker suggests, on one line, or "" if there are none."""
     near = refused.data.get("near")
     return ", ".join(HostText(str(each)).path for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
 
 
 def _evidence(refused: Refused) -> str:
     """Return the data of a refusal, a line each. A `file` is in the message."""
-    return "\n".join(
-        f"{HostText(key).cell[:_MAX_KEY]}: {HostText(_listed(value))}"
-        for key, value in sorted(refused.data.items())
-        if key != "file"
-    )
+    lines = []
+    for key, value in sorted(refused.data.items()):
+        if key != "file":
+            listed = "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+            lines.append(f"{HostText(key).cell[:_MAX_KEY]}: {HostText(listed)}")
+    return "\n".join(lines)
 
 
 def _no_such_path(refused: Refused, host: str, message: HostText) -> CcbError:
     names = _similar(refused)
     return NoSuchPath(f"{host}: {message}", evidence=f"There is: {names}" if names else "", do="Check the path.")
-
-
-def _not_a_directory(refused: Refused, host: str, message: HostText) -> CcbError:
-    return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
 
 
 def _no_storage(refused: Refused, host: str, message: HostText) -> CcbError:
@@ -78,10 +77,6 @@ def _no_storage(refused: Refused, host: str, message: HostText) -> CcbError:
     )
 
 
-def _no_processes(refused: Refused, host: str, message: HostText) -> CcbError:
-    return too_many_processes(host, f"{message}")
-
-
 def _no_session(refused: Refused, host: str, message: HostText) -> CcbError:
     ids = _similar(refused)
     return NoSuchSession(
@@ -89,10 +84,6 @@ def _no_session(refused: Refused, host: str, message: HostText) -> CcbError:
         evidence=f"There are: {ids}" if ids else "",
         do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
     )
-
-
-def _stopped(refused: Refused, host: str, message: HostText) -> CcbError:
-    return SessionStopped(f"{host}: {message}", do="Start it again.")
 
 
 def _in_use(refused: Refused, host: str, message: HostText) -> CcbError:
@@ -110,10 +101,6 @@ def _waits_for_answer(refused: Refused, host: str, message: HostText) -> CcbErro
     )
 
 
-def _bad_attach(refused: Refused, host: str, message: HostText) -> CcbError:
-    return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
-
-
 def _no_sandbox(refused: Refused, host: str, message: HostText) -> CcbError:
     why = f"{HostText(str(refused.data.get('why') or refused.message))}"
     if refused.data.get("place") is True:
@@ -129,42 +116,39 @@ def _no_sandbox(refused: Refused, host: str, message: HostText) -> CcbError:
     )
 
 
-def _no_worktree(refused: Refused, host: str, message: HostText) -> CcbError:
-    return UsageError(f"{host}: {message}", do="Leave out --worktree, or start in a repository of git with a commit.")
-
+_SIMPLE: Mapping[str, tuple[type[CcbError], str, str]] = {
+    "not_a_directory": (NoSuchPath, "{host}: {message}", "Name the directory to work in."),
+    "stopped": (SessionStopped, "{host}: {message}", "Start it again."),
+    "bad_attach": (UsageError, "{host} cannot start a session with these options: {message}", "Change the options."),
+    "no_worktree": (
+        UsageError,
+        "{host}: {message}",
+        "Leave out --worktree, or start in a repository of git with a commit.",
+    ),
+}
+"""For each of these refusal codes: the class of the error, what happened, what to do."""
 
 _ERRORS: Mapping[str, Callable[[Refused, str, HostText], CcbError]] = {
     "no_such_path": _no_such_path,
-    "not_a_directory": _not_a_directory,
     "no_storage": _no_storage,
-    "no_processes": _no_processes,
+    "no_processes": lambda refused, host, message: too_many_processes(host, f"{message}"),
     "no_session": _no_session,
-    "stopped": _stopped,
     "in_use": _in_use,
     "waits_for_answer": _waits_for_answer,
-    "bad_attach": _bad_attach,
     "no_sandbox": _no_sandbox,
-    "no_worktree": _no_worktree,
 }
-"""For each refusal code: makes the error from the frame, the host's name and the message."""
 
 
 def listed_host(host: str) -> str:
-    """Return `host` as the argument of a host command such as `ccb ps`."""
     return "--local" if host == "local" else host
 
 
 def too_many_processes(host: str, said: str) -> DeployError:
-    """Return the error for a user who may start no more processes or threads on `host`."""
     return DeployError(
         f"{host} does not let this user start more processes",
         evidence=said,
         do="End some of them there, or raise the limit (ulimit -u, TasksMax).",
     )
-
-
-def _listed(value: object) -> str:
-    return "; ".join(str(each) for each in value) if isinstance(value, list) else str(value)
 
 
 SESSION_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"

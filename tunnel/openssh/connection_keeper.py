@@ -1,15 +1,7 @@
-"""The process that keeps one connection: it starts the ssh that logs in, and ends it when its time is over, when this
-machine sleeps, or when its screen is locked.
-
-A program of its own, run as `python -I -S keeper.py`; standard library only. It gets no credential: neither its
-arguments nor its environment nor a file of its hold one. The process that ccb starts ends when the login is done; a
-child of its keeps the connection. Its stdin is a pipe from that ccb. If it ends before the login is done, so does the
-login.
-
-- SIGTERM ends the connection.
-- SIGUSR1 and what the first sentence names only stop the sharing: what runs on the connection goes on, nobody else can
-  use it, and it ends with the last command.
-"""
+"""Keep one connection: start the ssh that logs in, and end it when its time is over, this machine sleeps, or its screen
+is locked. A program of its own (`python -I -S`), standard library only, without any credential. The process that ccb
+starts, whose end ends an unfinished login, ends when the login is done; a child keeps the connection. SIGTERM ends it.
+SIGUSR1, time, sleep and lock only stop the sharing: what runs on it goes on."""
 
 from __future__ import annotations
 
@@ -25,9 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-TAKEN = 98
-"""The exit code if another keeper has the record."""
-
+TAKEN = 98  # the exit code if another keeper has the record
 _SLEPT_S = 2.0  # sleep of this many seconds ends a kept connection
 _TICK_S = 5.0  # how often the clocks are looked at
 _LOGIN_TICK_S = 0.02
@@ -63,10 +53,8 @@ def has_slept(before: float) -> bool:
 
 
 class KeeperRecord:
-    """The file that tells others about a kept connection. Its lock says that the keeper lives.
-
-    Raise OSError if another keeper has it.
-    """
+    """The file that tells others about a kept connection. Its lock says that the keeper lives. Raise OSError if another
+    keeper has it."""
 
     def __init__(self, path: Path, socket: Path) -> None:
         self._path = path
@@ -82,7 +70,6 @@ class KeeperRecord:
         os.pwrite(self._fd, json.dumps(about).encode(), 0)
 
     def remove(self) -> None:
-        """Remove the record and the socket, so that another keeper may make them."""
         with contextlib.suppress(OSError):
             if os.fstat(self._fd).st_nlink:
                 self._socket.unlink(missing_ok=True)
@@ -91,8 +78,7 @@ class KeeperRecord:
 
 
 class Keeper:
-    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login. `about` is what
-    `record` says of it."""
+    """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login."""
 
     def __init__(
         self, socket: Path, record: KeeperRecord, seconds: float, about: dict[str, object], words: list[str]
@@ -131,7 +117,6 @@ class Keeper:
         return self._shell.returncode or 0
 
     def end(self) -> None:
-        """End everything that still runs (ssh, jump hosts, ProxyCommands), and remove the record."""
         self._record.remove()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         os.killpg(0, signal.SIGKILL if self._over else signal.SIGTERM)
@@ -165,7 +150,6 @@ class Keeper:
             self._stop_sharing()
 
     def _stop_sharing(self) -> None:
-        """Let nobody else use the connection. It ends when nothing runs on it any more."""
         if not self._sharing:
             return
         self._sharing = False
@@ -180,7 +164,6 @@ class Keeper:
 
 
 def _pass_on(data: bytes) -> None:
-    """Pass on what ssh says, while the ccb that logs in listens."""
     with contextlib.suppress(OSError):
         os.write(2, data)
 
@@ -204,7 +187,6 @@ def main() -> int:
 
 
 def _await_login(child: int, report: int) -> int:
-    """Wait until the child is logged in or has ended, or ccb has ended. Return the exit code."""
     with selectors.DefaultSelector() as ready:
         for fd in (0, report):
             ready.register(fd, selectors.EVENT_READ)

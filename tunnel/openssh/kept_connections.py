@@ -34,9 +34,8 @@ from ..transports.pipe import Transport
 from ..wire.dataclass import dataclass
 from . import connection_keeper
 from .connection_keeper import has_slept, slept_s
-from .control_master import MasterCommand, log_in
-from .openssh_transport import NO_COMMAND, OpenSshTransport, literal, login_options, stored_place
-from .shared_master import ANSWER_S, LogIn, client_command, client_env, over_master, peer_problem
+from .openssh_transport import NO_COMMAND, MasterCommand, OpenSshTransport, literal, log_in, login_options
+from .shared_master import LogIn, client_command, client_env, over_master, peer_problem
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ _MAX_KEY = 64 * 1024
 
 @dataclass(frozen=True)
 class KeptRoute:
-    """Which connection is kept: the options of every hop to `target`, and for how long. `plain` logs in without keeping
+    """Which connection is kept: the options of every hop, and for how long. `plain` logs in without keeping
     anything."""
 
     configs: Sequence[HostConfig]
@@ -60,10 +59,8 @@ class KeptRoute:
 
 
 async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
-    """Return a transport over the connection that is kept for this route, or log in and keep that connection.
-
-    Where nothing may be kept, log in with `route.plain`, and tell the person once.
-    """
+    """Return a transport over the connection that is kept for this route, or log in and keep it; where nothing may be
+    kept, log in with `route.plain`, and tell the person once."""
     directory = kept_directory(os.environ)
     record = directory / f"{key_of(route.configs, route.target.host)}.json"
     found = await asyncio.to_thread(read_record, record) if private(directory) else None
@@ -75,13 +72,12 @@ async def share_kept(route: KeptRoute, prompts: Prompts) -> Transport:
         return await _log_in(route, prompts, record, found)
     config = route.configs[-1]
     trial = over_master(found.socket, config, route.target, prompts, lambda: _log_in(route, prompts, record, found))
-    same_network = found.addresses == source_addresses()
-    trial.answer_s = _UNDOUBTED_ANSWER_S if same_network else ANSWER_S
+    if found.addresses == source_addresses():
+        trial.answer_s = _UNDOUBTED_ANSWER_S
     return trial
 
 
 async def _log_in(route: KeptRoute, prompts: Prompts, record: Path, old: KeptConnection | None) -> Transport:
-    """Log in, in the place of `old`, and keep the connection if that is allowed."""
     if problem := await not_kept(route, record.parent):
         tell_once(prompts, f"The connection to {route.target.shown} is not kept: {problem}.")
         return await route.plain()
@@ -107,7 +103,6 @@ async def not_kept(route: KeptRoute, directory: Path) -> str:
 
 
 def _needs_touch(files: Sequence[Path]) -> bool:
-    """Return whether an identity file belongs to a security key. Its public half says so, also in a locked file."""
     for path in files:
         for each in (path, path.with_name(path.name + ".pub")):
             try:
@@ -121,7 +116,6 @@ def _needs_touch(files: Sequence[Path]) -> bool:
 
 
 def _decoded(text: bytes) -> bytes:
-    """Return the bytes of a private key in the format of OpenSSH, b"" for anything else."""
     if not text.startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----"):
         return b""
     try:
@@ -142,12 +136,11 @@ async def _agent_needs_touch(keys: Identities) -> bool:
 
 
 async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
-    """Log in and keep the connection. If another ccb is just doing that, only log in."""
     env, target, socket = without_secrets(os.environ), route.target, record.with_suffix("")
     base = ["ssh", *NO_COMMAND, *target.flags()]
     configured = await ssh_says([*base, "-G"], target.host, env)
     async with AsyncExitStack() as stack:
-        askpass = await askpass_in(stack, prompts, env, stored_place(configured))
+        askpass = await askpass_in(stack, prompts, env)
         argv = [*base, *login_options(configured, prompts), "-S", literal(socket), "-M", "-N", "-T"]
         argv += ["-o", "ControlPersist=no", "--", target.host]
         about = {"host": target.shown, "addresses": source_addresses()}
@@ -156,7 +149,7 @@ async def _keep(route: KeptRoute, prompts: Prompts, record: Path) -> Transport:
         try:
             master = await log_in(command, env={**env, **askpass.variables}, prompts=prompts, gave_up=askpass.gave_up)
         except Unreachable:
-            if not await asyncio.to_thread(has_keeper, record):
+            if await asyncio.to_thread(_held, record) is None:
                 raise
             log.info("another ccb is making the connection that is kept")
             return await route.plain()
@@ -177,10 +170,8 @@ _GONE_S = 4.0
 
 @dataclass(frozen=True)
 class KeptConnection:
-    """A connection that is kept. `host` is the name that the person used, `until` the wall-clock time of its end.
-
-    `slept` and `addresses` are the seconds that this machine had slept and the addresses that it had at the login.
-    """
+    """A kept connection: its wall-clock end `until`, and at the login the seconds of sleep and the addresses of this
+    machine."""
 
     host: str
     socket: Path
@@ -204,11 +195,9 @@ class KeptConnection:
         return self._signal(signal.SIGUSR1)
 
     def end(self) -> bool:
-        """End it with all that runs on it. Return whether it has ended."""
         return self._signal(signal.SIGTERM)
 
     def _signal(self, number: int) -> bool:
-        """Blocking: wait until its keeper has removed the record."""
         deadline = time.monotonic() + _GONE_S
         if read_record(self.record) is not None:  # its keeper lives, so the number is not another process's
             with contextlib.suppress(ProcessLookupError):
@@ -241,25 +230,18 @@ def private(directory: Path, *, make: bool = False) -> bool:
 
 
 def key_of(configs: Sequence[HostConfig], host: str) -> str:
-    """Return the name of the connection that these options make: every option counts, on every hop, and ccb's
-    version."""
+    """Return the name of the connection: every option counts, on every hop, and ccb's version."""
     parts = [ccb.__version__, host, *(config.digest for config in configs)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
 
 
 def read_record(path: Path) -> KeptConnection | None:
-    """Return the connection that the record is about, None if its keeper has ended or is still logging in."""
     try:
         about = json.loads(_held(path) or b"{}")
         socket, addresses = path.with_suffix(""), tuple(about["addresses"])
         return KeptConnection(str(about["host"]), socket, path, about["pid"], about["until"], about["slept"], addresses)
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def has_keeper(path: Path) -> bool:
-    """Return whether a keeper has the record, also one that is still logging in."""
-    return _held(path) is not None
 
 
 def _held(path: Path) -> bytes | None:
@@ -282,8 +264,8 @@ def all_kept(env: Mapping[str, str], host: str | None = None) -> list[KeptConnec
     if not private(directory):
         return []
     found = [kept for path in sorted(directory.glob("*.json")) if (kept := read_record(path)) is not None]
-    return [kept for kept in found if host is None or _same_host(kept.host, host)]
-
-
-def _same_host(kept: str, asked: str) -> bool:
-    return kept == asked or ("@" not in asked and kept.rpartition("@")[2] == asked)
+    return [
+        kept
+        for kept in found
+        if host is None or kept.host == host or ("@" not in host and kept.host.rpartition("@")[2] == host)
+    ]

@@ -1,32 +1,167 @@
-"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it.
-
-The master's socket is in a private directory. What ssh asks is asked through askpass; if nobody can be asked, ssh runs
-in batch mode.
-"""
+"""The transport over the OpenSSH client: a master connection logs in once, and each command is a client of it. It ends
+when the ccb that started it ends, even if that ccb is killed."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import os
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from ..errors import CcbError
+from ..errors import AuthFailed, CcbError, Unreachable
+from ..plain_text import neutralise
 from ..ssh_config.config_files import resolve, ssh_says
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import Stored, askpass_in, variables_without_asking
-from ..transports.command_transport import CommandTransport, Notice, PipeCommand
-from ..transports.host_keys import pattern_for
-from ..transports.login_failures import SSH_FAILED, session_failure, ssh_failure
+from ..transports.askpass import NO_ASKING, askpass_in, listens
+from ..transports.command_transport import (
+    LAST_WORDS_S,
+    CommandTransport,
+    Notice,
+    PipeCommand,
+    StderrTail,
+    TransportProcess,
+    start,
+)
+from ..transports.login_failures import SSH_FAILED, last_words, session_failure, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
-from .control_master import Master, MasterCommand, log_in
+from ..wire.dataclass import dataclass
 from .shared_master import over_master, usable_master
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.01
+_END_S = 3.0
+_GROUP_END_S = 1.0
+_ENDING_WITH_STDIN = (
+    'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (exec 2>/dev/null; cat <&3 >&2; kill "$p") & w=$!; exec 3<&-;'
+    ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
+)
+"""Runs ssh and ends it when stdin ends, as it does when ccb is killed. ControlPersist would do that too, after a
+minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
+
+
+@dataclass(frozen=True)
+class MasterCommand:
+    """The ssh that makes the control `socket`. `runner` is a program that runs it, and ends it when its own stdin
+    ends."""
+
+    argv: Sequence[str]
+    socket: Path
+    name: str
+    shown: str
+    runner: Sequence[str] = ("/bin/sh", "-c", _ENDING_WITH_STDIN, "sh")
+
+
+class Master:
+    """A master connection that is logged in; the caller must `end` it."""
+
+    def __init__(self, child: TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
+        self.socket = socket
+        self._child = child
+        self._listening = listening
+
+    @property
+    def alive(self) -> bool:
+        return listens(self.socket)
+
+    async def let_go(self) -> None:
+        """Leave the connection to its runner, which has ended the process that was started here."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_END_S):
+                await self._child.exited()
+        await _ended(self._child, self._listening)
+
+    async def end(self) -> None:
+        stdin = self._child.process.stdin
+        assert stdin is not None
+        try:
+            stdin.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_END_S):
+                    await self._child.exited()
+        finally:
+            await _ended(self._child, self._listening)
+
+
+async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Prompts, gave_up: asyncio.Event) -> Master:
+    """Start the master and wait until it is logged in. Raise AuthFailed if the person gave up (`gave_up` is set), and
+    what `ssh_failure` reads from ssh's output."""
+    name, shown = command.name, command.shown
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    argv = [*command.runner, *command.argv]
+    child = await start(argv, shown, stdin=pipe, stdout=null, env=env)
+    assert child.process.stderr is not None
+    tail, logged_in = StderrTail(), False
+
+    def say(line: str) -> None:
+        if logged_in:
+            log.info("the ssh to %s says: %s", name, line)
+        else:
+            prompts.banner(line)
+
+    listening = asyncio.create_task(tail.drain(child.process.stderr.read, say), name="stderr of a master")
+    waits = [asyncio.create_task(work) for work in (child.exited(), gave_up.wait(), _exists(command.socket))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        logged_in = waits[2].done()
+        if logged_in:
+            return Master(child, command.socket, listening)
+        if gave_up.is_set():
+            raise AuthFailed(
+                f"the login to {name} was cancelled",
+                evidence=last_words(neutralise(tail.text())) if is_told(prompts) else neutralise(tail.text().strip()),
+                do="Answer its questions, or log in with a key or an agent.",
+            )
+        await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of the person may hold it open
+        said, status = neutralise(tail.text().strip()), await child.exited()
+        raise ssh_failure(name, status, said, shown, told=is_told(prompts)) or Unreachable(
+            f"no SSH connection to {name}",
+            evidence=said or f"ssh ended with status {status}.",
+            do=f"Make `{shown}` work first.",
+        )
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+        if not logged_in:
+            await _ended(child, listening)
+
+
+async def _exists(socket: Path) -> None:
+    exists = socket.exists
+    while not exists():  # noqa: ASYNC110
+        await asyncio.sleep(_POLL_S)
+
+
+async def _ended(child: TransportProcess, listening: asyncio.Task[None]) -> None:
+    """End ssh and kill what is left of its process group: ssh itself sends a ProxyCommand only SIGHUP."""
+    await child.end()
+    group = child.process.pid  # not reused by the kernel while the group has a process
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GROUP_END_S):
+                while True:
+                    os.killpg(group, 0)
+                    await asyncio.sleep(_POLL_S)
+        os.killpg(group, signal.SIGKILL)
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
 
 KEEPALIVE_S = 5
 KEEPALIVE_COUNT = 60
 """ssh also gives up a login in which the server is silent for this long: 5 minutes, in which the person may fetch their
 phone. Silence after the login is noticed by the link, much earlier."""
+_QUIET = (
+    "-a", "-x", "-o", "ClearAllForwardings=yes",
+    "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
+)  # fmt: skip
 
 _CONNECT_S = 10
 _INDIRECT_CONNECT_S = 300
@@ -44,12 +179,8 @@ stand before a ProxyJump, which would count instead."""
 async def connect(
     target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
 ) -> Transport:
-    """Log in to `target` with the OpenSSH client that `words` start.
-
-    A master that the person has running is used instead if it answers. If they set ControlMaster or ControlPath with
-    `-o`, ssh does what that says. Raise UsageError (no such program), ConfigError, Unreachable, AuthFailed,
-    HostKeyError.
-    """
+    """Log in with the OpenSSH client that `words` start, or use a master that the person has running. If they set
+    ControlMaster or ControlPath with `-o`, ssh does what that says. Raise UsageError, ConfigError, ConnectError."""
     configured = await ssh_says([*words, *NO_COMMAND, *target.flags(), "-G"], target.host, env)
 
     def log_in() -> Awaitable[Transport]:
@@ -72,7 +203,7 @@ async def _log_in(
 ) -> OpenSshTransport:
     base = [*words, *NO_COMMAND, *target.flags()]
     async with AsyncExitStack() as stack:
-        askpass = await askpass_in(stack, prompts, env, stored_place(configured))
+        askpass = await askpass_in(stack, prompts, env)
         asking = {**env, **askpass.variables}
         first = [*base, *login_options(configured, prompts)]
         if _decides_on_multiplexing(target):
@@ -85,22 +216,20 @@ async def _log_in(
         login = MasterCommand(argv, socket, target.shown, target.shell_command(words))
         master = await log_in(login, env=asking, prompts=prompts, gave_up=askpass.gave_up)
         stack.push_async_callback(master.end)
-        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_quiet()]
+        argv = [*words, *_LOGGED_IN_ALREADY, *NO_COMMAND, *_run_options(configured), *target.flags(), *_QUIET]
         argv += ["-o", "BatchMode=yes", "-o", "LogLevel=ERROR", "-o", "ControlMaster=no", "-S", literal(socket)]
         argv += ["-T", "--", target.host]
         command = _command(target, words, argv, session_failure)
-        env = {**env, **variables_without_asking()}
+        env = {**env, **NO_ASKING}
         return OpenSshTransport(command, master, env=env, stack=stack.pop_all())
 
 
 def _decides_on_multiplexing(target: SshTarget) -> bool:
-    """Return whether the person decides about multiplexing with `-o`."""
     return any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
 
 
 class OpenSshTransport(CommandTransport):
-    """Commands over one login. `master` is ours, or None if the person's own is used, or none. `stack` ends it, unless
-    it is kept."""
+    """Commands over one login. `master` is None if the person decides about multiplexing. `stack` ends ours."""
 
     def __init__(
         self,
@@ -113,6 +242,7 @@ class OpenSshTransport(CommandTransport):
     ) -> None:
         super().__init__(command, env=env, notice=notice, stack=stack)
         self._master = master
+        self.warm = master is not None
 
     @property
     def alive(self) -> bool:
@@ -120,23 +250,17 @@ class OpenSshTransport(CommandTransport):
             return super().alive
         return self._master.alive
 
-    @property
-    def warm(self) -> bool:
-        return self._master is not None
-
 
 def _command(
     target: SshTarget, words: Sequence[str], argv: Sequence[str], failure: Callable[..., CcbError | None]
 ) -> PipeCommand:
-    """Return how `argv` runs a line. `words` start ssh; `failure` reads its output."""
     shown = target.shell_command(words)
     reading = partial(failure, target.shown, by_hand=shown)
     return PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
 
 
 def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:
-    """Return the options of the ssh that logs in."""
-    options = [*_quiet(), *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
+    options = [*_QUIET, *(["-o", "BatchMode=yes"] if isinstance(prompts, NobodyToAsk) else []), "-o", "LogLevel=INFO"]
     direct = all(configured.get(key, ["none"]) == ["none"] for key in ("proxyjump", "proxycommand"))
     if configured.get("connecttimeout", ["none"])[0] in ("none", "0"):
         options += ["-o", f"ConnectTimeout={_CONNECT_S if direct else _INDIRECT_CONNECT_S}"]
@@ -144,29 +268,9 @@ def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> 
 
 
 def _run_options(configured: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the options that make ssh run a command, as far as this ssh knows them."""
     known = [option for option in _RUN_COMMAND if option.partition("=")[0].lower() in configured]
     return [word for option in known for word in ("-o", option)]
 
 
-def _quiet() -> list[str]:
-    """Return options against forwarding and agents, and for keep-alive."""
-    return [
-        "-a", "-x", "-o", "ClearAllForwardings=yes",
-        "-o", f"ServerAliveInterval={KEEPALIVE_S}", "-o", f"ServerAliveCountMax={KEEPALIVE_COUNT}",
-    ]  # fmt: skip
-
-
-def stored_place(configured: Mapping[str, Sequence[str]]) -> Stored | None:
-    """Return where ssh would write the host key that it asks about, None if nowhere."""
-    (file, *_), (host, *_), (port, *_), (alias, *_) = (
-        configured.get(key) or [""] for key in ("userknownhostsfile", "hostname", "port", "hostkeyalias")
-    )
-    if file in ("", "none") or not port.isdigit():
-        return None
-    return Stored(alias or pattern_for(host, int(port)), file)
-
-
 def literal(path: Path) -> str:
-    """Return `path` escaped for options in which ssh expands %-tokens."""
     return str(path).replace("%", "%%")

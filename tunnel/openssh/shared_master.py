@@ -18,7 +18,7 @@ from ..errors import CcbError, ConnectionLost
 from ..secret import without_secrets
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget
-from ..transports.askpass import variables_without_asking
+from ..transports.askpass import NO_ASKING
 from ..transports.command_transport import CommandPipe, CommandTransport, PipeCommand
 from ..transports.login_failures import SSH_FAILED, session_failure
 from ..transports.login_prompts import Prompts
@@ -38,11 +38,8 @@ class LiveMaster:
 
 
 def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
-    """Return the master that the person's ssh_config names for `target`, or None.
-
-    ssh would use any master at ControlPath. ccb uses it only if nobody else can have made it, and if it leads to this
-    account: its name says so, or the command line names it for this host.
-    """
+    """Return the master that the person's ssh_config names for `target`, or None. ccb uses it only if nobody else can
+    have made it, and if it leads to this account: its name says so, or the command line names it for this host."""
     path = config.control_path
     if path is None or not os.path.lexists(path):
         return None
@@ -86,7 +83,6 @@ def peer_problem(path: Path) -> str:
 
 
 def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
-    """Return whether the name of a socket holds the user, the host and the port, each in a place of its own."""
     if _HASH.search(name):
         return True
     hosts = sorted({config.hostname, target.host}, key=len, reverse=True)
@@ -100,10 +96,8 @@ def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
 
 
 def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] = ()) -> list[str]:
-    """Return the words that run a command over the master at `socket`; the command line follows.
-
-    No configuration is read, and no login is possible: if the master is gone, the way to the host is `false`.
-    """
+    """Return the words of a client of the master; the command line follows. Without the master, its way to the host is
+    `false`."""
     sending = ["-o", f"SendEnv={' '.join(send_env)}"] if send_env else []
     return [
         ssh, "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o", "ProxyCommand=false",
@@ -122,7 +116,6 @@ LogIn = Callable[[], Awaitable[Transport]]
 
 
 def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
-    """Return the socket of the person's own master for `target`, None without a usable one."""
     master = find_master(config, target)
     if master is None or shutil.which("ssh") is None:
         return None
@@ -134,26 +127,22 @@ def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Pa
 
 
 def over_master(socket: Path, config: HostConfig, target: SshTarget, prompts: Prompts, log_in: LogIn) -> MasterTrial:
-    """Return the transport over the master at `socket`, which logs in with `log_in` if the master does not answer."""
     forget = partial(prompts.memory.silent_masters.add, _inode(socket))
     commands = CommandTransport(client_command(socket, config, target), env=client_env())
     return MasterTrial(socket, commands, log_in, forget)
 
 
 def client_command(socket: Path, config: HostConfig, target: SshTarget) -> PipeCommand:
-    """Return what starts a command as a client of the master at `socket`."""
     words = client_words("ssh", socket, target.host, send_env=config.stream.send_env)
     failure = partial(session_failure, target.shown, by_hand=target.shell_command())
     return PipeCommand(target.shown, "ssh", lambda line: [*words, line], failure, lost_status=SSH_FAILED)
 
 
 def client_env() -> dict[str, str]:
-    """Return the environment of such a client: it asks nothing, and has no credential for models."""
-    return {**without_secrets(os.environ), **variables_without_asking()}
+    return {**without_secrets(os.environ), **NO_ASKING}
 
 
 def _inode(path: Path) -> int:
-    """Return the number of a socket, 0 if it is gone. A new master has a new one."""
     try:
         return path.lstat().st_ino
     except OSError:
@@ -161,16 +150,13 @@ def _inode(path: Path) -> int:
 
 
 class MasterTrial(Transport):
-    """Runs commands over the master at `socket` with `commands`.
-
-    If the first command gets no answer in `answer_s`, it is given up: `log_in` logs in, and the command runs again over
-    that. So it must have no effect before its first output (`on_trial`). `gave_up` is called when the master has not
-    answered.
-    """
+    """Runs commands over the master at `socket`. If the first one gets no answer in `answer_s`, it runs again over
+    `log_in`, so it must have no effect before its first output (`on_trial`)."""
 
     def __init__(self, socket: Path, commands: CommandTransport, log_in: LogIn, gave_up: Callable[[], None]) -> None:
         self.socket = socket
         self.answer_s = ANSWER_S
+        self.name = commands.name
         self._commands = commands
         self._log_in = log_in
         self._gave_up = gave_up
@@ -179,17 +165,11 @@ class MasterTrial(Transport):
         self._login: Transport | None = None
 
     @property
-    def name(self) -> str:
-        return self._commands.name
-
-    @property
     def on_trial(self) -> bool:
-        """Whether the next command may be given up and run again."""
         return not self._proved and self._login is None
 
     @property
     def shared(self) -> bool:
-        """Whether the master carries the commands."""
         return self._login is None
 
     async def execute(self, command: str) -> Pipe:

@@ -19,19 +19,16 @@ from asyncssh.public_key import (
 )
 
 from ..errors import ConfigError
-from ..ssh_config.host_config import HostConfig, StreamOptions
+from ..ssh_config.host_config import HostConfig
 from ..transports.host_keys import KnownKeys
 
 KEEPALIVE_S = 5
-KEEPALIVE_COUNT = 2
-"""asyncssh gives up after (count + 1) intervals of silence: 15 s."""
-
-LOGIN_TIMEOUT_S = 300
-"""Seconds for a whole login. A second factor on a phone takes its time."""
+KEEPALIVE_COUNT = 2  # asyncssh gives up after (count + 1) intervals of silence: 15 s
+LOGIN_TIMEOUT_S = 300  # seconds for a whole login. A second factor on a phone takes its time.
 
 WINDOW, PACKET = 4 << 20, 128 << 10
-"""Bytes that a command may send ahead, and in one packet. With asyncssh's 2 MB a copy stands still whenever the
-interface is busy for a moment, and each of its 32 KB packets costs as much as the bytes in it."""
+"""Bytes that a command may send ahead, and in one packet: with asyncssh's 2 MB and 32 KB a copy stands still whenever
+the interface is busy for a moment."""
 
 _NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
 
@@ -46,14 +43,15 @@ _NAMES = {
 def connection_options(
     config: HostConfig, known: KnownKeys, *, certificates: bool
 ) -> asyncssh.SSHClientConnectionOptions:
-    """Return the options for one connection to the host of `config`. Raise ConfigError for algorithms asyncssh lacks.
-
-    `known` are the host keys to trust; `certificates`: also ask the host for a certificate.
-    """
+    """Return the options for one connection. `certificates`: also ask the host for one. Raise ConfigError."""
     stream, methods = config.stream, config.methods
     trusted = (known.trusted, known.authorities, known.revoked, (), (), (), ())
     stored = [kind for key in known.trusted for kind in key.sig_algorithms]
-    interval, count = _keepalive(stream)
+    interval, count = KEEPALIVE_S, KEEPALIVE_COUNT
+    if stream.alive is not None:  # the person's ServerAlive options count if those give up earlier
+        total = min(interval * (count + 1), stream.alive[0] * stream.alive[1])
+        interval = min(interval, stream.alive[0])
+        count = max(1, total // interval - 1)
     rekey_bytes, rekey_seconds = stream.rekey
     return asyncssh.SSHClientConnectionOptions(
         config=None,
@@ -83,18 +81,7 @@ def connection_options(
     )
 
 
-def _keepalive(stream: StreamOptions) -> tuple[int, int]:
-    """Return interval and count for asyncssh: ours, or the person's ServerAlive options if those give up earlier."""
-    if stream.alive is None:
-        return KEEPALIVE_S, KEEPALIVE_COUNT
-    interval, count = stream.alive
-    total = min(KEEPALIVE_S * (KEEPALIVE_COUNT + 1), interval * count)
-    interval = min(KEEPALIVE_S, interval)
-    return interval, max(1, total // interval - 1)
-
-
-def _sent(patterns: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables that SendEnv names, but none that may hold a credential for the model."""
+def _sent(patterns: Sequence[str]) -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
@@ -104,10 +91,8 @@ def _sent(patterns: tuple[str, ...]) -> dict[str, str]:
 
 
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
-    """Return the algorithms that `given[option]` means, in its order; None if the option is not set.
-
-    Names that asyncssh does not know are left out. Raise ConfigError if it knows none.
-    """
+    """Return the algorithms that an option means and asyncssh knows; None if it is not set. Raise ConfigError for
+    none."""
     if option not in given:
         return None
     known, default = _NAMES[option]
@@ -119,18 +104,15 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
 
 
 def ciphers(given: Mapping[str, str]) -> list[str]:
-    """Return the ciphers, the preferred ones first. Where nobody has set them, AES-GCM comes before ChaCha20: for that
-    asyncssh calls OpenSSL three times a packet, and a large copy waits for it."""
-    set_by_person = chosen(given, "ciphers")
-    return set_by_person or sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
+    """Return the ciphers. If nobody set them, AES-GCM precedes ChaCha20 (three calls of OpenSSL a packet in
+    asyncssh)."""
+    default = sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
+    return chosen(given, "ciphers") or default
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
-    """Return the algorithms for host keys, the preferred ones first.
-
-    That is HostKeyAlgorithms if it is set; else the kinds of keys in known_hosts (`stored`) come before the others.
-    Certificates are among them only with `certificates`.
-    """
+    """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds of keys in known_hosts
+    (`stored`)."""
     every = _text(get_certificate_algs()) + _text(get_public_key_algs())
     certified = _text(get_default_certificate_algs())
     plain = _text(get_default_public_key_algs())

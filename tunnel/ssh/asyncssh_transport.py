@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, Unreachable
 from ..heavy_imports import collection_paused, load_asyncssh
-from ..openssh.shared_master import find_master
+from ..openssh.shared_master import over_master, usable_master
 from ..ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ..transports.login_prompts import Prompts, tell_once
 from ..transports.pipe import DEFAULT_SHARING, Sharing, Transport
-from .carrier import Carrier, FirstStream, Hop, route
+from .carrier import Carrier, Hop, route
 from .exec_channel import SshPipe, lost
 from .past_logins import PastLogins
 from .pipelined_login import Pipelining
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import asyncssh
-
-    from ..ssh_config.host_config import HostConfig
 
 
 log = logging.getLogger(__name__)
@@ -32,10 +27,9 @@ log = logging.getLogger(__name__)
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
 _LATER_WINDOW = 16 << 20
-"""Bytes that a later command, such as a copy, may send ahead. The network has to be what it waits for: only then does
-sshd send packets of more than 32 KB. How much is really under way is for the copy to say (see `Window` there)."""
-_STARTED_S = 0.005
-"""Longer than it takes to start `ssh -G`. This machine has time for other work while that runs."""
+"""Bytes that a later command, such as a copy, may send ahead: only if the network is what it waits for does sshd send
+packets of more than 32 KB."""
+_STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has time for other work while that runs.
 
 
 async def connect(
@@ -44,7 +38,7 @@ async def connect(
     on_wait: Callable[[], None] = lambda: None,
     past: PastLogins | None = None,
 ) -> SshTransport:
-    """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
+    """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
 
     `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
     pipelined where the last one allows it; the transport may then be returned before the end of the login (see
@@ -60,13 +54,10 @@ async def share_or_connect(
     past: PastLogins | None = None,
     sharing: Sharing = DEFAULT_SHARING,
 ) -> Transport:
-    """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns.
-
-    If the master of the person does not answer the first command, the transport logs in as `connect` does.
-    """
+    """Return a transport over a connection that `sharing` allows to share, or else what `connect` returns."""
     hops = await _route(target, on_wait)
     config = hops[-1].config
-    master = _usable_master(config, target, prompts) if sharing.own_master else None
+    master = usable_master(config, target, prompts) if sharing.own_master else None
 
     def log_in() -> Awaitable[SshTransport]:
         return _log_in_over(hops, prompts, on_wait, past)
@@ -75,22 +66,10 @@ async def share_or_connect(
         return await log_in()
     on_wait()
     if master is not None:
-        from ..openssh.shared_master import over_master
-
         return over_master(master, config, target, prompts, log_in)
     from ..openssh.kept_connections import KeptRoute, share_kept
 
     return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
-
-
-def _usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
-    """Return the socket of the person's master, as `usable_master` does. What judges it is loaded where there is
-    one."""
-    if find_master(config, target) is None:
-        return None
-    from ..openssh.shared_master import usable_master
-
-    return usable_master(config, target, prompts)
 
 
 async def _log_in_over(
@@ -100,35 +79,36 @@ async def _log_in_over(
     past: PastLogins | None,
     failed: Pipelining | None = None,
 ) -> SshTransport:
-    """Log in to the last of `hops`, each through the one before it, and check the host key of each.
+    """Log in to the last of `hops`, each through the one before it.
 
-    Imports compete for one interpreter: asyncssh goes first, because the handshake waits for it, then `on_wait` is
-    called. `failed` is a pipelined login to the same host that this one takes the place of.
+    asyncssh is imported first, because the handshake waits for it, then `on_wait` is called. `failed` is a pipelined
+    login to the same host that this one takes the place of.
     """
     target = hops[-1].target
     pipelining = failed or Pipelining(hops[-1].config, past)
-    stream = FirstStream(hops[0].config, prompts)
-    carrier = Carrier(stream=stream)
+    stream = carrier = Carrier(hops[0].config, prompts)
     connections: list[asyncssh.SSHClientConnection] = []
+    hop = hops[0]
     try:
         loading = asyncio.create_task(asyncio.to_thread(_load))
         loading.add_done_callback(lambda _: on_wait())
         try:
-            for hop in hops:
-                _warn_of_options_without_effect(hop, prompts, last=hop.target is target)
-            with _naming_jump_host(hops[0], target):
-                await carrier.reopen()
+            for each in hops:
+                _warn_of_options_without_effect(each, prompts, last=each.target is target)
+            await carrier.open()
         finally:
             await loading
         from .ssh_login import log_in
 
         for hop in hops:
-            with _naming_jump_host(hop, target):
-                last = hop.target is target
-                its = pipelining if last else Pipelining(hop.config, past)
-                connections.append(await log_in(hop, prompts, carrier, its, ahead=last))
-            carrier = Carrier(tunnel=connections[-1], through=hop.target)
-    except BaseException:
+            last = hop.target is target
+            its = pipelining if last else Pipelining(hop.config, past)
+            connections.append(await log_in(hop, prompts, carrier, its, ahead=last))
+            carrier = Carrier(hop.config, prompts, tunnel=connections[-1], through=hop.target)
+    except BaseException as error:
+        if isinstance(error, CcbError) and hop.target is not target:  # named as the person wrote it
+            address = f" ({hop.config.hostname})" if hop.config.hostname != hop.target.host else ""
+            error.what = f"jump host {hop.target.shown}{address}: {error.what}"
         carrier.abandon()
         try:
             await close_all(connections[::-1])
@@ -151,28 +131,8 @@ async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
         waiting.cancel()
 
 
-@contextlib.contextmanager
-def _naming_jump_host(hop: Hop, target: SshTarget) -> Iterator[None]:
-    """Let an error at a jump host name it as the person wrote it.
-
-    Its address alone would not tell them which one it is.
-    """
-    name, config = hop
-    try:
-        yield
-    except CcbError as error:
-        if name is not target:
-            address = f" ({config.hostname})" if config.hostname != name.host else ""
-            error.what = f"jump host {name.shown}{address}: {error.what}"
-        raise
-
-
 def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -> None:
-    """Tell the person which of their ssh options ccb's own SSH does not honour.
-
-    For a jump host (not the `last` hop), name only options that ssh itself would honour there: on a jump host, ssh
-    forwards and runs nothing.
-    """
+    """Tell the person which of their ssh options have no effect; of a jump host only what ssh would honour there."""
     options = hop.config.no_effect if last else only_openssh(hop.config.no_effect)
     if options:
         log.info("without effect on %s: %s", hop.target.shown, ", ".join(options))
@@ -185,7 +145,6 @@ def _warn_of_options_without_effect(hop: Hop, prompts: Prompts, *, last: bool) -
 
 
 def _load() -> None:
-    """Import asyncssh and what uses it, while the network is busy."""
     load_asyncssh()
     with collection_paused():
         from . import ssh_login
@@ -194,34 +153,23 @@ def _load() -> None:
 
 
 class SshTransport(Transport):
-    """An authenticated connection, and those to the jump hosts that carry it."""
-
     def __init__(
         self,
         name: str,
         connections: list[asyncssh.SSHClientConnection],
-        stream: FirstStream,
+        stream: Carrier,
         pipelining: Pipelining,
         again: Callable[[Pipelining | None], Awaitable[SshTransport]],
     ) -> None:
-        self._name = name
+        self.name = name
         self._stream = stream
-        self._connection = connections[-1]
+        self.connection = connections[-1]
         self._hops = connections[:-1]
         self._again = again
         self._first = True
         self._again_logged_in = False
         self.pipelining = pipelining
         """How the login to the host itself was pipelined."""
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def connection(self) -> asyncssh.SSHClientConnection:
-        """The connection to the host itself, for the doctor."""
-        return self._connection
 
     async def execute(self, command: str) -> SshPipe:
         import asyncssh
@@ -233,89 +181,76 @@ class SshTransport(Transport):
             from .pipelined_connection import ChannelRefusedError
 
             if not self.alive and not isinstance(error, ChannelRefusedError):
-                raise lost(self._name, error) from error
+                raise lost(self.name, error) from error
             raise Unreachable(
-                f"{self._name} refused to run a command",
+                f"{self.name} refused to run a command",
                 evidence=error.reason,
                 do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:
-            raise lost(self._name, error) from error
-        return SshPipe(self._name, process)
+            raise lost(self.name, error) from error
+        return SshPipe(self.name, process)
 
     async def logged_in(self) -> None:
-        """Wait for the end of a login that goes on behind the first command. If it fails, log in again step by step.
-        Raise what `connect` raises."""
+        """Wait for the end of a login behind the first command. If it fails, log in again. Raise what `connect`
+        raises."""
         if not await self.pipelining.ended() and not self._again_logged_in:
             await self._log_in_again(self.pipelining)
 
     async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Start `command`. The first one waits neither for the end of the login nor for its channel if the last login
-        allows that.
-
-        If the server does otherwise than the last time, log in again and wait.
-        """
+        """Start `command`. The first one waits neither for the login nor for its channel if the last login allows that.
+        If the server does otherwise than the last time, log in again and wait."""
         import asyncssh
 
-        from .pipelined_connection import (
-            ChannelRefusedError,
-            GuessedWrongError,
-            number_of,
-            start_command,
-            start_waiting,
-        )
+        from . import pipelined_connection as channels
 
         first, self._first = self._first, False
         if not first:
             await self.logged_in()
-            return await start_waiting(self._connection, command, _LATER_WINDOW)
+            return await channels.start_waiting(self.connection, command, _LATER_WINDOW)
 
         guess = self.pipelining.guess
         if guess is not None:
             try:
-                process = await start_command(self._connection, command, guess)
-            except GuessedWrongError as error:
+                process = await channels.start_command(self.connection, command, guess)
+            except channels.GuessedWrongError as error:
                 if await self.pipelining.ended():
                     await self.pipelining.guessed_wrong(str(error))
                     await self._log_in_again(None)
-                    return await start_waiting(self._connection, command)
+                    return await channels.start_waiting(self.connection, command)
             except asyncssh.ChannelOpenError as error:
-                if isinstance(error, ChannelRefusedError) or await self.pipelining.ended():
+                if isinstance(error, channels.ChannelRefusedError) or await self.pipelining.ended():
                     raise
             else:
                 await self.pipelining.ended()
                 await self.pipelining.first_channel(guess, ahead=True)
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
-        process = await start_waiting(self._connection, command)
-        await self.pipelining.first_channel(number_of(process), ahead=False)
+        process = await channels.start_waiting(self.connection, command)
+        await self.pipelining.first_channel(channels.number_of(process), ahead=False)
         return process
 
     async def _log_in_again(self, failed: Pipelining | None) -> None:
-        """Replace the connections by new ones. Their login is plain, or takes the place of the one that `failed`."""
+        """Replace the connections by new ones. Their login is plain, or in the place of the one that `failed`."""
         self._again_logged_in = True
         fresh = await self._again(failed)
-        self._connection, fresh._connection = fresh._connection, self._connection
+        self.connection, fresh.connection = fresh.connection, self.connection
         self._hops, fresh._hops = fresh._hops, self._hops
         self._stream, fresh._stream = fresh._stream, self._stream
         await fresh.close()
 
     @property
     def alive(self) -> bool:
-        return not self._connection.is_closed()
-
-    @property
-    def warm(self) -> bool:
-        return True
+        return not self.connection.is_closed()
 
     def abort(self) -> None:
-        for connection in (self._connection, *reversed(self._hops)):
+        for connection in (self.connection, *reversed(self._hops)):
             connection.abort()
 
     async def close(self) -> None:
         await self.pipelining.close()
         try:
-            await close_all([self._connection, *reversed(self._hops)])
+            await close_all([self.connection, *reversed(self._hops)])
         finally:
             await self._stream.close()
 

@@ -1,13 +1,8 @@
-"""Open the byte stream of a login: TCP, a ProxyCommand, or a jump host's connection.
-
-A ProxyCommand is a child of the person's shell. Its stdin and stdout are the connection. asyncssh could run one itself,
-but it treats the command's stderr as bytes from the server.
-"""
+"""The byte stream of a login: TCP, a ProxyCommand, or a jump host's connection."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import signal
@@ -20,7 +15,7 @@ from ..errors import ConfigError, Unreachable, UsageError
 from ..plain_text import neutralise
 from ..secret import without_secrets
 from ..ssh_config.config_files import resolve
-from ..ssh_config.host_config import HostConfig, Route
+from ..ssh_config.host_config import HostConfig
 from ..ssh_config.ssh_target import SshTarget, flags_of
 from ..transports.command_transport import StderrTail, TransportProcess, start
 from ..transports.login_failures import ServerMessages
@@ -34,18 +29,13 @@ MAX_JUMP_HOSTS = 8
 
 
 class Hop(NamedTuple):
-    """A jump host or the destination, and the options that apply to it."""
-
     target: SshTarget
     config: HostConfig
 
 
 async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
-    """Return the hosts to log in to, each through the one before it; `target` is the last. Raise ConfigError,
-    UsageError.
-
-    `ssh` are the words that start ssh: flags among them count, as on the command line.
-    """
+    """Return the hosts to log in to, each through the one before it. `ssh` are the words that start ssh: flags among
+    them count. Raise ConfigError, UsageError."""
     hops = [Hop(target, await resolve(target, ssh))]
     while jump := hops[0].config.route.proxy_jump:
         targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]
@@ -67,22 +57,29 @@ def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
 
 
 def _through_the_last(hop: Hop) -> Hop:
-    """Return `hop` without its own ProxyJump and ProxyCommand, because it is reached through the hop before it."""
     route = dataclasses.replace(hop.config.route, proxy_jump=None, proxy_command=None)
     return hop._replace(config=dataclasses.replace(hop.config, route=route))
 
 
-_EXIT_S = 2.0
-"""Seconds for the command to end after its stream has."""
+_EXIT_S = 2.0  # seconds for a ProxyCommand to end after its stream has
 
 
-class FirstStream:
-    """The byte stream to the first host on the way: TCP, or a ProxyCommand, which `close` ends.
+class Carrier:
+    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell, because
+    asyncssh would take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host
+    `through`."""
 
-    `prompts` shows what the command says; an ssh in the command asks its questions through it.
-    """
-
-    def __init__(self, config: HostConfig, prompts: Prompts) -> None:
+    def __init__(
+        self,
+        config: HostConfig,
+        prompts: Prompts,
+        *,
+        tunnel: asyncssh.SSHClientConnection | None = None,
+        through: SshTarget | None = None,
+    ) -> None:
+        self.sock: ServerMessages | None = None
+        self.tunnel = tunnel
+        self.through = through
         self._config = config
         self._prompts = prompts
         self._child: TransportProcess | None = None
@@ -90,66 +87,68 @@ class FirstStream:
         self._listening: asyncio.Task[None] | None = None
         self._askpass = AsyncExitStack()
 
-    async def open(self) -> ServerMessages:
-        """Close the stream before, if any, and return a new one. Raise Unreachable."""
+    async def open(self) -> None:
+        """Open a new stream for an attempt; a tunnel can be used again as it is. Raise Unreachable."""
+        if self.tunnel is not None:
+            return
         await self.close()
-        route = self._config.route
-        if route.proxy_command is None:
-            return ServerMessages(await open_socket(self._config))
+        command = self._config.route.proxy_command
+        if command is None:
+            self.sock = ServerMessages(await open_socket(self._config))
+            return
         from ..transports.askpass import askpass_in
 
         env = without_secrets(os.environ)
         askpass = await askpass_in(self._askpass, self._prompts, env)
+        argv = (env.get("SHELL") or "/bin/sh", "-c", command)  # as ssh does
         ours, its = socket.socketpair()
         try:
             with its:
-                await self._start(route.proxy_command, its, {**env, **askpass.variables})
-            return ServerMessages(ours)
-        except BaseException:
-            ours.close()
-            raise
-
-    async def _start(self, command: str, stream: socket.socket, env: dict[str, str]) -> None:
-        argv = (env.get("SHELL") or "/bin/sh", "-c", command)  # as ssh does
-        try:
-            child = await start(argv, command, stdin=stream.fileno(), stdout=stream.fileno(), env=env)
+                fd = its.fileno()
+                child = await start(argv, command, stdin=fd, stdout=fd, env={**env, **askpass.variables})
         except UsageError as error:
+            ours.close()
             raise Unreachable(
                 "the ProxyCommand cannot be started", evidence=error.evidence or error.what, do=f"Check {argv[0]}."
             ) from error
+        except asyncio.CancelledError:
+            ours.close()
+            raise
         assert child.process.stderr is not None
-        self._child, self._tail = child, StderrTail()
+        self.sock, self._child, self._tail = ServerMessages(ours), child, StderrTail()
         listening = self._tail.drain(child.process.stderr.read, self._prompts.banner)
         self._listening = asyncio.create_task(listening, name="stderr of a ProxyCommand")
 
+    def abandon(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+
     async def command_failed(self) -> bool:
-        """After the end of the stream: wait a moment for the command to end. Return whether it failed."""
+        """After the end of the stream: wait a moment for the ProxyCommand to end. Return whether it failed."""
         if self._child is None or self._listening is None:
             return False
         await asyncio.wait((self._listening,), timeout=_EXIT_S)
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(_EXIT_S):
                 await self._child.exited()
         return self._child.process.returncode not in (None, 0)
 
     @property
     def runs_command(self) -> bool:
-        """Whether a ProxyCommand carries the stream."""
         return self._child is not None
 
     def command_output(self) -> str:
-        """Return the last lines that the command wrote to stderr, neutralised; "" if none."""
+        """Return the last lines that the ProxyCommand wrote to stderr, neutralised; "" if none."""
         return neutralise(self._tail.text().strip())
 
     async def close(self) -> None:
-        """End the command and what it has started."""
         child, self._child = self._child, None
         listening, self._listening = self._listening, None
         try:
             if child is not None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.process.pid, signal.SIGHUP)
-                with contextlib.suppress(TimeoutError):
+                with suppress(TimeoutError):
                     async with asyncio.timeout(_EXIT_S):
                         await child.exited()
         finally:
@@ -161,73 +160,50 @@ class FirstStream:
             await self._askpass.aclose()
 
 
-class Carrier:
-    """What carries one login:
-
-    `sock`, which `stream` has opened, or `tunnel`, the connection to the jump host `through`.
-    """
-
-    def __init__(
-        self,
-        *,
-        stream: FirstStream | None = None,
-        sock: ServerMessages | None = None,
-        tunnel: asyncssh.SSHClientConnection | None = None,
-        through: SshTarget | None = None,
-    ) -> None:
-        self.sock = sock
-        self.tunnel = tunnel
-        self.through = through
-        self._stream = stream
-
-    async def reopen(self) -> None:
-        """Open a new stream for another attempt. A tunnel can be used again as it is. Raise Unreachable."""
-        if self._stream is not None:
-            self.sock = await self._stream.open()
-
-    def abandon(self) -> None:
-        """Close the socket after a login that failed."""
-        if self.sock is not None:
-            self.sock.close()
-
-    async def command_failed(self) -> bool:
-        """Return whether the ProxyCommand failed; False without one."""
-        return self._stream is not None and await self._stream.command_failed()
-
-    @property
-    def runs_command(self) -> bool:
-        return self._stream is not None and self._stream.runs_command
-
-    def command_output(self) -> str:
-        return self._stream.command_output() if self._stream is not None else ""
-
-
 _BETWEEN_ATTEMPTS_S = 1.0
 
 
 async def open_socket(config: HostConfig) -> socket.socket:
-    """Return a connected socket. Raise Unreachable."""
     route = config.route
     where = f"{config.hostname} port {config.port}"
     addresses = await _addresses(config)
-    last: OSError | TimeoutError = OSError("no address")
+    last: OSError = OSError("no address")
     for attempt in range(route.attempts):
         if attempt:
             await asyncio.sleep(_BETWEEN_ATTEMPTS_S)
         for family, _, proto, _, address in addresses:
             try:
-                return await _connected(route, family, proto, address)
-            except (OSError, TimeoutError) as error:
+                sock = socket.socket(family, socket.SOCK_STREAM, proto)
+            except OSError as error:
                 last = error
+                continue
+            try:
+                sock.setblocking(False)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                if route.bind_address:
+                    sock.bind((route.bind_address, 0))
+                async with asyncio.timeout(route.connect_timeout_s):
+                    await asyncio.get_running_loop().sock_connect(sock, address)
+                return sock
+            except OSError as error:  # TimeoutError is one
+                sock.close()
+                last = error
+            except asyncio.CancelledError:
+                sock.close()
+                raise
     if isinstance(last, TimeoutError):
         raise Unreachable(
             f"{where} did not answer in {route.connect_timeout_s:.0f} s",
             evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
             do="Check host and port. `-o ConnectTimeout=30` waits longer.",
         ) from last
+    reason = last.strerror or str(last)
+    if last.errno and reason.startswith("Connect call failed"):  # asyncio replaces the system's text
+        reason = os.strerror(last.errno)
     raise Unreachable(
         f"cannot reach {where}",
-        evidence=_reason(last),
+        evidence=reason,
         do="Check that the host is up and its SSH server listens on that port.",
     ) from last
 
@@ -251,25 +227,3 @@ async def _addresses(config: HostConfig) -> list[tuple[Any, ...]]:
         ) from error
     except TimeoutError:
         raise Unreachable(f"the name {config.hostname} did not resolve in time", do="Check the network.") from None
-
-
-def _reason(error: OSError) -> str:
-    """Return the system's text for `error`. asyncio replaces it when a connection fails."""
-    text = error.strerror or str(error)
-    return os.strerror(error.errno) if error.errno and text.startswith("Connect call failed") else text
-
-
-async def _connected(route: Route, family: int, proto: int, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM, proto)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if route.bind_address:
-            sock.bind((route.bind_address, 0))
-        async with asyncio.timeout(route.connect_timeout_s):
-            await asyncio.get_running_loop().sock_connect(sock, address)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

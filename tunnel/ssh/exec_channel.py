@@ -1,8 +1,5 @@
-"""The pipe of one command on an SSH connection, and asyncssh's input buffer without its copies.
-
-asyncssh takes each packet off by slicing, twice. With bytes each slice copies all that is behind it, which is half of
-all copying in a large download. Here a slice up to the end only moves the beginning, and a large part is not copied.
-"""
+"""The pipe of one command, and asyncssh's input buffer without the copies of its slices (half of all in a large
+download)."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ if TYPE_CHECKING:
 
 
 _LARGE = 1024
-"""Bytes from which on a part is handed out as a view. asyncssh only joins or decrypts such a part; smaller ones, such
-as a MAC, it gives to functions that take bytes alone."""
+"""Bytes from which on a part is handed out as a view. asyncssh gives smaller ones to functions that take bytes."""
 
 
 class InputBuffer:
@@ -45,7 +41,11 @@ class InputBuffer:
         """Return the bytes from one place to another. Without an end, drop those before the place."""
         start, stop, _ = part.indices(self._size)
         if part.stop is None:
-            self._drop(start)
+            self._size -= start
+            self._at += start
+            while self._chunks and self._at >= len(self._chunks[0]):
+                self._at -= len(self._chunks.popleft())
+            return self
             return self
         if start >= stop:
             return b""
@@ -57,17 +57,9 @@ class InputBuffer:
         return memoryview(data)[start:stop] if stop - start >= _LARGE else data[start:stop]
 
     def find(self, wanted: bytes, start: int, stop: int) -> int:
-        """Return where the bytes `wanted` are between two places, -1 if they are not there."""
         return self._joined(0, self._size).find(wanted, start, stop)
 
-    def _drop(self, size: int) -> None:
-        self._size -= size
-        self._at += size
-        while self._chunks and self._at >= len(self._chunks[0]):
-            self._at -= len(self._chunks.popleft())
-
     def _joined(self, start: int, stop: int) -> bytes:
-        """Return a copy of the bytes from one place to another, which may be in several chunks."""
         parts, at = [], -self._at
         for chunk in self._chunks:
             if at >= stop:
@@ -82,8 +74,6 @@ _CLOSE_S = 5.0
 
 
 class SshPipe:
-    """The pipe of one command. It can be read, or hand over what arrives."""
-
     def __init__(self, name: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self._name = name
         self._process = process
@@ -125,7 +115,6 @@ class SshPipe:
             raise lost(self._name, error) from error
 
     def end_input(self) -> None:
-        """Send end of file: nothing more will be written."""
         with contextlib.suppress(OSError):
             self._process.stdin.write_eof()
 
@@ -148,7 +137,7 @@ class SshPipe:
 
 
 class _Taker:
-    """What asyncssh writes the output of a command to, as if it were a file."""
+    """What asyncssh writes the output of a command to, as if it were a file. The end was told before `close`."""
 
     def __init__(self, take: Callable[[bytes], None]) -> None:
         self._take = take
@@ -163,10 +152,8 @@ class _Taker:
     def write_eof(self) -> None:
         self._take(b"")
 
-    def close(self) -> None:
-        """Nothing: the end was told."""
+    def close(self) -> None: ...
 
 
 def lost(name: str, error: Exception) -> ConnectionLost:
-    """Return the error for a connection that broke."""
     return ConnectionLost(f"the connection to {name} was lost", evidence=str(error) or type(error).__name__)

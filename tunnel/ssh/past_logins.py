@@ -30,13 +30,9 @@ _MAX_BYTES = 4096
 
 @dataclass(frozen=True)
 class PastLogin:
-    """The last login to a host, for which one key alone was enough.
-
-    `host_key` and `key` are fingerprints; `server` is the version that the server sent. `algorithm` names the kind of
-    key or certificate, `signature` that of its signature. `before` stands for the keys that were offered before this
-    one, and refused. `channel` is the number that the server gave to the first channel, None if it is not known, or
-    ALWAYS_WAIT.
-    """
+    """The last login to a host, for which one key alone was enough. `host_key` and `key` are fingerprints, `before`
+    stands for the keys that were refused before it, `channel` is the number of the first channel, if known, or
+    ALWAYS_WAIT."""
 
     host_key: str
     server: str
@@ -54,7 +50,6 @@ class PastLogins:
         self._directory = directory
 
     def last(self, config: HostConfig) -> PastLogin | None:
-        """Return the last login to the host of `config`, None if none is remembered."""
         try:
             fd = os.open(self._path(config), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -64,13 +59,17 @@ class PastLogins:
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
                 return None
             try:
-                return _parsed(file.read(_MAX_BYTES))
+                login = PastLogin(**json.loads(file.read(_MAX_BYTES)))
+                texts = (login.host_key, login.server, login.key, login.algorithm, login.signature, login.before)
+                known = login.channel is None or type(login.channel) is int
+                if not known or not all(isinstance(text, str) for text in texts):
+                    raise ValueError("a value of another type")
+                return login
             except (OSError, ValueError, TypeError, RecursionError) as error:
                 log.info("a remembered login cannot be read: %s", error)
                 return None
 
     def remember(self, config: HostConfig, login: PastLogin) -> None:
-        """Keep `login` as the last one to the host of `config`."""
         path = self._path(config)
         fresh = path.with_name(f".{os.urandom(8).hex()}")
         try:
@@ -87,7 +86,6 @@ class PastLogins:
             log.info("the login cannot be remembered: %s", error)
 
     def forget(self, config: HostConfig) -> None:
-        """Remember no login to the host of `config`."""
         with contextlib.suppress(OSError):
             self._path(config).unlink(missing_ok=True)
 
@@ -98,20 +96,9 @@ class PastLogins:
 
 
 def fingerprint(public_data: bytes) -> str:
-    """Return the fingerprint of a public key as ssh shows it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_data).digest()).decode().rstrip("=")
 
 
 def standing_for(public: Sequence[bytes]) -> str:
     """Return a text that stands for these public keys in this order, "" for none."""
     return fingerprint(b"".join(public)) if public else ""
-
-
-def _parsed(data: bytes) -> PastLogin:
-    """Return the login in `data`. Raise ValueError or TypeError for anything else."""
-    content = json.loads(data)
-    login = PastLogin(**content)
-    texts = (login.host_key, login.server, login.key, login.algorithm, login.signature, login.before)
-    if not all(isinstance(text, str) for text in texts) or not (login.channel is None or type(login.channel) is int):
-        raise ValueError("a value of another type")
-    return login

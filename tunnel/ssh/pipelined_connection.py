@@ -36,12 +36,9 @@ from ..wire.dataclass import dataclass
 from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
-VERSION = "2.24."
-"""How the version of asyncssh begins for which this module is written."""
-
+VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
 _JOINED = 4096
-"""Bytes up to which small packets are kept as one. Each object costs some hundred bytes, and a packet may hold a
-single byte."""
+"""Bytes up to which small packets are kept as one: a packet may hold a single byte, and each object costs hundreds."""
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -53,7 +50,6 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 
     @property
     def unread(self) -> int:
-        """How many bytes wait for a reader."""
         return self._recv_buf_len
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
@@ -66,10 +62,7 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 
 
 class CommandChannel(SSHClientChannel[bytes]):
-    """A channel that holds at most its window.
-
-    The process buffers at most a quarter of the window. The channel grants new window when half of it has been read.
-    """
+    """A channel that holds at most its window, and grants new window when half of it has been read."""
 
     def __init__(self, connection: PipelinedConnection, window: int) -> None:
         options = connection.options
@@ -82,15 +75,13 @@ class CommandChannel(SSHClientChannel[bytes]):
             window,
             options.max_pktsize,
         )
-        if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
-            connection._update_recv_pktlen(options.max_pktsize)
+        connection._update_recv_pktlen(options.max_pktsize)
         self._ssh = connection
         self._granted = window
         self._received = 0
         self._delivered = 0
 
     async def run(self, command: str) -> CommandProcess:
-        """Open the channel and run `command` on it. Raise what `create_process` of asyncssh raises."""
         variables = cast(dict[str, str], self._ssh.options.env or {})
         env = {name.encode(): value.encode() for name, value in variables.items()}
         process = await self.create(
@@ -101,7 +92,6 @@ class CommandChannel(SSHClientChannel[bytes]):
         return process
 
     def _accept_data(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
-        """Take a packet. Join small ones that are held, of each of the two streams."""
         self._received += len(data)
         before = len(self._recv_buf)
         super()._accept_data(data, datatype)
@@ -127,7 +117,6 @@ class CommandChannel(SSHClientChannel[bytes]):
         self._grant()
 
     def _grant(self) -> None:
-        """Open the window for what was read, once that is half of it."""
         unread = self._session.unread if isinstance(self._session, CommandProcess) else 0
         room = self._init_recv_window + self._delivered - unread - self._granted
         if room >= self._init_recv_window // 2 and self._recv_state == "open":
@@ -136,19 +125,16 @@ class CommandChannel(SSHClientChannel[bytes]):
             self.send_packet(MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
 
     def _flush_send_buf(self) -> None:
-        """Send what the window allows, unless the connection cannot take it. It calls this again when it can."""
         if self._send_buf and self._ssh.congested:
             self._pause_resume_writing()
         else:
             super()._flush_send_buf()
 
 
-OPEN_S = 10.0
-"""Seconds for the server to open the channel."""
+OPEN_S = 10.0  # seconds for the server to open the channel
 
 
-class GuessedWrongError(Exception):
-    """The server gave the channel another number, ended the connection, or was silent."""
+class GuessedWrongError(Exception): ...
 
 
 class ChannelRefusedError(asyncssh.ChannelOpenError):
@@ -158,10 +144,8 @@ class ChannelRefusedError(asyncssh.ChannelOpenError):
 async def start_command(
     connection: asyncssh.SSHClientConnection, command: str, guess: int
 ) -> asyncssh.SSHClientProcess[bytes]:
-    """Run `command` on a channel to which the server will give the number `guess`.
-
-    Raise GuessedWrongError, ChannelRefusedError, and what `create_process` of asyncssh raises.
-    """
+    """Run `command` on a channel to which the server will give the number `guess`. Raise GuessedWrongError,
+    ChannelRefusedError, and what `create_process` raises."""
     assert isinstance(connection, PipelinedConnection)
     channel = _AheadChannel(connection, guess)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
@@ -175,7 +159,9 @@ async def start_command(
         raise
     finally:
         limit.cancel()
-        await channel.end_opening()
+        if channel.opening is not None:
+            channel.opening.cancel()
+            await asyncio.gather(channel.opening, return_exceptions=True)
 
 
 async def start_waiting(
@@ -193,21 +179,18 @@ def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
 
 
 class _AheadChannel(CommandChannel):
-    """A channel whose requests do not wait for its number.
-
-    `opened`: the server gave it the number that was guessed. `refusal`: the server did not open it.
-    """
+    """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 
     def __init__(self, connection: PipelinedConnection, guess: int) -> None:
         super().__init__(connection, connection.options.window)
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
         self._guess = guess
-        self._opening: asyncio.Task[SSHPacket] | None = None
+        self.opening: asyncio.Task[SSHPacket] | None = None
 
     async def _open(self, chantype: bytes, *args: bytes) -> SSHPacket:
         """Ask for the channel. Return before the answer what a session's answer contains: nothing."""
-        self._opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
+        self.opening = asyncio.create_task(super()._open(chantype, *args), name="open a channel")
         await asyncio.sleep(0)  # the request is sent in the first step of the task
         self._send_chan = self._guess
         return SSHPacket(b"")
@@ -223,29 +206,16 @@ class _AheadChannel(CommandChannel):
         super().process_open_failure(code, reason, lang)
 
     def give_up(self) -> None:
-        """End the connection if the server has not answered."""
         if not self.opened and self.refusal is None:
             self.get_connection().abort()
 
-    async def end_opening(self) -> None:
-        """End the task that waits for the answer."""
-        if self._opening is not None:
-            self._opening.cancel()
-            await asyncio.gather(self._opening, return_exceptions=True)
 
-
-_MAX_ANSWERS = 4096
-"""Answers that may wait while the server reads nothing, before no further request of it is answered."""
-
-_MAX_UNPROCESSED = 16 << 20
-"""Bytes of the server that may wait while one packet of it is handled."""
-
+_MAX_ANSWERS = 4096  # answers that may wait while the server reads nothing, before no further request of it is answered
+_MAX_UNPROCESSED = 16 << 20  # bytes of the server that may wait while one packet of it is handled
 _MAX_UNPACKED = 256 << 10
 """Bytes of a packet without its compression. The largest that a server may send has half of that."""
 
-_MAX_REQUESTS = 1024
-"""Requests of the server that may wait while one of them is handled."""
-
+_MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
 _ANSWERS = frozenset(
     {
         MSG_UNIMPLEMENTED,
@@ -257,13 +227,12 @@ _ANSWERS = frozenset(
     }
 )
 
-AT_ONCE_S = 1.0
-"""A signature that took longer was confirmed by a person, or needed a touch."""
+AT_ONCE_S = 1.0  # A signature that took longer was confirmed by a person, or needed a touch
 
 
 @dataclass(frozen=True)
 class Proof:
-    """One proof of identity that the server was sent: by which method, with which key, and how long it took to sign."""
+    """A proof of identity that the server was sent, and the seconds that it took to sign."""
 
     method: bytes
     key: SigningKey | None
@@ -271,12 +240,8 @@ class Proof:
 
 
 class PipelinedConnection(asyncssh.SSHClientConnection):
-    """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
-
-    `signed_at_once`: the signed request was sent without waiting. `proofs` are all that the server was sent.
-    `logged_in` is done when the login has ended, `signed` is set when the signed request is on its way. With `ahead`,
-    commands do not wait for the end of the login.
-    """
+    """A connection that logs in by what is remembered of the last login, or else step by step. `signed` is set when the
+    signed request is on its way. With `ahead`, commands do not wait for the end of the login."""
 
     def __init__(
         self,
@@ -300,7 +265,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def options(self) -> asyncssh.SSHClientConnectionOptions:
-        """The options of the connection, as asyncssh keeps them."""
         return self._options
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
@@ -313,24 +277,15 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def congested(self) -> bool:
-        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way. The input of
-        commands waits then."""
+        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way."""
         if self._writing_paused or not self._kex_complete:
             return True
         return self._carrier is not None and self._carrier.congested
 
-    def carried_by(self, jump_host: asyncssh.SSHClientConnection) -> None:
-        """Note the connection that carries this one."""
-        if isinstance(jump_host, PipelinedConnection):
-            self._carrier = jump_host
-            jump_host._carried.add(self)
-
     def pause_writing(self) -> None:
-        """Let channels wait. asyncio calls this while the server does not read."""
         self._writing_paused = True
 
     def resume_writing(self) -> None:
-        """Let channels go on. asyncio calls this when the server reads again."""
         self._writing_paused = False
         self._go_on()
 
@@ -341,7 +296,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._next_decompressor = _LimitedDecompressor()
 
     def _send_deferred_packets(self) -> None:
-        """Send what a key exchange, or the login, has held back."""
         super()._send_deferred_packets()
         self._go_on()
 
@@ -356,20 +310,17 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             carried._go_on()
 
     def _cleanup(self, exc: Exception | None) -> None:
-        """asyncssh calls this once the connection has ended, whatever ended it."""
         if self._carrier is not None:
             self._carrier._carried.discard(self)
         super()._cleanup(exc)
 
     @property
     def host_key(self) -> str:
-        """The fingerprint of the verified host key, "" without one."""
         key = self.get_server_host_key()
         return fingerprint(key.public_data) if key is not None else ""
 
     @property
     def server(self) -> str:
-        """The version that the server sent."""
         return str(self.get_extra_info("server_version", ""))
 
     def send_service_request(self, service: bytes) -> None:
@@ -387,10 +338,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._auth = _SignedAtOnce(self, pair)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
-        """Send a packet. asyncssh holds those of channels back until the login has ended.
-
-        Raise ProtocolError, which ends the connection, for one more answer to a server that does not read them.
-        """
+        """Send a packet. asyncssh holds those of channels back until the login has ended. Raise ProtocolError for one
+        more answer to a server that does not read them."""
         if pkttype in _ANSWERS and self.congested:
             self._unsent += 1
             if self._unsent > _MAX_ANSWERS:
@@ -415,7 +364,6 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
     async def send_userauth_request(
         self, method: bytes, *args: bytes, key: SigningKey | None = None, trivial: bool = True
     ) -> None:
-        """Send a request of the login, and note it if it proves something."""
         clock = asyncio.get_running_loop().time
         began = clock()
         await super().send_userauth_request(method, *args, key=key, trivial=trivial)
@@ -424,10 +372,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self.proofs.append(Proof(method, key, clock() - began))
 
     def to_remember(self, offered: Sequence[bytes]) -> PastLogin | str:
-        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined.
-
-        `offered` are the public halves of the keys in the order in which they are offered.
-        """
+        """Return what to remember of a login that succeeded, or why the next one cannot be pipelined."""
         if len(self.proofs) != 1 or self.proofs[0].method != b"publickey":
             return "this login took more than one key alone"
         proof = self.proofs[0]
@@ -451,13 +396,12 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
 
 class _LimitedDecompressor(Decompressor):
-    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes."""
+    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes; None ends the connection."""
 
     def __init__(self) -> None:
         self._zlib = zlib.decompressobj()
 
     def decompress(self, data: bytes) -> bytes | None:
-        """Return a packet, or None, which ends the connection."""
         try:
             unpacked = self._zlib.decompress(data, _MAX_UNPACKED)
         except zlib.error:
@@ -485,7 +429,6 @@ class _SignedAtOnce(ClientAuth):
         self._signed.set()
 
     def auth_succeeded(self) -> None:
-        """asyncssh calls this also when the server wants more than the key."""
         self.answered = True
 
     def auth_failed(self) -> None:
@@ -502,11 +445,8 @@ async def open_connection(
     *,
     ahead: bool = False,
 ) -> PipelinedConnection:
-    """Do what `asyncssh.create_connection` does with a connection of our own class. Raise what it raises.
-
-    `stream` is an open socket, or the connection to a jump host. `remembered` is what to sign at once with, and when.
-    With `ahead`, return once the signed request is on its way: `logged_in` of the connection tells the rest.
-    """
+    """Do what `asyncssh.create_connection` does, over a socket or a jump host's connection. With `ahead`, return once
+    the signed request is on its way: `logged_in` of the connection tells the rest."""
     loop = asyncio.get_running_loop()
     options = await asyncssh.SSHClientConnectionOptions.construct(
         options, config=None, host=host, port=port, client_factory=client_factory
@@ -524,13 +464,21 @@ async def open_connection(
                 cast(Any, make), host, port, window=options.window, max_pktsize=options.max_pktsize
             )
             connection = cast(PipelinedConnection, session)
-            connection.carried_by(stream)
+            if isinstance(stream, PipelinedConnection):
+                connection._carrier = stream
+                stream._carried.add(connection)
     except asyncio.CancelledError:
         logged_in.cancel()
         raise
     connection.set_extra_info(host=host, port=port)
     try:
-        if not ahead or not await _signs(connection) or logged_in.done():
+        if ahead:
+            signed = asyncio.create_task(connection.signed.wait())
+            try:
+                await asyncio.wait((signed, logged_in), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                signed.cancel()
+        if not connection.signed.is_set() or not ahead or logged_in.done():
             await logged_in
     except BaseException:
         logged_in.cancel()
@@ -539,13 +487,3 @@ async def open_connection(
         raise
     connection.ahead = not logged_in.done()
     return connection
-
-
-async def _signs(connection: PipelinedConnection) -> bool:
-    """Wait until the signed request is on its way, and return True; return False if the login ends without one."""
-    signed = asyncio.create_task(connection.signed.wait())
-    try:
-        await asyncio.wait((signed, connection.logged_in), return_when=asyncio.FIRST_COMPLETED)
-        return connection.signed.is_set()
-    finally:
-        signed.cancel()

@@ -12,29 +12,26 @@ from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
 
 if TYPE_CHECKING:
     from ..ssh_config.host_config import HostConfig
+    from .login_client import LoginRecord
     from .pipelined_connection import PipelinedConnection
 
 
 log = logging.getLogger(__name__)
 
 SWITCHED_OFF = "it is switched off (pipelinedLogin in the settings, or --no-pipelined-login)"
-_NOTHING_REMEMBERED = "no login with one key alone is remembered for this host"
 _NOT_BORNE = "the server did not bear a command that came before it had opened a channel"
-_FAILED = "the pipelined login failed, and a plain one followed"
 
 
 class Pipelining:
-    """What one login to the host of `config` takes from the last one, and leaves to the next one.
-
-    `past` is None if logins are to be plain. `last` is what this login may use, and `why_not` says why it does not.
-    `tried`: the key signed at once, whatever became of it. `banner` is what the server said then.
-    """
+    """What one login takes from the last one, which is `last` or None for `why_not`, and leaves to the next one. `past`
+    is None if logins are plain. `tried`: the key signed at once. `banner` is what the server said then."""
 
     def __init__(self, config: HostConfig, past: PastLogins | None) -> None:
         self.last: PastLogin | None = None
         self.tried = False
         self.banner = ""
-        self.why_not = SWITCHED_OFF if past is None else _NOTHING_REMEMBERED
+        nothing = "no login with one key alone is remembered for this host"
+        self.why_not = SWITCHED_OFF if past is None else nothing
         self._why_never = ""
         self._signed_at_once = False
         self._sent_ahead = False
@@ -44,30 +41,22 @@ class Pipelining:
         self._ending: asyncio.Task[bool] | None = None
         self._failed_ahead: PastLogin | None = None
 
-    @property
-    def off(self) -> bool:
-        """Whether this login and the next ones are plain."""
-        return self._past is None
-
     def switch_off(self, why: str) -> None:
-        """Let this login be plain, and remember nothing of it."""
         self._past, self.last, self.why_not = None, None, why
 
     async def recall(self) -> None:
-        """Read what is remembered."""
         if self._past is not None:
             self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
 
     def under_way(
-        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], record: LoginRecord
     ) -> None:
-        """Note a login that goes on behind the first command. `succeeded` is awaited when it has succeeded, `banner`
-        returns what the server has said."""
+        """Note a login that goes on behind the first command. `succeeded` is awaited when it has succeeded."""
         self._signed_at_once = True
-        self._ending = asyncio.create_task(self._end(connection, succeeded, banner), name="the end of a login")
+        self._ending = asyncio.create_task(self._end(connection, succeeded, record), name="the end of a login")
 
     async def _end(
-        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], record: LoginRecord
     ) -> bool:
         import asyncssh
 
@@ -78,7 +67,7 @@ class Pipelining:
             await self.forget(str(error))
             return False
         finally:
-            self.banner = banner()
+            self.banner = record.banner
         await succeeded()
         return True
 
@@ -87,21 +76,18 @@ class Pipelining:
         return self._ending is None or await asyncio.shield(self._ending)
 
     async def close(self) -> None:
-        """Wait for the end of the login no longer."""
         if self._ending is not None:
             self._ending.cancel()
             await asyncio.gather(self._ending, return_exceptions=True)
 
     async def forget(self, why: str) -> None:
-        """Remember nothing more, because a pipelined login failed."""
         log.info("the pipelined login to %s failed: %s", self._config.hostname, why)
-        self.last, self.why_not = None, _FAILED
+        self.last, self.why_not = None, "the pipelined login failed, and a plain one followed"
         self._signed_at_once = self._sent_ahead = False
         await self._store(None)
 
     async def succeeded(self, connection: PipelinedConnection, offered: Sequence[bytes], *, asked: bool) -> None:
-        """Note a login that succeeded. `offered` are the public halves of the keys, in order. `asked`: the person was
-        asked for something."""
+        """Note a login that succeeded. `offered` are the public halves of the keys, in order."""
         found = "this login asked for something" if asked else connection.to_remember(offered)
         self._signed_at_once = connection.signed_at_once
         self.why_not = connection.why_not or self.why_not
@@ -109,31 +95,28 @@ class Pipelining:
             self._why_never = found
             await self._store(None)
             return
-        last = self._stored
+        last, failed = self._stored, self._failed_ahead
         if last is not None and (last.host_key, last.server) == (found.host_key, found.server):
             found = dataclasses.replace(found, channel=last.channel)
-        if self._is_the_command_at_fault(found):
+        key = found.host_key, found.server, found.key
+        if failed is not None and (failed.host_key, failed.server, failed.key) == key:  # the command was at fault
             self.why_not = _NOT_BORNE
             found = dataclasses.replace(found, channel=ALWAYS_WAIT)
         await self._store(found)
 
     @property
     def guess(self) -> int | None:
-        """The number that the server will give to the first channel, None if a command must wait for it.
-
-        Only OpenSSH is asked to read a number that it has not sent yet: other servers may count in other ways.
-        """
-        return self._guess() if self._signed_at_once else None
+        return 0 if self._signed_at_once and self._guesses else None
 
     @property
     def ahead(self) -> bool:
-        """Whether the first command need not even wait for the end of the login. The server must have numbered its
-        first channel as guessed. Compression begins only with the end of the login."""
-        return self._guess() is not None and not self._config.stream.compression
+        """Whether the first command need not even wait for the end of the login, with which compression begins."""
+        return self._guesses and not self._config.stream.compression
 
-    def _guess(self) -> int | None:
+    @property
+    def _guesses(self) -> bool:
         login = self._stored
-        return 0 if login is not None and login.channel == 0 and _is_openssh(login.server) else None
+        return login is not None and login.channel == 0 and login.server.startswith("SSH-2.0-OpenSSH_")
 
     async def first_channel(self, number: int | None, *, ahead: bool) -> None:
         """Note the number of the first channel, and whether its command did not wait for it."""
@@ -149,24 +132,14 @@ class Pipelining:
         if login is not None:
             await self._store(dataclasses.replace(login, channel=ALWAYS_WAIT))
 
-    def _is_the_command_at_fault(self, found: PastLogin) -> bool:
-        """Return whether a login failed with a command behind it, and `found` without one, but by the same key."""
-        ahead = self._failed_ahead
-        return ahead is not None and (ahead.host_key, ahead.server, ahead.key) == (
-            found.host_key,
-            found.server,
-            found.key,
-        )
-
     def report(self) -> str:
         """Return whether this login was pipelined and what the next one will be, for the doctor."""
         if self._signed_at_once:
             return "yes, the key signed at once" + (" and the command did not wait" if self._sent_ahead else "")
-        if self.off:
+        if self._past is None:
             return f"no: {self.why_not}"
-        will_not = f"the next login will not be either: {self._why_never}"
-        then = will_not if self._why_never else "the next login will be"
-        return f"no: {self.why_not}; {then}"
+        never = f"the next login will not be either: {self._why_never}"
+        return f"no: {self.why_not}; {never if self._why_never else 'the next login will be'}"
 
     async def _store(self, login: PastLogin | None) -> None:
         if self._past is None or login == self._stored:
@@ -176,7 +149,3 @@ class Pipelining:
             await asyncio.to_thread(self._past.forget, self._config)
         else:
             await asyncio.to_thread(self._past.remember, self._config, login)
-
-
-def _is_openssh(server: str) -> bool:
-    return server.startswith("SSH-2.0-OpenSSH_")

@@ -1,45 +1,40 @@
-"""Log in to one host: verify the host key, then authenticate the person."""
+"""Log in to one host: verify the host key, authenticate the person, and say what went wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 
 import asyncssh
+from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
 from asyncssh.packet import PacketDecodeError
 
-from ..errors import ConfigError, ConnectError, HostKeyError
+from ..errors import AuthFailed, ConfigError, ConnectError, Dropped, HostKeyError, Unreachable
 from ..plain_text import neutralise
-from ..ssh_config.host_config import HostTrust, LoginMethods
-from ..transports.host_keys import KnownKeys, judge, look_up, read_revoked, remember
+from ..ssh_config.host_config import HostTrust
+from ..ssh_config.ssh_target import SshTarget
+from ..transports.host_keys import KnownKeys, judge, look_up, read_revoked, remember, revoked
+from ..transports.login_failures import closed_before_login, expired, too_many_logins
 from ..transports.login_prompts import NobodyToAsk, Prompts, tell_once
 from .asyncssh_options import connection_options
 from .carrier import Carrier, Hop
-from .login_client import (
-    FailedLogin,
-    LoginClient,
-    broken_off,
-    no_answer_through,
-    not_reached_through,
-    refused,
-    untrusted,
-)
+from .login_client import LoginClient
 from .past_logins import PastLogin
 from .pipelined_connection import VERSION, PipelinedConnection, open_connection
 from .pipelined_login import Pipelining
 
+_GARBLED = asyncssh.ProtocolError | asyncssh.MACError | asyncssh.CompressionError | PacketDecodeError
+_OUR_METHODS = ("publickey", "password", "keyboard-interactive")
+
 
 async def log_in(
-    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining | None = None, *, ahead: bool = False
+    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
 ) -> PipelinedConnection:
-    """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
-    ConfigError, which is also raised for an asyncssh in which a server could fill the memory.
-
-    If a login that signed at once fails, whatever the reason, a new connection logs in step by step. With `ahead`, the
-    connection may be returned before the end of the login, of which `pipelining` knows.
-    """
-    pipelining = pipelining or Pipelining(hop.config, None)
+    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new
+    connection logs in step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError,
+    ConfigError."""
     if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
@@ -53,189 +48,52 @@ async def log_in(
         if not pipelining.tried:
             raise
         await pipelining.forget(error.what)
-    await carrier.reopen()
-    return await _log_in(hop, prompts, carrier, pipelining)
+    await carrier.open()
+    return await _log_in(hop, prompts, carrier, pipelining, ahead=False)
 
 
 async def _log_in(
-    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
+    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool
 ) -> PipelinedConnection:
-    """Do what `log_in` does, once.
-
-    A host key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
-    """
+    """Log in. An unknown host key ends the first connection; once it is accepted, a second one is made."""
     trust, listener = hop.config.trust, prompts
     if hop.config.methods.batch:
         prompts = NobodyToAsk(prompts.memory)
-    try:
-        known = await known_keys(trust)
+    with ExitStack() as on_error:
+        on_error.callback(carrier.abandon)
+        known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
+        also_revoked = await asyncio.to_thread(read_revoked, trust.revoked)
+        known = dataclasses.replace(known, revoked=known.revoked + also_revoked)
         certificates = bool(known.authorities)
         accepted = False
         while True:
             attempt = _Attempt(hop, prompts, carrier, pipelining, ahead=ahead)
             found = await attempt.run(known, certificates=certificates)
+            client = attempt.client
             if isinstance(found, PipelinedConnection):
-                offered, asked = attempt.client.keys.offered, attempt.client.asked
-                succeeded = partial(pipelining.succeeded, found, offered, asked=asked)
+                succeeded = partial(pipelining.succeeded, found, client.keys.offered, asked=client.asked)
                 if found.ahead:
-                    pipelining.under_way(found, succeeded, attempt.banner)
+                    pipelining.under_way(found, succeeded, client.record)
                 else:
                     await succeeded()
+                on_error.pop_all()
                 return found
-            shown = attempt.client.shown_key
-            if shown is None:
+            if client.shown_key is None:
                 certificates = False  # no authority vouches for the certificate, but known_hosts may have its plain key
             elif accepted:
                 raise found
             else:
-                await accept_key(trust, known, shown, prompts, listener)
+                await _accept_key(trust, known, client.shown_key, prompts, listener)
                 accepted = True
-                known = dataclasses.replace(known, trusted=(shown,))
-            await carrier.reopen()
-    except BaseException:
-        carrier.abandon()
-        raise
+                known = dataclasses.replace(known, trusted=(client.shown_key,))
+            await carrier.open()
 
 
-class _Attempt:
-    """One connection up to the end of the login."""
-
-    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool) -> None:
-        self.client = LoginClient(hop.target.shown, hop.config, prompts)
-        self.client.banner_before = pipelining.banner
-        self._hop = hop
-        self._carrier = carrier
-        self._pipelining = pipelining
-        self._ahead = ahead
-        self._failed = FailedLogin(hop, self.client, carrier, prompts)
-
-    def banner(self) -> str:
-        """Return what the server has said."""
-        return self.client.record.banner
-
-    async def run(self, known: KnownKeys, *, certificates: bool) -> PipelinedConnection | ConnectError:
-        """Return the connection, or the error if the host did not prove itself with what is trusted.
-
-        Raise that error if no other key or certificate is left to try, and any other error that prevents the login.
-        """
-        options = connection_options(self._hop.config, known, certificates=certificates)
-        at_once = await self._prepare(options)  # before the time of the server counts
-        connecting = asyncio.create_task(self._connect(options, at_once))
-        through = self._carrier.through
-        try:
-            if through is not None:
-                route = self._hop.config.route
-                if not await _happens(self.client.opened, connecting, route.connect_timeout_s):
-                    raise no_answer_through(through, self._failed)
-            await self._greeted(connecting)
-            return await connecting
-        except asyncssh.HostKeyNotVerifiable as error:
-            found = untrusted(self._failed, error)
-            if self.client.shown_key is None and not certificates:
-                raise found from error
-            return found
-        except asyncssh.ChannelOpenError as error:
-            assert through is not None
-            raise not_reached_through(through, self._failed, error) from error
-        except asyncssh.PermissionDenied as error:
-            raise refused(self._failed, error) from error
-        except (asyncssh.Error, PacketDecodeError, OSError, TimeoutError) as error:
-            raise await broken_off(self._failed, error) from error
-        except asyncio.CancelledError:
-            if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
-                connecting.result().abort()  # the connection was made just now, but nobody will use it
-            raise
-        finally:
-            if not connecting.done():
-                connecting.cancel()
-            await asyncio.gather(connecting, return_exceptions=True)
-            await self.client.keys.close()
-
-    async def _greeted(self, connecting: asyncio.Task[PipelinedConnection]) -> None:
-        """Wait until the server asks for a login. Raise TimeoutError after `greeting_s`.
-
-        A proxy command may ask the person something itself, so it has the time of the whole login.
-        """
-        route = self._hop.config.route
-        if route.proxy_command is not None and self._carrier.tunnel is None:
-            return
-        if not await _happens(self.client.greeted, connecting, route.greeting_s):
-            raise TimeoutError(
-                f"It accepted the connection, but did not ask for a login within {route.greeting_s:.0f} s."
-            )
-
-    async def _prepare(
-        self, options: asyncssh.SSHClientConnectionOptions
-    ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
-        """Load the keys. Return the last login and the key that it took, if that key can sign at once."""
-        try:
-            await asyncio.to_thread(self.client.keys.load)
-            return await self._remembered(options)
-        except BaseException:
-            await self.client.keys.close()
-            raise
-
-    async def _connect(
-        self, options: asyncssh.SSHClientConnectionOptions, at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None
-    ) -> PipelinedConnection:
-        config, carrier, pipelining = self._hop.config, self._carrier, self._pipelining
-        stream = carrier.sock or carrier.tunnel
-        assert stream is not None
-        try:
-            return await open_connection(
-                lambda: self.client, config.hostname, config.port, options, stream, at_once, ahead=self._ahead
-            )
-        finally:
-            pipelining.tried = self.client.signed_at_once
-            pipelining.banner = self.client.record.banner
-
-    async def _remembered(
-        self, options: asyncssh.SSHClientConnectionOptions
-    ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
-        pipelining = self._pipelining
-        if pipelining.last is None:
-            return None
-        if not _prefers_keys(self._hop.config.methods):
-            pipelining.why_not = "your ssh configuration does not begin with a key"
-            return None
-        pair = await self.client.keys.remembered(pipelining.last, options.signature_algs)
-        if isinstance(pair, str):
-            pipelining.why_not = pair
-            return None
-        return pipelining.last, pair
-
-
-def _prefers_keys(methods: LoginMethods) -> bool:
-    """Return whether a login begins with a key (PubkeyAuthentication, PreferredAuthentications)."""
-    ours = ("publickey", "password", "keyboard-interactive")
-    order = [name for name in (methods.preferred or "publickey").split(",") if name in ours]
-    return methods.public_key and order[:1] == ["publickey"]
-
-
-async def _happens(event: asyncio.Event, connecting: asyncio.Task[PipelinedConnection], timeout: float) -> bool:
-    """Wait for `event` or the end of `connecting`. Return False if neither comes within `timeout` seconds."""
-    waiting = asyncio.create_task(event.wait())
-    try:
-        done, _ = await asyncio.wait((waiting, connecting), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-    return bool(done)
-
-
-async def known_keys(trust: HostTrust) -> KnownKeys:
-    """Return what known_hosts and RevokedHostKeys say about a host. Raise HostKeyError."""
-    known = await asyncio.to_thread(look_up, trust.known_hosts, trust.name, trust.port)
-    revoked = await asyncio.to_thread(read_revoked, trust.revoked)
-    return dataclasses.replace(known, revoked=known.revoked + revoked)
-
-
-async def accept_key(
+async def _accept_key(
     trust: HostTrust, known: KnownKeys, shown: asyncssh.SSHKey, prompts: Prompts, listener: Prompts
 ) -> None:
-    """Decide on a key that is not in known_hosts as StrictHostKeyChecking says, and store it. Raise HostKeyError.
-
-    `prompts` asks the person; `listener` shows warnings, also where `prompts` may ask nothing.
-    """
+    """Decide on an unknown key as StrictHostKeyChecking says, and store it. `listener` shows warnings, also where
+    `prompts` may ask nothing. Raise HostKeyError."""
     store = trust.known_hosts[0]
     accepted = prompts.memory.accepted
     for sentence in known.unread:
@@ -268,3 +126,213 @@ async def accept_key(
         accepted.add((trust.name, trust.port, shown.public_data))
         why = f"could not be stored in {store}: {error.strerror}"
         tell_once(listener, neutralise(f"The host key of {trust.name} {why}. It is trusted for this run only."))
+
+
+async def _happens(event: asyncio.Event, connecting: asyncio.Task[PipelinedConnection], timeout: float) -> bool:
+    waiting = asyncio.create_task(event.wait())
+    try:
+        done, _ = await asyncio.wait((waiting, connecting), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    return bool(done)
+
+
+class _Attempt:
+    """One connection up to the end of the login, and the errors for one that failed."""
+
+    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool) -> None:
+        self.client = LoginClient(hop.target.shown, hop.config, prompts)
+        self.client.banner_before = pipelining.banner
+        self._hop = hop
+        self._name = hop.target.shown
+        self._place = f"{hop.config.hostname} port {hop.config.port}"
+        self._prompts = prompts
+        self._carrier = carrier
+        self._pipelining = pipelining
+        self._ahead = ahead
+
+    async def run(self, known: KnownKeys, *, certificates: bool) -> PipelinedConnection | ConnectError:
+        """Return the connection, or the error if the host did not prove itself with what is trusted. Raise that error
+        if no other key or certificate is left to try, and any other one."""
+        options = connection_options(self._hop.config, known, certificates=certificates)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.client.keys.close)
+            await asyncio.to_thread(self.client.keys.load)
+            at_once = await self._remembered(options)  # before the time of the server counts
+            return await self._log_in(options, at_once, certificates=certificates)
+
+    async def _log_in(
+        self,
+        options: asyncssh.SSHClientConnectionOptions,
+        at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
+        *,
+        certificates: bool,
+    ) -> PipelinedConnection | ConnectError:
+        connecting = asyncio.create_task(self._connect(options, at_once))
+        through = self._carrier.through
+        try:
+            await self._greeted(connecting)
+            return await connecting
+        except asyncssh.HostKeyNotVerifiable as error:
+            found = self._untrusted(error)
+            if self.client.shown_key is None and not certificates:
+                raise found from error
+            return found
+        except asyncssh.ChannelOpenError as error:
+            assert through is not None
+            raise self._not_reached_through(through, error) from error
+        except asyncssh.PermissionDenied as error:
+            raise self._refused(error) from error
+        except (asyncssh.Error, PacketDecodeError, OSError) as error:
+            raise await self._broken_off(error) from error
+        except asyncio.CancelledError:
+            if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
+                connecting.result().abort()  # the connection was made just now, but nobody will use it
+            raise
+        finally:
+            if not connecting.done():
+                connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+
+    async def _greeted(self, connecting: asyncio.Task[PipelinedConnection]) -> None:
+        route, through = self._hop.config.route, self._carrier.through
+        if through is not None and not await _happens(self.client.opened, connecting, route.connect_timeout_s):
+            raise Unreachable(
+                f"the jump host {through.shown} got no answer from {self._place} in {route.connect_timeout_s:.0f} s",
+                evidence="Neither accepted nor refused: a firewall, a wrong address or a host that is down.",
+                do="Check host and port as the jump host sees them. A larger ConnectTimeout waits longer.",
+            )
+        # A proxy command may ask the person something itself, so it has the time of the whole login.
+        limited = route.proxy_command is None or through is not None
+        if limited and not await _happens(self.client.greeted, connecting, route.greeting_s):
+            raise TimeoutError(
+                f"It accepted the connection, but did not ask for a login within {route.greeting_s:.0f} s."
+            )
+
+    async def _remembered(
+        self, options: asyncssh.SSHClientConnectionOptions
+    ) -> tuple[PastLogin, asyncssh.SSHKeyPair] | None:
+        pipelining, methods = self._pipelining, self._hop.config.methods
+        if pipelining.last is None:
+            return None
+        order = [name for name in (methods.preferred or "publickey").split(",") if name in _OUR_METHODS]
+        if not methods.public_key or order[:1] != ["publickey"]:
+            pipelining.why_not = "your ssh configuration does not begin with a key"
+            return None
+        pair = await self.client.keys.remembered(pipelining.last, options.signature_algs)
+        if isinstance(pair, str):
+            pipelining.why_not = pair
+            return None
+        return pipelining.last, pair
+
+    async def _connect(
+        self, options: asyncssh.SSHClientConnectionOptions, at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None
+    ) -> PipelinedConnection:
+        config = self._hop.config
+        stream = self._carrier.sock or self._carrier.tunnel
+        assert stream is not None
+        try:
+            return await open_connection(
+                lambda: self.client, config.hostname, config.port, options, stream, at_once, ahead=self._ahead
+            )
+        finally:
+            self._pipelining.tried = self.client.signed_at_once
+            self._pipelining.banner = self.client.record.banner
+
+    def _untrusted(self, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
+        """Return the error for a host that did not prove its identity. Raise it if its key is revoked: no other key may
+        be tried."""
+        said = neutralise(str(error))
+        if "revoked" in said:
+            raise revoked(self._name, said) from error
+        return HostKeyError(f"the host key of {self._name} cannot be verified", evidence=said, do="Check known_hosts.")
+
+    def _not_reached_through(self, through: SshTarget, error: asyncssh.ChannelOpenError) -> Unreachable:
+        said = neutralise(error.reason)
+        if error.code == OPEN_ADMINISTRATIVELY_PROHIBITED:
+            return Unreachable(
+                f"the jump host {through.shown} does not lead to {self._place}",
+                evidence=f"It refuses to forward: {said}",
+                do=f"Name another jump host, allow forwarding there (AllowTcpForwarding, PermitOpen), or use "
+                f"-o ProxyCommand='{through.shell_command(command='nc %h %p')}'.",
+            )
+        return Unreachable(
+            f"the jump host {through.shown} cannot reach {self._place}",
+            evidence=said,
+            do="Check host and port as the jump host sees them, and that an SSH server listens there.",
+        )
+
+    def _refused(self, error: asyncssh.PermissionDenied) -> AuthFailed:
+        record = self.client.record
+        nobody_to_ask = isinstance(self._prompts, NobodyToAsk)
+        if record.gave_up and not nobody_to_ask:
+            return AuthFailed(
+                f"the login to {self._name} was cancelled",
+                evidence=self.client.tried(),
+                do="Answer its questions, or log in with a key or an agent.",
+            )
+        lines, wanted = [self.client.tried()], " or ".join(record.wanted)
+        if record.key_accepted:
+            lines.append("The key was accepted, but this server wants more than a key.")
+        if "GSSAPIAuthentication" in self._hop.config.no_effect and not wanted and not record.asked_for_keys:
+            lines.append("GSSAPIAuthentication is set: only --transport ssh logs in by it.")
+        if wanted and nobody_to_ask:
+            lines.append(f"The server wants {wanted}, and nobody can be asked for it here (headless, or BatchMode).")
+        nobody_answers = wanted and nobody_to_ask and (record.key_accepted or not record.asked_for_keys)
+        if not nobody_answers:
+            lines.append(str(error))
+        return AuthFailed(
+            f"{self._name} refused the login",
+            evidence="\n".join(lines),
+            do="Log in with ccb in a terminal, where it can ask you, or let the server accept a key alone."
+            if nobody_answers
+            else f"Make `{self._hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, "
+            "an agent or a password, and an account that is not locked or expired. If it already works, add "
+            "--transport ssh.",
+        )
+
+    async def _broken_off(self, error: Exception) -> ConnectError:
+        carrier, sock = self._carrier, self._carrier.sock
+        command_failed = await carrier.command_failed()
+        words = carrier.command_output()
+        said = neutralise(str(error) or type(error).__name__)
+        if words:
+            said += f"\nThe ProxyCommand said: {words}"
+        if ended := self._ended_by_server(said):
+            return ended
+        dropped = isinstance(error, asyncssh.ConnectionLost | ConnectionResetError | BrokenPipeError | _GARBLED)
+        if dropped and not command_failed and sock is not None and not sock.spoke_ssh:
+            # A pipeline has the exit status of its last command. So if only the command printed something, blame it.
+            command_failed = not sock.said and bool(words)
+            if too_many_logins(sock.said) and not command_failed:
+                heard = f"It said: {sock.said}" if sock.said else "It said nothing."
+                if carrier.runs_command:
+                    heard += f"\nThe ProxyCommand said{f': {words}' if words else ' nothing, either.'}"
+                return closed_before_login(f"{self._name} ({self._place})", heard)
+            if sock.said:
+                said += f"\nIt said: {sock.said}"
+        what = f"no SSH connection to {self._name} ({self._place})"
+        if command_failed:
+            return Unreachable(what, evidence=said, do="Correct the ProxyCommand until it connects.")
+        return (Dropped if dropped else Unreachable)(what, evidence=said, do="Check that an SSH server listens there.")
+
+    def _ended_by_server(self, said: str) -> AuthFailed | None:
+        evidence = f"{self.client.tried()}\n{said}"
+        if "too many authentication failures" in said.lower():
+            keys = len(self.client.keys.offered) > 1
+            return AuthFailed(
+                f"{self._name} ended the login after too many {'keys' if keys else 'failed tries'} (MaxAuthTries)",
+                evidence=evidence,
+                do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config)."
+                if keys
+                else f"Make `{self._hop.target.shell_command()}` work first.",
+            )
+        if account_expired := expired(self._name, self.client.record.banner):
+            return account_expired
+        if self.client.asked:
+            return AuthFailed(
+                f"{self._name} closed the connection during the login",
+                evidence=evidence,
+                do="Log in again. A server waits for LoginGraceTime, 2 minutes by default.",
+            )
+        return None

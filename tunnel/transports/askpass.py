@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -17,12 +16,10 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
-from ..wire.dataclass import dataclass
 from .command_transport import CommandTransport, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
@@ -43,7 +40,6 @@ log = logging.getLogger(__name__)
 
 _MAX_LINE = 64 * 1024
 _YES_NO = "yes/no"
-_UNKNOWN_KEY = re.compile(r"authenticity of host '([^' ]+)")
 _PREFIX = "ccb-ssh-"
 _MAX_DIRECTORY = 59
 """Bytes. The path of a socket has 104: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it."""
@@ -61,10 +57,8 @@ _ASK = (
 
 
 def private_directory(env: Mapping[str, str]) -> Path:
-    """Make a directory that only this user may enter, with a path short enough for a socket. Raise ConfigError.
-
-    Remove such directories of ccbs that were killed.
-    """
+    """Make a directory for this user alone, with a path short enough for a socket. Remove those of killed ccbs. Raise
+    ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
     for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
         if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:
@@ -104,39 +98,27 @@ def listens(path: Path) -> bool:
     return True
 
 
-def variables_without_asking() -> dict[str, str]:
-    """Return the variables for a command that must not ask anything: they name no askpass program."""
-    return {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
+NO_ASKING = {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
+"""The variables for a command that must not ask anything: they name no askpass program."""
 
 
-@dataclass(frozen=True)
-class Stored:
-    """The file in which ssh would store the key of `host`, the name that ssh uses in its question."""
-
-    host: str
-    file: str
-
-
-async def askpass_in(
-    stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, str], stored: Stored | None = None
-) -> Askpass:
+async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, str]) -> Askpass:
     """Return an askpass program in a private directory of its own, which `stack` removes. Raise ConfigError."""
     directory = private_directory(env)
     stack.callback(shutil.rmtree, directory, ignore_errors=True)
-    return await stack.enter_async_context(Askpass(directory, prompts, stored))
+    askpass = Askpass(directory, prompts)
+    stack.push_async_callback(askpass.close)
+    await askpass.open()
+    return askpass
 
 
 class Askpass:
-    """Answers the questions of ssh with `prompts`. A context; program and socket are in `directory`, which is private.
+    """Answers the questions of ssh with `prompts`. `gave_up` is set when the person does not answer: ssh would try an
+    empty password and ask again, so the second question gets no answer. (Without a passphrase it takes the next
+    key.)"""
 
-    `gave_up` is set when the person does not answer. ssh would then try an empty password and ask again; the second
-    question gets no answer. (Without a passphrase ssh goes on with the next key, so that is no giving up.) A question
-    about the host key of `stored` names the file it would be stored in.
-    """
-
-    def __init__(self, directory: Path, prompts: Prompts, stored: Stored | None = None) -> None:
+    def __init__(self, directory: Path, prompts: Prompts) -> None:
         self.gave_up = asyncio.Event()
-        self._stored = stored
         self._unanswered: set[int] = set()
         self.directory = directory
         self._socket = directory / "ask"
@@ -150,24 +132,21 @@ class Askpass:
     def variables(self) -> dict[str, str]:
         """The variables for the environment of ssh. Old versions need DISPLAY, new ones SSH_ASKPASS_REQUIRE."""
         if isinstance(self._prompts, NobodyToAsk):
-            return variables_without_asking()
+            return NO_ASKING
         return {
             "SSH_ASKPASS": str(self._program),
             "SSH_ASKPASS_REQUIRE": "force",
             "DISPLAY": os.environ.get("DISPLAY", ":0"),
         }
 
-    async def __aenter__(self) -> Self:
+    async def open(self) -> None:
         if not isinstance(self._prompts, NobodyToAsk):
             words = [sys.executable, "-I", "-S", "-c", _ASK, str(self._socket)]
             self._program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
             self._program.chmod(0o700)
             self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=_MAX_LINE)
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
         if self._server is not None:
             self._server.close()
         for task in self._asking:
@@ -205,9 +184,6 @@ class Askpass:
         """Return the person's answer, None if they gave up or the program that asked has ended."""
         *before, last = text.rstrip("\n").split("\n")
         echo = _YES_NO in last
-        asked = _UNKNOWN_KEY.search(text)
-        if asked and self._stored is not None and asked[1].lower() == self._stored.host.lower():
-            before.append(f"It would be stored in {neutralise(self._stored.file)}.")
         asking = asyncio.create_task(self._prompts.challenge("", "\n".join(before), [(last, echo)]), name="askpass")
         try:
             await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)

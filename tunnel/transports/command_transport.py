@@ -29,11 +29,8 @@ error that this means, or None if the caller has to decide."""
 
 @dataclass(frozen=True)
 class PipeCommand:
-    """A local command that leads to a shell on a host.
-
-    `name` is how messages name the host, `shown` how they name the command. `argv` returns the words that run a command
-    line there. `lost_status` is the exit code by which the command says that its connection was cut off.
-    """
+    """A local command that leads to a shell on the host `name`; messages show it as `shown`. `argv` returns the words
+    that run a line there. `lost_status` is its exit code for a connection that was cut off."""
 
     name: str
     shown: str
@@ -53,11 +50,7 @@ class _Protocol(SubprocessStreamProtocol):
 
 
 class TransportProcess:
-    """A process with a process group of its own.
-
-    Its pipes may stay open in other processes after its end (an ssh master, something it started). asyncio would wait
-    for those, so `exited` does not look at the pipes and `end` closes them.
-    """
+    """A process with a group of its own. Its pipes may stay open in other processes, for which asyncio would wait."""
 
     def __init__(self, process: Process, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
         self.process = process
@@ -72,13 +65,11 @@ class TransportProcess:
         return status
 
     def kill(self) -> None:
-        """Kill its process group, without waiting."""
         if self.process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
 
     async def end(self) -> None:
-        """Kill it if it still runs, and close its pipes."""
         self.kill()
         self._transport.close()
         await self.process.wait()
@@ -95,9 +86,9 @@ class CommandPipe:
         self._stdin = process.stdin
         self._stdout = process.stdout
         self._notice = notice
-        self._heard = False
+        self.answered = False  # the command has written something to stdout
         self._first = b""
-        self._closing = False
+        self.closed = False
         self._killed = False
         self._failed = False
         self._tail = StderrTail()
@@ -106,18 +97,7 @@ class CommandPipe:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by itself with an error."""
-        return self._failed or (not self._closing and self._child.process.returncode not in (None, 0))
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closing
-
-    @property
-    def answered(self) -> bool:
-        """Whether the command has written anything to stdout."""
-        return self._heard
+        return self._failed or (not self.closed and self._child.process.returncode not in (None, 0))
 
     async def answers(self) -> bool:
         """Wait for the first output, and leave it to `read`. Return False at the end of the stream. Raise as `read`."""
@@ -131,8 +111,8 @@ class CommandPipe:
             return data
         data = await self._stdout.read(n)
         if data:
-            self._heard = True
-        elif not self._heard and not self._closing:
+            self.answered = True
+        elif not self.answered and not self.closed:
             error = self._command.failure(await self._status_soon(), neutralise(self.stderr_tail().strip()))
             if error is not None:
                 raise error
@@ -150,7 +130,7 @@ class CommandPipe:
     async def close(self) -> None:
         self._failed = self.failed
         if not self._killed:
-            self._closing = True
+            self.closed = True
             self._stdin.close()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_S):
@@ -163,8 +143,7 @@ class CommandPipe:
         await asyncio.gather(self._stderr_task, return_exceptions=True)
 
     def kill(self) -> None:
-        """Kill the child and what it started."""
-        self._closing = self._killed = True
+        self.closed = self._killed = True
         self._child.kill()
 
     async def exit_status(self) -> int | None:
@@ -176,7 +155,6 @@ class CommandPipe:
         return self._tail.text()
 
     async def _status_soon(self) -> int | None:
-        """Return the exit code, once stderr was read to its end or LAST_WORDS_S have passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_S):
                 await asyncio.shield(self._stderr_task)
@@ -188,17 +166,15 @@ class CommandPipe:
         return status if status >= 0 else None
 
     def _say(self, line: str) -> None:
-        """Show a line that the command says before it is connected."""
-        if self._notice is not None and not self._heard:
+        if self._notice is not None and not self.answered:  # not connected yet
             self._notice(line)
 
 
 class CommandTransport(Transport):
-    """Starts `command` once for each command line on the host.
+    """Starts `command` once for each line, without the terminal and the person's Ctrl+C. `notice` shows what a child
+    says while it connects. `stack` is closed with the transport."""
 
-    Each child has a session of its own: it can neither take the terminal nor be ended by the person's Ctrl+C. `notice`
-    shows the person what a child says while it connects. `stack` is closed with the transport.
-    """
+    warm = False  # the command may log in before it gives a shell
 
     def __init__(
         self,
@@ -208,16 +184,13 @@ class CommandTransport(Transport):
         notice: Notice | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:
+        self.name = command.name
         self._command = command
         self._env = dict(env)
         self._notice = notice
         self._stack = stack or AsyncExitStack()
         self._pipes: list[CommandPipe] = []
         self._given_up = False
-
-    @property
-    def name(self) -> str:
-        return self._command.name
 
     async def execute(self, command: str) -> CommandPipe:
         pipe = asyncio.subprocess.PIPE
@@ -230,11 +203,6 @@ class CommandTransport(Transport):
     @property
     def alive(self) -> bool:
         return not self._given_up and not any(pipe.failed for pipe in self._pipes)
-
-    @property
-    def warm(self) -> bool:
-        """False, because the command may log in before it gives a shell."""
-        return False
 
     def abort(self) -> None:
         self._given_up = True
@@ -280,10 +248,8 @@ async def start(
 
 
 async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
-    """Run a command without input and return its exit code, stdout and stderr.
-
-    Raise UsageError if it cannot be started, and TimeoutError after `deadline_s`; then it was killed with its children.
-    """
+    """Run a command without input and return its exit code, stdout and stderr. Raise UsageError, and TimeoutError after
+    `deadline_s`; then it was killed with its children."""
     pipe = asyncio.subprocess.PIPE
     child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
     try:
@@ -315,15 +281,12 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """Return `words` with the command line `line` added, so that a shell runs it.
-
-    It replaces `{command}`, follows a shell's `-c`, follows a shell as `-c LINE`, or else as `sh -c LINE`.
-    """
+    """Return `words` with `line` for a shell: in place of `{command}`, behind a shell's `-c`, as `-c LINE`, or as `sh
+    -c LINE`."""
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
-    if len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1]):
-        return [*words, line]
-    if PurePath(words[0]).name == "ssh":
+    takes_a_line = len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1])
+    if takes_a_line or PurePath(words[0]).name == "ssh":
         return [*words, line]
     if PurePath(words[-1]).name in _SHELLS:
         return [*words, "-c", line]
@@ -331,10 +294,8 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """Return the words of a wrapper of ssh that run `line` on `login` (`[user@]host`).
-
-    They replace `{host}` and `{command}`, or stand at the end.
-    """
+    """Return the words of a wrapper of ssh that run `line` on `login`, in place of `{host}` and `{command}`, or at the
+    end."""
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
@@ -346,53 +307,40 @@ def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
 
 
 def is_openssh(words: Sequence[str]) -> bool:
-    """Return whether `words` start the ssh of OpenSSH, so that its options may be added."""
     return PurePath(words[0]).name == "ssh" and not any(mark in word for word in words for mark in (HOST, COMMAND))
 
 
 class LocalTransport(CommandTransport):
-    """Runs commands with /bin/sh on this machine, with the environment `env` (default: that of ccb).
+    """Runs commands with /bin/sh on this machine. `python` is the interpreter for the worker; without one, PATH is
+    searched."""
 
-    `python` is the interpreter for the worker. Without one, the PATH is searched as on any host, which takes 200 ms
-    where `python3` is a shim of a version manager.
-    """
+    warm = True
 
     def __init__(self, env: Mapping[str, str] | None = None, python: str = "") -> None:
         self.python = python
         shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
         super().__init__(shell, env=os.environ if env is None else env)
 
-    @property
-    def warm(self) -> bool:
-        return True
-
 
 log = logging.getLogger(__name__)
 
 LIMIT = 8 * 1024
-LAST_WORDS_S = 2.0
-"""Seconds to wait for the end of stderr after the command has ended."""
-
+LAST_WORDS_S = 2.0  # seconds to wait for the end of stderr after the command has ended
 _MAX_LINE = 2000
 _QUIET_S = 1.0
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):\r?\n(?:[ \t].*\n)+", re.MULTILINE)
 
-Notice = Callable[[str], None]
-"""Shows the person a line that a command wrote to stderr. It is neutralised already."""
+Notice = Callable[[str], None]  # shows the person a line that a command wrote to stderr. It is neutralised already.
 
 
 class StderrTail:
-    """Keeps the last LIMIT bytes of stderr."""
-
     def __init__(self) -> None:
         self._data = b""
         self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
-        """Read stderr to its end, in a task of the pipe that owns it. Give every line to `notice`.
-
-        A line without a newline is given to it too after a moment: it may be a question.
-        """
+        """Read stderr to its end. Give every line to `notice`, also one without a newline after a moment: a
+        question."""
         line = ""
         while data := await self._read(read, line, notice):
             self.feed(data)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 from ..errors import CcbError, DeployError, UsageError
-from ..plain_text import neutralise
 from .login_failures import command_failure
 from .pipe import Pipe, Transport
 
@@ -14,11 +12,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
 _SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
 _UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
 _NO_ENGINE = 93
-_LAST_WORDS_S = 5.0
 
 
 def container_name(text: str) -> str:
-    """Return `text` if it is a valid name or ID of a container. Raise UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError(
             f"{text[:80]!r} is not a name of a container",
@@ -28,12 +24,9 @@ def container_name(text: str) -> str:
 
 
 def container_command(name: str, command: str) -> str:
-    """Return the line for the host's login shell that runs `command` in container `name`.
-
-    `command` has the form `exec /bin/sh -c '…'`, and so has the result, so that every login shell reads it alike. The
-    script stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not
-    possible.
-    """
+    """Return the line for the host's login shell that runs `command` in container `name`. Both have the form `exec
+    /bin/sh -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if
+    that is impossible."""
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
@@ -51,16 +44,22 @@ class ContainerTransport(Transport):
     """Runs commands in the container `container` on the machine behind `host`. Closing it closes `host`."""
 
     def __init__(self, host: Transport, container: str) -> None:
+        self.name = f"{container} on {host.name}"
         self._host = host
         self._container = container
 
-    @property
-    def name(self) -> str:
-        return f"{self._container} on {self._host.name}"
+    async def execute(self, command: str) -> Pipe:
+        return await self._host.execute(container_command(self._container, command))
 
-    async def execute(self, command: str) -> ContainerPipe:
-        pipe = await self._host.execute(container_command(self._container, command))
-        return ContainerPipe(pipe, self._container, self._host.name)
+    def failure(self, status: int | None, said: str) -> CcbError | None:
+        if status == _NO_ENGINE:
+            return DeployError(
+                f"{self._host.name} has neither docker nor podman on its PATH",
+                evidence=said,
+                do="Install one of them there, or leave out --container.",
+            )
+        shown = f"docker exec -i {self._container} sh  (on {self._host.name})"
+        return command_failure(f"the container {self.name}", shown, status, said)
 
     @property
     def on_trial(self) -> bool:
@@ -82,53 +81,3 @@ class ContainerTransport(Transport):
 
     async def close(self) -> None:
         await self._host.close()
-
-
-class ContainerPipe:
-    """The pipe of a command in a container. If docker fails before the command has output, `read` raises the reason."""
-
-    def __init__(self, pipe: Pipe, container: str, host: str) -> None:
-        self._pipe = pipe
-        self._container = container
-        self._host = host
-        self._heard = False
-        self._closing = False
-
-    async def read(self, n: int = 65536) -> bytes:
-        data = await self._pipe.read(n)
-        if data:
-            self._heard = True
-        elif not self._heard and not self._closing:
-            error = await self._failure()
-            if error is not None:
-                raise error
-        return data
-
-    async def write(self, data: bytes) -> None:
-        await self._pipe.write(data)
-
-    async def close(self) -> None:
-        self._closing = True
-        await self._pipe.close()
-
-    async def exit_status(self) -> int | None:
-        return await self._pipe.exit_status()
-
-    def stderr_tail(self) -> str:
-        return self._pipe.stderr_tail()
-
-    async def _failure(self) -> CcbError | None:
-        try:
-            async with asyncio.timeout(_LAST_WORDS_S):
-                status = await self._pipe.exit_status()
-        except TimeoutError:
-            return None
-        said = neutralise(self._pipe.stderr_tail().strip())
-        if status == _NO_ENGINE:
-            return DeployError(
-                f"{self._host} has neither docker nor podman on its PATH",
-                evidence=said,
-                do="Install one of them there, or leave out --container.",
-            )
-        shown = f"docker exec -i {self._container} sh  (on {self._host})"
-        return command_failure(f"the container {self._container} on {self._host}", shown, status, said)

@@ -1,8 +1,4 @@
-"""Read known_hosts as ssh does, and judge the key that a host shows.
-
-asyncssh only gets the keys that are trusted for a host. If the server shows another one, `judge` tells an unknown key
-from a changed one; asyncssh does not.
-"""
+"""Read known_hosts as ssh does, and judge the key that a host shows."""
 
 from __future__ import annotations
 
@@ -26,16 +22,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MARKERS = ("", "@revoked", "@cert-authority")
+_MARKERS = ("@revoked", "@cert-authority")
 _KRL = b"SSHKRL\n\0"
 
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """An unknown host key. `fingerprint` is `SHA256:…`; `store` is the file it would be written to.
-
-    `others` are the places (file:line) of keys of other kinds that are known for this host.
-    """
+    """An unknown host key, which would be written to `store`. `others` are the places (file:line) of other kinds of
+    keys."""
 
     host: str
     port: int
@@ -47,12 +41,9 @@ class HostKeyInfo:
 
 @dataclass(frozen=True)
 class KnownKeys:
-    """What the known_hosts files say about one host.
-
-    `places` (file:line) and `kinds` describe the keys stored for exactly this host and port. A key stored for the host
-    without a port is trusted on other ports too, unless those have a key of its kind; but a different key there does
-    not count as changed. `unread` has a sentence for each file that exists and cannot be read.
-    """
+    """What known_hosts says about one host. `places` (file:line) and `kinds` are of keys stored for exactly this host
+    and port. A key stored without a port is trusted on other ports too, unless those have a key of its kind; a
+    different key there does not count as changed. `unread` has a sentence for each file that cannot be read."""
 
     trusted: tuple[asyncssh.SSHKey, ...]
     authorities: tuple[asyncssh.SSHKey, ...]
@@ -63,45 +54,33 @@ class KnownKeys:
 
 
 def pattern_for(host: str, port: int) -> str:
-    """Return a host as known_hosts writes it: `host`, or `[host]:port`."""
     return host if port == 22 else f"[{host}]:{port}"
 
 
 def look_up(files: Sequence[Path], host: str, port: int) -> KnownKeys:
-    """Return what `files` say about a host. Skip files and lines that cannot be read, as ssh does."""
     names = [pattern_for(host, port)] if port == 22 else [pattern_for(host, port), host]
     trusted: list[asyncssh.SSHKey] = []
     without_port: list[asyncssh.SSHKey] = []
-    authorities: list[asyncssh.SSHKey] = []
-    revoked: list[asyncssh.SSHKey] = []
+    marked: dict[str, list[asyncssh.SSHKey]] = {marker: [] for marker in _MARKERS}
     places: list[str] = []
-    kinds: list[str] = []
     unread: list[str] = []
     for place, marker, entry in _entries(files, unread):
-        for name in names:
-            keys = _keys_for(entry, name)
-            if not keys:
-                continue
-            if marker == "@revoked":
-                revoked += keys
-            elif marker == "@cert-authority":
-                authorities += keys
-            elif name == names[0]:
-                trusted += keys
-                places += [place] * len(keys)
-                kinds += [key.get_algorithm() for key in keys]
-            else:
-                without_port += keys
-            break
+        name, keys = next(((name, keys) for name in names if (keys := _keys_for(entry, name))), ("", []))
+        if marker:
+            marked[marker] += keys
+        elif name == names[0]:
+            trusted += keys
+            places += [place] * len(keys)
+        else:
+            without_port += keys
+    kinds = tuple(key.get_algorithm() for key in trusted)
     trusted += [key for key in without_port if key.get_algorithm() not in kinds]
-    return KnownKeys(tuple(trusted), tuple(authorities), tuple(revoked), tuple(places), tuple(kinds), tuple(unread))
+    authorities, revoked = tuple(marked["@cert-authority"]), tuple(marked["@revoked"])
+    return KnownKeys(tuple(trusted), authorities, revoked, tuple(places), kinds, tuple(unread))
 
 
 def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
-    """Return the keys in the files of RevokedHostKeys.
-
-    Raise HostKeyError if one cannot be read: then no host is trusted.
-    """
+    """Return the keys of RevokedHostKeys. Raise HostKeyError if a file cannot be read: then no host is trusted."""
     import asyncssh
 
     keys = []
@@ -125,10 +104,7 @@ def read_revoked(files: Sequence[Path]) -> tuple[asyncssh.SSHKey, ...]:
 
 
 def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the place (`file:line`), the marker or "", and the rest of each line.
-
-    Add a sentence to `unread` for each file that cannot be read.
-    """
+    """Yield place (`file:line`), marker or "", and rest of each line; add unreadable files to `unread`."""
     for path in files:
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -143,58 +119,53 @@ def _entries(files: Sequence[Path], unread: list[str]) -> Iterator[tuple[str, st
             if not words or words[0].startswith("#"):
                 continue
             marker = words.pop(0) if words[0].startswith("@") else ""
-            if marker in _MARKERS:
+            if not marker or marker in _MARKERS:
                 yield f"{path}:{number}", marker, " ".join(words)
 
 
 def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
-    """Return the key of a known_hosts line if its patterns match `name`. Keys of other hosts are not even parsed."""
     import asyncssh
 
     patterns, _, _ = entry.partition(" ")
-    if patterns.startswith("|"):
-        if not _hash_matches(patterns, name):
-            return []
-    elif not any(char in patterns for char in "*?!/") and name not in patterns.lower().split(",") + patterns.split(","):
-        return []
     try:
+        if patterns.startswith("|"):
+            _, _, salt, digest = patterns.split("|")
+            if not hmac.compare_digest(base64.b64decode(digest), _hash_of(name, base64.b64decode(salt))):
+                return []
+        elif not any(char in patterns for char in "*?!/") and name not in [
+            *patterns.lower().split(","),
+            *patterns.split(","),
+        ]:
+            return []
         return list(asyncssh.import_known_hosts(entry + "\n").match(name, "", None)[0])
     except (ValueError, asyncssh.KeyImportError):
         return []
 
 
-def _hash_matches(hashed: str, name: str) -> bool:
-    try:
-        _, _, salt, digest = hashed.split("|")
-        return hmac.compare_digest(
-            base64.b64decode(digest), hmac.new(base64.b64decode(salt), name.encode(), "sha1").digest()
-        )
-    except ValueError:
-        return False
+def _hash_of(name: str, salt: bytes) -> bytes:
+    """Return the hash of HashKnownHosts. The format prescribes HMAC-SHA1."""
+    return hmac.new(salt, name.encode(), "sha1").digest()
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """Return the question to ask about a key that is not trusted. Raise HostKeyError if it has changed or is revoked.
-
-    As for ssh, a key has changed if another one of its kind is known.
-    """
+    """Return the question about a key that is not trusted. Raise HostKeyError if it is revoked, or has changed: if
+    another one of its kind is known."""
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
         raise revoked(host, f"{algorithm} {fingerprint} is marked as revoked.")
     changed = [place for place, kind in zip(known.places, known.kinds, strict=True) if kind == algorithm]
     if changed:
-        pattern = shlex.quote(pattern_for(host, port))
+        pattern, file = shlex.quote(pattern_for(host, port)), shlex.quote(changed[0].rpartition(":")[0])
         raise HostKeyError(
             f"the host key of {host} has changed: somebody may be intercepting the connection",
             evidence=f"It shows {algorithm} {fingerprint}; another one is stored at {', '.join(changed)}.",
-            do=f"If the host was really reinstalled: ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
+            do=f"If the host was really reinstalled: ssh-keygen -f {file} -R {pattern}",
         )
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 
 
 def revoked(host: str, evidence: str) -> HostKeyError:
-    """Return the error for a host key, or its authority, that is revoked."""
     return HostKeyError(
         f"the host key of {host} is revoked",
         evidence=evidence,
@@ -202,18 +173,13 @@ def revoked(host: str, evidence: str) -> HostKeyError:
     )
 
 
-def _file_of(place: str) -> str:
-    return shlex.quote(place.rpartition(":")[0])
-
-
 def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed: bool) -> None:
-    """Append `key` to the file `store`.
-
-    Create it, and its directory, with the modes that ssh expects. Raise OSError.
-    """
+    """Append `key` to the file `store`, which is made with the modes that ssh expects. Raise OSError."""
     entry = pattern_for(host, port)
     if hashed:
-        entry = _hashed(entry)
+        salt = secrets.token_bytes(20)
+        digest = _hash_of(entry, salt)
+        entry = f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"
     line = f"{entry} {key.export_public_key('openssh').decode().strip()}\n"
     store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(store, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -224,10 +190,3 @@ def remember(store: Path, host: str, port: int, key: asyncssh.SSHKey, *, hashed:
             if file.read(1) != b"\n":
                 line = "\n" + line
         file.write(line.encode())
-
-
-def _hashed(entry: str) -> str:
-    """Return the `|1|salt|hash` form of HashKnownHosts. The format prescribes HMAC-SHA1."""
-    salt = secrets.token_bytes(20)
-    digest = hmac.new(salt, entry.encode(), "sha1").digest()
-    return f"|1|{base64.b64encode(salt).decode()}|{base64.b64encode(digest).decode()}"

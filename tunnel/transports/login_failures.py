@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 import socket
 
 from ..errors import AuthFailed, CcbError, ConfigError, DeployError, Dropped, HostKeyError, Unreachable
 from ..plain_text import neutralise
 
-SSH_FAILED = 255
-"""The exit code of ssh itself. Any other one is that of the command on the host."""
-
-_OURS = range(93, 98)
-"""Exit codes of our own command line on the host. Its caller reads those."""
-
+SSH_FAILED = 255  # the exit code of ssh itself. Any other one is that of the command on the host.
+_OURS = range(93, 98)  # exit codes of our own command line on the host. Its caller reads those.
 _SESSION_REFUSED = r"^(\S+: session request failed: )?session open refused by peer"
 _WAY_ENDED_PATTERN = (
     r"^((kex_exchange_identification|banner exchange): |connection timed out during banner exchange)"
     r"[\s\S]*\bunknown port"
 )
-_CHANGED = r"^(warning: )?remote host identification has changed|^host key for \S+ has changed and"
 
 _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
@@ -33,19 +27,19 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         r"^(warning: )?revoked host key detected|^the \S+ host key for .+ is marked as revoked"
         r"|^\S+ host key for \S+ was revoked and|^host key \S+ \S+ revoked by file",
         HostKeyError,
-        "the host key of {where} is revoked",
+        "a host key on the way to {name} is revoked",
         "Do not connect. Ask the host's administrator for its new key.",
     ),
     (
-        _CHANGED,
+        r"^(warning: )?remote host identification has changed|^host key for \S+ has changed and",
         HostKeyError,
-        "{where} shows another host key than before: somebody may be intercepting the connection",
+        "a host key on the way to {name} has changed: somebody may be intercepting the connection",
         "If the host was really reinstalled, remove the old key: ssh names its place above.",
     ),
     (
         r"^host key verification failed|^no \S+ host key is known for ",
         HostKeyError,
-        "the host key of {where} cannot be verified",
+        "a host key on the way to {name} cannot be verified",
         "Check the fingerprint, then connect once with `{by_hand}` in a terminal.",
     ),
     (
@@ -59,26 +53,26 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
         r"^(received disconnect from .*)?too many authentication failures",
         AuthFailed,
-        "{where} ended the login after too many failed tries (MaxAuthTries)",
+        "{name} ended the login after too many failed tries (MaxAuthTries)",
         "If your agent holds many keys, choose one: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
     ),
     (
         r"^permission denied( \(|, please try again)|^\S+@\S+: permission denied|^authentication failed"
         r"|^(received disconnect|disconnected) from .*no supported authentication",
         AuthFailed,
-        "{where} refused the login",
+        "{name} refused the login",
         "Make `{by_hand}` work first: it needs a key in the host's authorized_keys, an agent or a password.",
     ),
     (
         r"^ssh: could not resolve host|^channel \d+: open failed: connect failed: .*(not known|resol)",
         Unreachable,
-        "the name of {where} does not resolve",
+        "the name of {name} does not resolve",
         "Check the spelling, or the network.",
     ),
     (
         r"^(ssh: )?connect to (host|address) \S+ port \S+: |^channel \d+: open failed: connect failed: ",
         Unreachable,
-        "cannot reach {where}",
+        "cannot reach {name}",
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
@@ -98,7 +92,7 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
         r"^connection timed out|^connection (to|with) .*\btimed out|^timeout, server "
         r"|^(read from|client_loop: ).*timed out",
         Unreachable,
-        "cannot reach {where}",
+        "cannot reach {name}",
         "Check that the host is up and its SSH server listens on that port.",
     ),
     (
@@ -126,68 +120,36 @@ _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed
 """ssh says "unknown" for the far end of a ProxyCommand, also of the one that keeps clients of a master from logging in.
 """
 
-_WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN
-"""A jump host or ProxyCommand ended before the host behind it said anything."""
-
+_WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN  # A jump host or ProxyCommand ended before the host behind it said anything
 _NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)"
 """Messages of ssh about the end of its ProxyCommand that give no reason."""
 
-_UNKNOWN_PORT = r"(?im)^(banner exchange: )?connection .*\bunknown port \d+"
-"""Printed once by each ssh whose jump host or ProxyCommand did not reach the next host."""
-
-_ON_THE_WAY = (
-    r"(?im)^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
-    r"|^ssh: could not resolve hostname (\S+?):"
-    r"|^(?:ssh: )?connect to (?:host|address) (\S+ port \d+)|^([^\s@]+@\S+?): permission denied"
-    r"|^(?:received disconnect from|connection (?:closed|reset) by) (?!unknown)(\S+ port \d+)"
-)
-
-_OFFENDING = r"(?im)^offending \S+ key in (.+):(\d+)$(?:(?:\n.*){0,3}?\nhost key for (\S+) has changed and)?"
-
 
 def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
-    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself.
-
-    `name` is the host, `by_hand` the command that does the same in a terminal. `told`: the person has read `said`
-    already.
-    """
+    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself. `told`:
+    the person has read `said` already."""
     if status != SSH_FAILED:
         return None
     by_hand = by_hand or f"ssh {name} true"
     said = _without_frames(said)
     evidence = last_words(said) if told else said
-    where = _failed_host(name, said)
-    if error := expired(where, said):
+    if error := expired(name, said):
         if told:
-            own = [line for line in said.splitlines() if expired(where, line) or re.search(_OWN_LINE, line)]
+            own = [line for line in said.splitlines() if expired(name, line) or re.search(_OWN_LINE, line)]
             error.evidence = "\n".join(own)
         return error
     if re.search(_BEFORE_LOGIN, said, re.IGNORECASE | re.MULTILINE):
-        return closed_before_login(where, evidence)
+        return closed_before_login(name, evidence)
     for pattern, kind, what, do in _SSH:
         if re.search(pattern, said, re.IGNORECASE | re.MULTILINE):
-            do = _without_old_key(said) or do if pattern == _CHANGED else do
-            return kind(what.format(name=name, where=where), evidence=evidence, do=do.replace("{by_hand}", by_hand))
+            return kind(what.format(name=name), evidence=evidence, do=do.replace("{by_hand}", by_hand))
     return Unreachable(
         f"no SSH connection to {name}", evidence=evidence or "ssh said nothing.", do=f"Make `{by_hand}` work first."
     )
 
 
-def _failed_host(name: str, said: str) -> str:
-    """Return the host that ssh's output is about: `name`, or a host on the way to it."""
-    others = len(re.findall(_UNKNOWN_PORT, said))
-    # "open failed" is what a jump host says about the next host. If only one ssh failed, that is the host itself.
-    if not re.search(_WAY_ENDED, said) or (others <= 1 and re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
-        return name
-    hop = re.search(_ON_THE_WAY, said)
-    return f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
-
-
 def last_words(said: str) -> str:
-    """Return the last lines of `said` in which ssh itself says why it ended.
-
-    If they give no reason, add the line before them: a ProxyCommand or jump host may have said it.
-    """
+    """Return the last lines in which ssh itself says why it ended, and the line before them if they give no reason."""
     lines = _without_frames(said).splitlines()
     first = len(lines)
     while first and re.search(_OWN_LINE, lines[first - 1]):
@@ -198,27 +160,12 @@ def last_words(said: str) -> str:
 
 
 def _without_frames(said: str) -> str:
-    """Remove the frame of @ that ssh draws around a warning."""
     return "\n".join(line.strip("@ ") for line in said.splitlines() if line.strip("@ "))
 
 
-def _without_old_key(said: str) -> str:
-    """Return how to remove the old key of a host, or "" if ssh does not name the key's place (only some versions of ssh
-    do)."""
-    found = re.search(_OFFENDING, said)
-    if found is None:
-        return ""
-    file, line, host = found.groups()
-    if host is None:  # with StrictHostKeyChecking=no ssh does not name the host
-        return f"If the host was really reinstalled, remove line {line} of {file}."
-    return f"If the host was really reinstalled: ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
-
-
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
-    """Return the error that the output of a client of our master means, or None if it means none.
-
-    The client cannot log in by itself, so "no way to the host" only means that the master has ended.
-    """
+    """Return the error that a client of our master means. It cannot log in by itself, so "no way to the host" means
+    that the master has ended."""
     error = ssh_failure(name, status, said, by_hand)
     if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
         error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."
@@ -228,29 +175,24 @@ def session_failure(name: str, status: int | None, said: str, by_hand: str = "")
 
 
 def wrapper_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """Return the error that the output of a wrapper of ssh means: of ssh, or of the wrapper itself."""
     return ssh_failure(name, status, said, shown) or command_failure(name, shown, status, said)
 
 
 def command_failure(name: str, shown: str, status: int | None, said: str) -> CcbError | None:
-    """Return the error for any other command that ended at once, from its output."""
     if status is None or status in _OURS:
         return None
     by_hand = f"Make this work in a terminal first: {shown}"
     code = f"`{shown}` ended with exit code {status}"
     evidence = f"{said}\n{code}" if said else f"{code} and said nothing."
-    if re.search(r"no such (file|command)|executable file not found|not found in \$?path", said, re.IGNORECASE):
-        return DeployError(
-            f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
-        )
-    if re.search(
+    missing = re.search(r"no such (file|command)|executable file not found|not found in \$?path", said, re.IGNORECASE)
+    if not missing and re.search(
         r"permission denied|unauthori[sz]ed|forbidden|not authori[sz]ed|access denied|logged in|log in"
         r"|password is required",
         said,
         re.IGNORECASE,
     ):
         return AuthFailed(f"{name} refused the login", evidence=evidence, do=by_hand)
-    if status == 127:
+    if missing or status == 127:
         return DeployError(
             f"{name} cannot run `sh`", evidence=evidence, do="Install a POSIX sh and Python 3.9 or newer there."
         )
@@ -281,23 +223,19 @@ class ServerMessages(socket.socket):
 
     @property
     def spoke_ssh(self) -> bool:
-        """Whether the server has sent its SSH version."""
         return re.search(rb"^SSH-", self._heard, re.MULTILINE) is not None
 
     @property
     def said(self) -> str:
-        """The first bytes as one line that is safe to show; "" if there were none."""
         return " ".join(neutralise(self._heard.decode("utf-8", "replace")).split())[:_MAX_SHOWN]
 
 
 def too_many_logins(said: str) -> bool:
-    """Return whether this text of the server, perhaps empty, means that it accepts no login at the moment
-    (MaxStartups)."""
+    """Return whether this text of the server, perhaps empty, means that it accepts no login now (MaxStartups)."""
     return not said or re.search(r"MaxStartups|not allowed at this time", said, re.IGNORECASE) is not None
 
 
 def closed_before_login(name: str, said: str) -> Dropped:
-    """Return the error for a server that accepts no login at the moment."""
     return Dropped(
         f"{name} closed the connection before any login",
         evidence=said,
@@ -306,7 +244,6 @@ def closed_before_login(name: str, said: str) -> Dropped:
 
 
 def expired(name: str, said: str) -> AuthFailed | None:
-    """Return an error if `said` (neutralised) says that the account or its password has expired, else None."""
     if not _EXPIRED.search(said):
         return None
     return AuthFailed(

@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 
 
 class LoginMemory:
-    """What a process remembers of its logins.
-
-    `keys` are unlocked private keys by the SHA-256 of their files; passphrases are not kept. `said` are the sentences
-    that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
-    stored. `silent_masters` are the inodes of control sockets whose masters did not answer. `kept_connections` are the
-    records of kept connections that were used or made, each with the seconds that this machine had slept by then and
-    its addresses. `seals` are the keys of unlocked credential files.
-    """
+    """What a process remembers of its logins: unlocked private keys by the SHA-256 of their files (no passphrases), the
+    sentences that were `said`, `accepted` host keys that could not be stored, the inodes of `silent_masters`, the
+    records of kept connections with sleep and addresses by then, and the keys of unlocked credential files."""
 
     def __init__(self) -> None:
         self.keys: dict[bytes, asyncssh.SSHKey] = {}
@@ -38,14 +33,11 @@ class Prompts(Protocol):
     @property
     def memory(self) -> LoginMemory: ...
 
-    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
-        """Return whether to trust and store an unknown host key."""
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool: ...
 
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        """Return the passphrase of the private key at `path`. `attempt` counts from 1."""
+    async def passphrase(self, path: str, attempt: int) -> str | None: ...
 
-    async def password(self, prompt: str, attempt: int) -> str | None:
-        """Return the password for `prompt` (`user@host`). `attempt` counts from 1."""
+    async def password(self, prompt: str, attempt: int) -> str | None: ...
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         """Return the answers to keyboard-interactive `prompts` (text, echo). All texts are neutralised already."""
@@ -55,10 +47,7 @@ class Prompts(Protocol):
 
 
 class NobodyToAsk:
-    """The prompts of a headless run: they refuse to answer anything.
-
-    `memory` may be shared with other prompts. `tell` shows sentences of ccb itself; banners of servers are not shown.
-    """
+    """The prompts of a headless run: they refuse to answer. `tell` shows sentences of ccb itself, no banners."""
 
     def __init__(self, memory: LoginMemory | None = None, tell: Callable[[str], None] | None = None) -> None:
         self.memory = memory if memory is not None else LoginMemory()
@@ -86,18 +75,12 @@ class NobodyToAsk:
 
 
 def is_told(prompts: Prompts) -> bool:
-    """Return whether the person sees a banner at once.
-
-    An interface that owns the screen shows it with its next question.
-    """
+    """Return whether the person sees a banner at once, and not with the next question of an interface."""
     return not isinstance(prompts, NobodyToAsk) and getattr(prompts, "pause", None) is None
 
 
 def tell_once(prompts: Prompts, sentence: str) -> None:
-    """Show a sentence about a login once in the life of a process, also if nobody can be asked.
-
-    It is neutralised already.
-    """
+    """Show a sentence, neutralised already, once in the life of a process, also if nobody can be asked."""
     show = prompts.tell if isinstance(prompts, NobodyToAsk) else prompts.banner
     if show is not None and sentence not in prompts.memory.said:
         prompts.memory.said.add(sentence)

@@ -6,13 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
+from ..errors import CcbError
 from ..wire.dataclass import dataclass
 
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows. `own_master`: use a master of theirs that is alive. `keep_s`: log in with the OpenSSH
-    client, and keep that connection for so many seconds (0: do not)."""
+    """What the person allows: to use a live master of theirs, and to keep a connection for `keep_s` seconds (0:
+    not)."""
 
     own_master: bool = True
     keep_s: float = 0
@@ -35,10 +36,7 @@ class Pipe(Protocol):
         """End the command's stdin and release the channel."""
 
     async def exit_status(self) -> int | None:
-        """Wait for the command to end. Return its exit code, None if it was lost or killed by a signal.
-
-        `stderr_tail` is complete then, unless something that the command started keeps stderr open.
-        """
+        """Wait for the command to end. Return its exit code, None if it was lost or killed by a signal."""
 
     def stderr_tail(self) -> str:
         """Return the end of what the command wrote to stderr (at most 8 KiB), for error messages."""
@@ -46,30 +44,23 @@ class Pipe(Protocol):
 
 @runtime_checkable
 class HandsOver(Protocol):
-    """A pipe that can call a function with what arrives, so that nobody has to read. Each wait of a reader costs as
-    much as what it gets."""
+    """A pipe that can call a function with what arrives: each wait of a reader costs as much as what it gets."""
 
     def hand_over(self, take: Callable[[bytes], None]) -> None:
-        """Call `take` with everything that arrives from now on, and with b"" at the end of the stream. If the
-        connection is lost, that is an end, too; `exit_status` returns None then."""
+        """Call `take` with everything that arrives, and with b"" at the end, also of a lost connection."""
 
     def hold(self) -> None:
-        """Call `take` with no more than what is under way. The other end has to wait."""
+        """Call `take` with no more than what is under way."""
 
     def release(self) -> None:
         """Go on."""
 
 
 class Transport(ABC):
-    """Runs commands in a shell on a host. `close` can be repeated. `python` is the interpreter for the worker on this
-    machine; "" to search for one, as on any host."""
+    """Runs commands in a shell on a host. `python` is the interpreter for the worker; "" to search for one."""
 
+    name: str  # of the host in messages, such as `user@devbox` or `local`
     python = ""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The host's name in messages, such as `user@devbox` or `local`."""
 
     @abstractmethod
     async def execute(self, command: str) -> Pipe:
@@ -81,19 +72,21 @@ class Transport(ABC):
         """Whether a command may still be started. A silent connection counts as alive until its silence is detected."""
 
     @property
-    @abstractmethod
     def warm(self) -> bool:
         """Whether another command needs no new login."""
+        return True
 
     @property
     def on_trial(self) -> bool:
-        """Whether the next command may be given up before its first output, and run again in another way. It must have
-        no effect until then."""
+        """Whether the next command may be given up before its first output, and run again in another way."""
         return False
 
+    def failure(self, status: int | None, said: str) -> CcbError | None:
+        """Return the error for a command that ended without any output; None if the caller has to decide."""
+        return None
+
     async def logged_in(self) -> None:  # noqa: B027 - most log in before the transport is there
-        """Wait for the end of a login that the first command does not wait for. Raise the CcbError of one that
-        fails."""
+        """Wait for the end of a login that the first command does not wait for. Raise CcbError."""
 
     @abstractmethod
     def abort(self) -> None:

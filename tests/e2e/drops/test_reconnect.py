@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,8 +17,13 @@ from tests.support.hosts.whole_session import STDIO, STREAM, user_message
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
+from tests.support.network.held_wire import in_process_host
 from tests.support.network.relay import Relay, relay
 from tests.support.person.laptop import Laptop, Running
+
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.link.link import Link, new_nonce
+from ccb.tunnel.wire.frames import Applied, Bye, Event, Input
 
 pytestmark = pytest.mark.visited
 
@@ -110,3 +118,63 @@ async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
     assert "the client that drives now asks for it again" in first.stderr
     assert "not stopped" not in first.stderr
     assert (done.code, done.results[-1]["result"]) == (0, "second"), done.stderr
+
+
+LONG = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
+
+
+def journals(user: HostUser) -> list[Path]:
+    return list((user.home / ".local/state/ccb/sessions").glob("*/journal.jsonl"))
+
+
+@pytest.mark.parametrize("damage", ["zeros", "lines removed"])
+@pytest.mark.quick_rows(1)
+async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_says_so(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, damage: str
+) -> None:
+    call = {"type": "tool_use", "name": "Bash", "input": {"command": LONG}}
+    fake_model.add({"blocks": [call]}, {"text": "never asked for"})
+    async with relay(sshd.port) as between:
+        argv = [*where(host_user, sshd, between), "-p", "go", "--allowedTools", "Bash", *STREAM]
+        async with laptop.start(argv, piped=False) as running:
+            await running.until("assistant")
+            await until((host_user.home / "started").exists)
+            (journal,) = journals(host_user)
+            between.freeze()
+            os.kill(daemon_of(host_user).pid, signal.SIGKILL)
+            lines = journal.read_bytes().splitlines(keepends=True)
+            seen = max(at for at, line in enumerate(lines) if b'"type":"assistant"' in line)
+            kept, gone = b"".join(lines[:seen]), b"".join(lines[seen:])
+            journal.write_bytes(kept + b"\0" * len(gone) if damage == "zeros" else kept)
+            between.cut()
+            between.thaw()
+            done = await running.done()
+    assert done.code == 75
+    assert "the host has lost the last" in done.stderr
+    (result,) = done.results
+    assert result["is_error"] and "the host has lost the last" in result["errors"][0]
+    assert len(fake_model.requests) == 1
+    await until(lambda: not processes_of(host_user))
+
+
+async def test_a_journal_that_can_hold_nothing_any_more_ends_the_worker_and_not_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only a worker that starts again reads what is on the disk; its clients come back to that one."""
+
+    def failing(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    async with in_process_host() as host, Link(await host.connect(free=True)) as link:
+        await link.hello()
+        await link.attach(nonce=new_nonce(), options={}, calls=None)
+        frames = link.frames()
+        while not isinstance(await anext(frames), Event):
+            pass
+        monkeypatch.setattr(os, "fdatasync", failing)
+        await link.send(Input(link.epoch, "x", {"type": "control_request", "request_id": "x", "request": {}}))
+        with pytest.raises(ConnectionLost):
+            async with asyncio.timeout(60):
+                async for frame in frames:
+                    assert not isinstance(frame, Bye | Applied)
+        monkeypatch.undo()

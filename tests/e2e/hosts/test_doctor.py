@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import pwd
-import re
 import socket
 import sys
 from dataclasses import replace
@@ -14,11 +12,9 @@ from typing import Any
 
 import pytest
 from tests.e2e.headless.test_bad_input import bare_host, gone
-from tests.e2e.hosts.test_land_hosts import scene
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY
-from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
 from tests.support.person.laptop import Done, Laptop
 
@@ -130,21 +126,6 @@ async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, b
     assert found["connection", "login"]["state"] == "ok"
 
 
-@pytest.mark.visited(False)
-@pytest.mark.thorough
-async def test_a_home_that_cannot_be_written_is_a_warning_that_names_the_next_place(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    os.chown(host_user.home, 0, 0)
-    host_user.home.chmod(0o555)
-    done, found = await doctor(laptop, host_user.name, sshd)
-    assert (done.code, blocking(found)) == (0, [])
-    assert found["host", "home"]["state"] == "warn" and "Permission denied" in found["host", "home"]["found"]
-    assert found["host", "bundle cache"]["found"].startswith("/tmp/ccb-")
-    assert "as home; sessions are kept in /tmp/ccb-" in found["host", "state"]["found"]
-    assert list(host_user.home.glob(".c*")) == []
-
-
 async def test_a_host_that_cannot_be_reached_still_shows_the_rest(laptop: Laptop) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -167,15 +148,6 @@ async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
     assert (done.code, blocking(found)) == (1, [("connection", "host key")])
     assert f"{sshd.known_hosts}:1" in found["connection", "host key"]["found"]
     assert "ssh-keygen" in found["connection", "host key"]["fix"]
-
-
-async def test_known_hosts_that_cannot_be_read_are_named(laptop: Laptop, sshd: Sshd, tmp_path: Path) -> None:
-    known = tmp_path / "known"
-    known.mkdir()
-    words = ["-P", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={known}"]
-    found = findings(await laptop.run(["doctor", "root@127.0.0.1", "--json", *words]))
-    assert found["connection", "known_hosts"]["state"] == "warn"
-    assert f"{known} cannot be read" in found["connection", "known_hosts"]["found"]
 
 
 @pytest.mark.thorough
@@ -203,18 +175,6 @@ async def test_a_refused_login_names_what_was_offered(
     assert found["connection", "known_hosts"]["state"] == "ok"
 
 
-@pytest.mark.thorough
-async def test_throughput_is_measured_both_ways_and_in_time(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    async with relay(sshd.port, delay_s=0.05) as link:
-        link.rate = 200_000
-        words = ["doctor", f"{host_user.name}@127.0.0.1", "--json", *sshd.client_options(link.port)]
-        found = findings(await laptop.run(words))
-    said = found["host", "throughput"]["found"]
-    rates = [float(rate) * 1000 for rate in re.findall(r"([\d.]+) KB/s", said)]
-    assert len(rates) == 2 and all(30_000 < rate < 700_000 for rate in rates), said
-    assert found["host", "round trip"]["found"].startswith("1"), "100 ms and a little"
-
-
 @pytest.mark.parametrize("way", ["asyncssh", "ssh"])
 async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, laptop: Laptop) -> None:
     with silent_port() as port:
@@ -234,86 +194,6 @@ async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, lap
     assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
     said = found["connection", "reachability"]["found"]
     assert "did not answer in 1 s" in said or "timed out" in said
-
-
-@pytest.mark.visited(False)
-@pytest.mark.thorough
-async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    odd = "ulimit -n 40; ulimit -f 10; export LC_ALL=xx_YY PYTHONHOME=/nowhere\n"
-    (host_user.home / ".bashrc").write_text(odd, encoding="ascii")
-    done, found = await doctor(laptop, host_user.name, sshd)
-    assert (done.code, blocking(found)) == (0, [])
-    assert found["host", "nofile"]["state"] == found["host", "file size"]["state"] == "warn"
-    assert "File too large" in found["host", "bundle cache"]["found"]
-    assert "not installed here" in found["host", "locale"]["found"]
-    assert "(used)" in found["host", "Pythons"]["found"]
-    (host_user.home / ".bashrc").write_text("ulimit -n 14\n", encoding="ascii")
-    done, found = await doctor(laptop, host_user.name, sshd)
-    assert (done.code, blocking(found)) == (1, [("host", "nofile")])
-
-
-@pytest.mark.thorough
-async def test_a_host_where_nothing_can_be_written_blocks_nothing(laptop: Laptop, tmp_path: Path) -> None:
-    program = scene(tmp_path, "mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /mnt/home")
-    done = await laptop.run(["doctor", "box", "--json", "--transport", str(program)])
-    found = findings(done)
-    assert (done.code, blocking(found)) == (0, [])
-    assert found["host", "sockets"]["state"] == "warn" and "in memory" in found["host", "sockets"]["found"]
-    assert "Read-only file system" in found["host", "home"]["found"]
-    assert found["host", "home"]["fix"].startswith("Mount it for writing")
-    assert "sessions are kept in memory only" in found["host", "state"]["found"]
-    assert "nothing can be stored" in found["host", "bundle cache"]["found"]
-    assert "no SSH connection" in found["host", "MaxSessions"]["found"]
-
-
-@pytest.mark.thorough
-async def test_over_the_openssh_client_it_says_what_is_not_tried(
-    laptop: Laptop, host_user: HostUser, tmp_path: Path
-) -> None:
-    for most in (1, 10):
-        async with serve(tmp_path / f"sshd{most}", [f"MaxSessions {most}"]) as server:
-            done, found = await doctor(laptop, host_user.name, server, "--transport", "ssh")
-        assert (done.code, blocking(found)) == (0, [])
-        for name in ("host key", "login"):
-            assert found["connection", name]["found"].startswith("not checked with this transport")
-        several = "1 at a time" if most == 1 else "3 or more"
-        assert found["host", "MaxSessions"]["found"].startswith(several)
-    assert gone(host_user)
-
-
-async def test_an_option_that_only_the_openssh_client_honours_is_not_idle_over_it(laptop: Laptop) -> None:
-    idle = {}
-    for way in ("asyncssh", "ssh"):
-        words = ["-P", "1", "-o", "VerifyHostKeyDNS=yes", "-o", "ForwardAgent=yes", "--transport", way]
-        found = findings(await laptop.run(["doctor", "me@127.0.0.1", "--json", *words]))
-        idle[way] = found["connection", "without effect"]
-    assert "VerifyHostKeyDNS" in idle["asyncssh"]["found"] and "--transport ssh" in idle["asyncssh"]["fix"]
-    assert "VerifyHostKeyDNS" not in idle["ssh"]["found"] and "ForwardAgent" in idle["ssh"]["found"]
-    assert idle["ssh"]["fix"] == ""
-
-
-@pytest.mark.thorough
-async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    config = tmp_path / "config"
-    config.write_text(
-        f"Host box\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\nIdentityFile {sshd.identity}\n"
-        f"IdentitiesOnly yes\nUserKnownHostsFile {sshd.known_hosts}\n"
-    )
-    done = await laptop.run(
-        ["doctor", "box", "--json", "--ssh-command", f"ssh -F {config} -o ServerAliveInterval=77 -C"]
-    )
-    found = findings(done)
-    assert (done.code, blocking(found)) == (0, [])
-    assert found["connection", "address"]["found"] == f"{host_user.name}@127.0.0.1 port {sshd.port}"
-    options = found["connection", "ssh options"]["found"].splitlines()
-    assert {f"port {sshd.port}", "serveraliveinterval 77", "compression yes"} <= {*options}
-    assert f"at {sshd.known_hosts}:1" in found["connection", "known_hosts"]["found"]
-    assert str(sshd.identity) in found["connection", "keys"]["found"]
-    assert " -v box true` shows what ssh tries" in found["connection", "login"]["found"]
 
 
 @pytest.mark.thorough
@@ -338,16 +218,6 @@ async def test_every_jump_host_is_described_before_the_host_behind_it(
     assert "Jump host me@127.0.0.1" in told.stdout.splitlines()
 
 
-async def test_of_a_command_only_the_program_is_named(laptop: Laptop, tmp_path: Path) -> None:
-    program = tmp_path / "docker"
-    program.write_text("#!/bin/sh\nexit 1\n", encoding="ascii")
-    program.chmod(0o755)
-    command = f"{program} exec -i -e PASSWORD=hunter77 web"
-    done = await laptop.run(["doctor", "--transport", command])
-    assert f"Connection to {program} [redacted]" in done.stdout.splitlines()
-    assert "hunter" not in done.stdout
-
-
 async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> None:
     good = findings(await laptop.run(["doctor", "--json"]))
     assert {where for where, _ in good} == {"laptop"} and not blocking(good)
@@ -357,18 +227,6 @@ async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> Non
     assert (done.code, blocking(refused)) == (1, [("laptop", "credential")])
     assert "refused (HTTP 401)" in refused["laptop", "credential"]["found"]
     assert "sk-wrong" not in done.stdout
-
-
-async def test_a_provider_that_does_not_answer_and_broken_settings_both_block(laptop: Laptop) -> None:
-    settings = laptop.home / ".config" / "ccb" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"model": 7}', encoding="utf-8")
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        done = await laptop.run(["doctor", "--json"], ANTHROPIC_BASE_URL=f"http://127.0.0.1:{closed.getsockname()[1]}")
-    found = findings(done)
-    assert (done.code, blocking(found)) == (1, [("laptop", "settings"), ("laptop", "provider")])
-    assert found["laptop", "credential"]["state"] == "info"
 
 
 PIPE = """

@@ -80,15 +80,6 @@ async def test_a_caged_command_finds_it_too(
     assert fake_model.requests[-1].tool_result_text == "v22"
 
 
-async def test_the_variables_of_the_settings_win(
-    sshd: Sshd, host_user: HostUser, laptop: Laptop, fake_model: FakeModel
-) -> None:
-    bash(fake_model, "echo $PATH")
-    nvm(host_user, *STARTED["/bin/bash"])
-    await run(laptop, sshd, host_user, "--settings", json.dumps({"env": {"PATH": "/own:/bin:/usr/bin"}}))
-    assert fake_model.requests[-1].tool_result_text == "/own:/bin:/usr/bin"
-
-
 async def test_start_up_files_that_end_the_shell_are_said_with_the_path_that_counts(
     tmp_path: Path, host_user: HostUser, laptop: Laptop, fake_model: FakeModel
 ) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import pwd
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
@@ -129,19 +126,6 @@ async def test_logs_tell_what_a_session_did(host: Host, fake_model: FakeModel) -
     assert last.stdout.splitlines() == done.stdout.splitlines()[-1:]
 
 
-@pytest.mark.thorough
-async def test_a_journal_that_cannot_be_read_is_code_73_and_named(host: Host, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "done", "times": 0})
-    session = await host.ended("go")
-    (journal,) = host.user.home.rglob("journal.jsonl")
-    journal.chmod(0)
-    for words in (["logs", host.login, session], ["ssh", host.login, "--resume", session, "-p", "hi"]):
-        done = await host.laptop.run([*words, *host.options])
-        assert (done.code, done.stdout) == (73, ""), done.stderr
-        said, do = done.stderr.splitlines()
-        assert said.endswith(f"{journal}: Permission denied”") and "able to read" in do
-
-
 async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: FakeModel) -> None:
     ask_once(fake_model)
     async with host.asking("go") as (_, session):
@@ -161,43 +145,6 @@ async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words
     async with host.terminal(words[0], host.login, *words[1:]) as running:
         assert await running.ended() == 1
         assert f"ccb: {host.login}: there " in running.text.replace("“", "") and "  -> `ccb " in running.text
-
-
-async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
-    done = await host.run("ps")
-    assert (done.code, done.stdout, done.stderr) == (0, f"No sessions on {host.login}.\n", "")
-    assert (await host.run("ps", "--json")).stdout == ""
-
-
-@pytest.mark.thorough
-async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeModel) -> None:
-    """That of a tool whose worker was killed; its name is the host's word, so it is shown as plain text."""
-    command = """cp "$(command -v sleep)" "$(printf 'ev\\033[31mil')"; ./ev* 600"""
-    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}], "times": 0})
-
-    def evil() -> str:
-        for each in processes_of(host.user):
-            with suppress(psutil.NoSuchProcess):  # the shell's own children come and go
-                if each.name().startswith("ev"):
-                    return str(each.pid)
-        return ""
-
-    async with host.asking("go") as (driver, session):
-        await driver.send(yes_to(driver))
-        await until(lambda: bool(evil()))
-        daemon_of(host.user).kill()
-    pid = evil()
-    tried = await host.run("gc", "--dry-run")
-    assert evil() == pid
-    done = await host.run("gc")
-    assert is_plain(tried.stdout) and is_plain(done.stdout)
-    for said, verb in ((tried.stdout, "would end"), (done.stdout, "ended")):
-        (line,) = [line for line in said.splitlines() if f" {pid} " in line]
-        assert line.startswith(f"{verb} process {pid} (ev") and line.endswith(
-            f"il): left running by a tool of session {session}"
-        )
-        assert "stop" not in said
-    await until(lambda: not processes_of(host.user))
 
 
 @pytest.mark.visited(False)
@@ -231,21 +178,6 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
     assert not list(Path("/tmp").glob(f"ccb-{uid}*"))
     again = await host.run("clean", "--yes")
     assert again.code == 0 and again.stdout.splitlines()[-1].startswith("removed ")
-    assert sorted(host.user.home.rglob("*")) == before
-
-
-@pytest.mark.visited(False)
-@pytest.mark.thorough
-async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(host: Host) -> None:
-    before = sorted(host.user.home.rglob("*"))
-    assert (await host.run("ps")).code == 0  # which leaves the worker there
-    foreign = host.user.home / ".cache/ccb/mine"
-    foreign.touch()
-    cleaned = await host.run("clean", "--yes")
-    assert cleaned.code == 1
-    assert f"kept {foreign.parent}: not empty: mine" in cleaned.stdout.splitlines()
-    foreign.unlink()
-    assert (await host.run("clean", "--yes")).code == 0
     assert sorted(host.user.home.rglob("*")) == before
 
 
@@ -344,17 +276,3 @@ async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(la
         assert "no session" in done.stderr and "ccb ps --local" in done.stderr
     rows = (await laptop.run(["ps", "--json"])).stdout.splitlines()  # also of others: /tmp is one for all tests of root
     assert str(tmp_path) not in [json.loads(row)["cwd"] for row in rows]
-
-
-async def test_a_reader_that_leaves_early_is_no_bug(laptop: Laptop) -> None:
-    reader, writer = os.pipe()
-    os.close(reader)
-    try:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "ccb", "ps", stdin=asyncio.subprocess.DEVNULL, stdout=writer,
-            stderr=asyncio.subprocess.PIPE, env=laptop.env, cwd=laptop.home,
-        )  # fmt: skip
-    finally:
-        os.close(writer)
-    _, said = await process.communicate()
-    assert (process.returncode, said) == (129, b"")

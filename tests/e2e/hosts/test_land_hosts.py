@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
-from tests.support.machine.clock import jumping_clocks
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
@@ -104,34 +103,6 @@ async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_
     assert "ccb: on the host: “no file can be made on this host, so the session is kept in memory only" in done.stderr
     assert "ccb: on the host: “the worker's program is in memory only" in done.stderr
     assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
-
-
-async def test_a_home_too_long_for_a_socket_keeps_the_journal_though_tmp_takes_nothing(
-    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
-    home = "/mnt/home/" + "x" * 90
-    setup = f"mount -t tmpfs -o ro tmpfs /tmp; mkdir -p {home}; export HOME={home}"
-    fake_model.add(uses("Bash", command=LOOK), {"text": "ok"})
-    where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]
-    done = await laptop.run([*where, "-p", "look"])
-    assert (done.code, done.stdout, done.stderr) == (0, "ok\n", "")
-    kept = [os.path.dirname(line.split()[1]) for line in fake_model.requests[1].tool_result_text.splitlines()[1:-1]]
-    assert sorted(kept) == [f"{home}/.cache/ccb", f"{home}/.local/state/ccb/sessions"]
-
-
-@pytest.mark.parametrize("years", [10, -10])
-@pytest.mark.thorough
-async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
-    years: int, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    jumping_clocks(tmp_path, host_user).jump(years * 365 * 86400.0)
-    look = {"type": "tool_use", "name": "Bash", "input": {"command": "python3 -c 'import time; print(time.time())'"}}
-    fake_model.add({"blocks": [look]}, {"text": "ok"})
-    where = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "--allowedTools=Bash"]
-    done = await laptop.run([*where, "-p", "hi"])
-    assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-    off = float(fake_model.requests[1].tool_result_text) - os.stat(laptop.home).st_mtime
-    assert abs(off / (years * 365 * 86400.0) - 1) < 0.01
 
 
 @pytest.mark.parametrize("missing", ["the home of the account", "HOME", "HOME and where it was"])

@@ -71,16 +71,6 @@ async def test_a_session_goes_on_where_its_directory_is_now(
     assert f"{GOES_ON} {there}. Before, its directory was {project}" in told(fake_model)
 
 
-async def test_the_model_is_told_once_that_the_session_goes_on_elsewhere(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    await session_in(laptop, project)
-    there = replace(laptop, home=moved(project))
-    await there.run(["--continue", *ANSWER])
-    await there.run(["--continue", *ANSWER])
-    assert told(fake_model).count(GOES_ON) == 1, "it stays in the history, and is not said again"
-
-
 async def test_the_present_directory_is_not_one_that_is_named(laptop: Laptop, project: Path, tmp_path: Path) -> None:
     session = await session_in(laptop, project)
     other = tmp_path / "other"

@@ -1,7 +1,4 @@
-"""Opening the transport while this machine loads its settings: limits, errors, and a connection that nobody takes.
-
-- Whether a login may use what the last one needed: the option and the setting that switch that off.
-"""
+"""Opening the transport while this machine loads its settings: limits, errors, and a connection that nobody takes."""
 
 from __future__ import annotations
 

@@ -23,11 +23,12 @@ from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.project_records import Projects
 from ccb.local.config.settings import Settings
 from ccb.local.connect.connect_session import OpenSession
-from ccb.local.connect.file_connection import FileConnection
+from ccb.local.connect.dialer import FileConnection
 from ccb.local.connect.host_sessions import HostSessions
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.headless import headless_run as headless
 from ccb.local.session.dialing import AttachOptions
+from ccb.local.session.own_hooks import NotificationHooks
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.frames import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, Snapshot, Stop
@@ -78,7 +79,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             desk = ProjectDesk(Arguments(), Settings(), Projects({}))
             files = FileConnection(lambda: session.state, lambda: None, no_login)
-            yield OpenSession(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None), files)
+            hooks, sessions = NotificationHooks({}, ""), cast(HostSessions, None)
+            yield OpenSession(session, "devbox", SessionOptions(), (), RESUME, desk, sessions, files, hooks)
 
     monkeypatch.setattr(headless, "connect_session", connect)
     return host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import multiprocessing
 import sqlite3
 import stat
@@ -12,15 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support.run_words import run_words
 
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.config.settings import settings_path
+from ccb.local.config.settings_loading import load_settings
 from ccb.local.ledger import budgets as module
 from ccb.local.ledger import call_ledger
-from ccb.local.ledger.budgets import BUDGET_KIND, Budgets, SessionAccounts
+from ccb.local.ledger.budgets import BUDGET_KIND, Budgets, SessionAccounts, budgets
 from ccb.local.ledger.call_ledger import CallLedger, CallPlace, dollars, ledger_path, open_ledger
+from ccb.local.ledger.proxy_control import call_policy, check_allowed
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.costs import BilledRequest
 from ccb.tunnel.proxy.metering import CallReport, Reservation, TokenCounts
+from ccb.tunnel.proxy.policy import MAX_CALLS, Policy
 from ccb.tunnel.wire.model_facts import claude_facts
 
 PLACE = CallPlace("s1", "gpu", "/work")
@@ -207,7 +214,6 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 from ccb.local.ledger import budgets as module
 from ccb.local.ledger.budgets import Budgets, SessionAccounts
-from tests.local.ledger.test_ledger import DEAR, PLACE, report
 
 async def main():
     async with SessionAccounts(Path(sys.argv[1]), Budgets(day_usd=1.0)) as accounts:
@@ -336,9 +342,9 @@ async def test_a_ledger_that_was_locked_for_a_while_counts_again(
 
 
 async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spent(tmp_path: Path) -> None:
-    for budgets, count in ((Budgets(), 1), (Budgets(day_tokens=10**9), 1), (Budgets(run_usd=50.0), 0)):
+    for limits, count in ((Budgets(), 1), (Budgets(day_tokens=10**9), 1), (Budgets(run_usd=50.0), 0)):
         told: list[str] = []
-        async with SessionAccounts(tmp_path, budgets, warn=told.append) as accounts:
+        async with SessionAccounts(tmp_path, limits, warn=told.append) as accounts:
             accounts.place = PLACE
             accounts.ended(report(4.9), FREE)
             assert told == []
@@ -346,3 +352,97 @@ async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spen
             accounts.ended(report(3.0), FREE)
             assert len(told) == count
             assert all(text.startswith("This session has cost $5.20 since you connected") for text in told)
+
+
+TEXT = """
+{
+  "modelCalls": {
+    "models": ["claude-*"], "maxConcurrent": 8,
+    "hosts": {"gpu-*": {"expiresHours": 2, "models": ["m"]}, "gpu-7": {"perMinute": 5}}
+  },
+  "budgets": {"dayUsd": 9, "sessionTokens": 7, "hosts": {"gpu-*": {"dayUsd": 3}}}
+}
+"""
+
+
+def settings_file(home: Path, text: str) -> dict[str, str]:
+    environ = {"HOME": str(home)}
+    path = settings_path(environ)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return environ
+
+
+def test_a_model_that_no_call_may_ask_is_refused_at_the_start(tmp_path: Path) -> None:
+    settings = load_settings(settings_file(tmp_path, TEXT))
+    check_allowed("claude-sonnet-4-5[1m]", settings, "web")
+    with pytest.raises(UsageError, match="do not allow the model gpt-5 on web") as caught:
+        check_allowed("gpt-5", settings, "web")
+    assert "claude-*" in caught.value.evidence
+
+
+def test_a_host_has_its_own_limits_and_budgets(tmp_path: Path) -> None:
+    settings = load_settings(settings_file(tmp_path, TEXT))
+    assert settings.warnings == []
+    other, gpu = call_policy(settings, "web"), call_policy(settings, "gpu-7")
+    assert (other.requests.models, other.max_calls, other.lasts_s) == (("claude-*",), 8, None)
+    assert (gpu.requests.models, gpu.max_calls, gpu.lasts_s, gpu.max_per_minute) == (("m",), 8, 7200, 5)
+    web, there = budgets(None, settings, "web"), budgets(1.5, settings, "gpu-7")
+    assert (web.host_usd, web.session_tokens, web.day_usd) == (None, 7, 9)
+    assert (there.host_usd, there.run_usd) == (3, 1.5)
+
+
+def test_without_settings_the_limits_are_those_of_the_proxy(tmp_path: Path) -> None:
+    policy = call_policy(load_settings({"HOME": str(tmp_path)}), "web")
+    assert policy == Policy() and policy.max_calls == MAX_CALLS
+
+
+def test_a_wrong_limit_of_a_host_is_named_with_its_line(tmp_path: Path) -> None:
+    environ = settings_file(tmp_path, TEXT.replace('"perMinute": 5', '"perMinute": 0'))
+    with pytest.raises(ConfigError, match=r"line 5: modelCalls\.hosts\.gpu-7\.perMinute"):
+        load_settings(environ)
+
+
+def test_sums_are_printed_with_their_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    assert run_words(["usage"], environ) == ExitCode.OK
+    assert capsys.readouterr().out == "No model calls yet.\n"
+    with CallLedger(ledger_path(tmp_path / "ccb")) as ledger:
+        ledger.add(PLACE, report(1.5, model="claude-\x1b[31mred"))
+        ledger.add(PLACE, report(0.25))
+        ledger.add(PLACE, report(9.0, began=1_000))
+    assert run_words(["usage", "--by", "model", "--days", "1"], environ) == ExitCode.OK
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[0] == "MODEL" and len({len(row) for row in [heading, *rows]}) == 1
+    assert "\x1b" not in "".join(rows)
+    assert [(row.split()[0][:6], row.split()[6]) for row in rows] == [
+        ("claude", "$1.50"),
+        ("claude", "$0.25"),
+        ("total", "$1.75"),
+    ]
+    assert run_words(["usage", "--by", "host", "--json"], environ) == ExitCode.OK
+    (line,) = capsys.readouterr().out.splitlines()
+    assert (json.loads(line)["host"], json.loads(line)["calls"]) == ("gpu", 3)
+
+
+def test_wrong_options_and_a_broken_file_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    for args in (["--by", "moon"], ["--days", "-1"], ["--days", "many"]):
+        assert run_words(["usage", *args], environ) == ExitCode.USAGE
+        assert "error: option '--" in capsys.readouterr().err
+    path = ledger_path(tmp_path / "ccb")
+    path.parent.mkdir()
+    with sqlite3.connect(path) as base:
+        base.execute("PRAGMA user_version=9")
+    assert run_words(["usage"], environ) == ExitCode.CONFIG
+    assert "cannot be read" in capsys.readouterr().err
+
+
+def test_costs_of_which_some_are_estimated_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    with CallLedger(ledger_path(tmp_path / "ccb")) as ledger:
+        ledger.add(PLACE, report(1.5, model="told"))
+        ledger.add(PLACE, replace(report(0.25, model="silent"), estimated=True))
+    assert run_words(["usage", "--by", "model"], environ) == ExitCode.OK
+    costs = {row.split()[0]: row.split()[6] for row in capsys.readouterr().out.splitlines()}
+    assert costs == {"MODEL": "COST", "told": "$1.50", "silent": "~$0.25", "total": "~$1.75"}

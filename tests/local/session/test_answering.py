@@ -29,7 +29,7 @@ from ccb.tunnel.wire.control_protocol import (
     payload_of,
     public_withdrawal,
 )
-from ccb.tunnel.wire.frames import Applied, Attached, Event, Fetch, Input, Past, Progress, Snapshot
+from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Past, Progress, Snapshot
 
 Json = dict[str, Any]
 
@@ -67,21 +67,23 @@ class Service:
 
 @asynccontextmanager
 async def answering(
-    host: ScriptedHost, service: Service, *, once: bool = False, **options: Any
-) -> AsyncIterator[tuple[RemoteSession, list[Item]]]:
-    """A session that serves FETCH, leaves approvals to its reader, and is read into a list."""
+    host: ScriptedHost, service: Service, *, once: bool = False, seq: int = 0, role: str = "driver", tail: int = 0
+) -> AsyncIterator[tuple[RemoteSession, Peer, list[Item]]]:
+    """A session whose attach was granted, which serves FETCH, leaves approvals to its reader, and is read into a list.
+    Another client drives if it is a viewer."""
     seen: list[Item] = []
 
     async def read() -> None:
         async for item in session.events():
             seen.append(item)  # noqa: PERF401 - it is looked at meanwhile
 
-    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, **options)) as session:
+    async with RemoteSession(host.dial, AttachOptions(waits=no_waits, role=role, tail=tail)) as session:
         session.register(FETCH, service, lambda _: once)
         session.register(CAN_USE_TOOL)
         reading = asyncio.create_task(read())
         try:
-            yield session, seen
+            peer, _ = await host.granted(role=role, seq=seq, driver="bob" if role == "viewer" else "")
+            yield session, peer, seen
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -115,8 +117,7 @@ def host() -> ScriptedHost:
 
 async def test_a_service_answers_and_its_request_is_not_the_readers_to_see(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service) as (_, seen):
-        peer, _ = await host.granted()
+    async with answering(host, service) as (_, peer, seen):
         await progress(peer, ask("a"))
         assert await answer_of(peer) == {"subtype": "success", "request_id": "f1", "response": {"text": "page a"}}
         await peer.say(ask("b", "f2"))
@@ -129,8 +130,7 @@ async def test_a_service_answers_and_its_request_is_not_the_readers_to_see(host:
     ("url", "error"), [("file:", "only the web"), ("bug", "internal error on the laptop: KeyError")]
 )
 async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: ScriptedHost, url: str, error: str) -> None:
-    async with answering(host, Service()) as _:
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (_, peer, _):
         await progress(peer, ask(url))
         response = await answer_of(peer)
         assert (response["subtype"], response["error"]) == ("error", error)
@@ -140,8 +140,7 @@ async def test_what_is_not_registered_is_refused_and_logged(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Service()
-    async with answering(host, service) as (_, seen):
-        peer, _ = await host.granted()
+    async with answering(host, service) as (_, peer, seen):
         await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
         response = await answer_of(peer)
         assert (response["subtype"], response["error_code"]) == ("error", "unsupported_request")
@@ -151,8 +150,7 @@ async def test_what_is_not_registered_is_refused_and_logged(
 
 async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
-    async with answering(host, Service()) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (session, peer, seen):
         await peer.say(question)
         async with asyncio.timeout(60):
             while not seen:
@@ -164,8 +162,7 @@ async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
 
 async def test_a_service_runs_once_although_the_request_is_asked_again_after_a_drop(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, service) as (session, peer, seen):
         await progress(peer, ask("a"))
         await answer_of(peer)  # it is lost with the connection: nobody confirms it
         peer.hang_up()
@@ -183,8 +180,7 @@ async def test_a_service_runs_once_although_the_request_is_asked_again_after_a_d
 
 async def test_a_replay_that_holds_the_answer_starts_no_service(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service):
-        peer, _ = await host.granted(seq=4)
+    async with answering(host, service, seq=4) as (_, peer, _):
         await peer.say(ask("a", "f1"))
         await peer.say(ask("b", "f2"))
         answer = {"subtype": "success", "request_id": "f1", "response": {}}
@@ -198,8 +194,7 @@ async def test_a_replay_that_holds_the_answer_starts_no_service(host: ScriptedHo
 
 async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: ScriptedHost) -> None:
     service = Service(ready=False)
-    async with answering(host, service) as (session, _):
-        peer, _ = await host.granted()
+    async with answering(host, service) as (session, peer, _):
         await progress(peer, ask("a"))
         async with asyncio.timeout(60):
             await service.called.wait()
@@ -212,8 +207,7 @@ async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: Sc
 
 async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service, role="viewer") as (session, seen):
-        peer, _ = await host.granted(role="viewer", driver="bob")
+    async with answering(host, service, role="viewer") as (session, peer, seen):
         await peer.say(ask("a"))
         await reaches(session, LinkState.FENCED, seen)
         assert not service.calls
@@ -226,8 +220,7 @@ async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> N
 
 async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_begun_it(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service, once=True) as (session, seen):
-        peer, _ = await host.granted(seq=1)
+    async with answering(host, service, once=True, seq=1) as (session, peer, seen):
         await peer.say(ask("a"))
         refused = await answer_of(peer)
         assert refused["subtype"] == "error" and "Whether it had any effect is not known" in refused["error"]
@@ -247,8 +240,7 @@ async def test_what_must_not_run_twice_is_refused_if_another_client_drove_while_
     host: ScriptedHost,
 ) -> None:
     service = Service()
-    async with answering(host, service, once=True) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, service, once=True) as (session, peer, seen):
         host.greeting = replace(host.greeting, epoch=host.greeting.epoch + 1)  # somebody has driven it, and left
         peer.hang_up()
         await reaches(session, LinkState.RECONNECTING, seen)
@@ -263,8 +255,7 @@ async def test_what_must_not_run_twice_is_refused_if_another_client_drove_while_
 
 async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_begun(host: ScriptedHost) -> None:
     service = Service()
-    async with answering(host, service, once=True, role="viewer") as (session, seen):
-        peer, _ = await host.granted(role="viewer", driver="bob")
+    async with answering(host, service, once=True, role="viewer") as (session, peer, seen):
         await peer.say(ask("a"))
         await reaches(session, LinkState.FENCED, seen)
         host.greeting = replace(host.greeting, driver="bob")
@@ -277,9 +268,8 @@ async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_be
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
     service = Service()
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
-    async with answering(host, service, tail=100) as (_, seen):
-        peer = await host.next_peer()
-        await peer.send(Attached(1, "driver", 7), Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
+    async with answering(host, service, tail=100, seq=7) as (_, peer, seen):
+        await peer.send(Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
         async with asyncio.timeout(60):
             while not seen:
@@ -293,8 +283,7 @@ def answering_tasks() -> int:
 
 async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of_tasks(host: ScriptedHost) -> None:
     """The worker never confirms an answer, so the outbox is full, and even refusals wait."""
-    async with answering(host, Service()) as (_, seen):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (_, peer, seen):
         for number in range(MAX_INPUTS + MAX_WAITING):
             await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})
@@ -305,8 +294,7 @@ async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of
 
 
 async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host: ScriptedHost) -> None:
-    async with answering(host, Service()):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (_, peer, _):
         asked = {f"f{number}" for number in range(MAX_INPUTS + 3 * MAX_ANSWERING)}
         for request_id in sorted(asked):
             await progress(peer, Request(OTHER, {"path": "/"}, id=request_id).public())
@@ -381,8 +369,7 @@ def questions_in(seen: list[Item]) -> list[str]:
 
 
 async def test_of_thousands_of_open_questions_the_reader_gets_a_hundred_and_is_told_once(host: ScriptedHost) -> None:
-    async with answering(host, Service()) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (session, peer, seen):
         for number in range(MAX_OPEN):
             await peer.say(approval(number))
         asking = asyncio.create_task(say_all(peer, [approval(number) for number in range(MAX_OPEN, 3_000)]))
@@ -406,8 +393,7 @@ async def say_all(peer: Peer, bodies: list[Json]) -> None:
 
 
 async def test_an_answered_question_makes_room_for_another(host: ScriptedHost) -> None:
-    async with answering(host, Service()) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (session, peer, seen):
         await say_all(peer, [approval(number) for number in range(MAX_OPEN)])
         await everything_is_read(session, peer)
         await session.answer("q7", {"behavior": "deny", "message": "no"})
@@ -419,8 +405,7 @@ async def test_an_answered_question_makes_room_for_another(host: ScriptedHost) -
 
 
 async def test_open_questions_take_a_limited_amount_of_memory(host: ScriptedHost) -> None:
-    async with answering(host, Service()) as (session, seen):
-        peer, _ = await host.granted()
+    async with answering(host, Service()) as (session, peer, seen):
         await say_all(peer, [approval(number, "x" * 240_000) for number in range(40)])
         refused = await answer_of(peer)
         await everything_is_read(session, peer)
@@ -429,8 +414,7 @@ async def test_open_questions_take_a_limited_amount_of_memory(host: ScriptedHost
 
 
 async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHost) -> None:
-    async with answering(host, Service(), tail=1) as (session, seen):
-        peer, _ = await host.granted(seq=10)
+    async with answering(host, Service(), tail=1, seq=10) as (session, peer, seen):
         await peer.send(Snapshot(1, 10, {"asks": [approval(number) for number in range(MAX_OPEN + 3)]}))
         assert [(await answer_of(peer))["request_id"] for _ in range(3)] == ["q100", "q101", "q102"]
         await everything_is_read(session, peer)
@@ -442,8 +426,7 @@ async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_
     host: ScriptedHost,
 ) -> None:
     """A request that still waits is no longer among those whose ids are remembered."""
-    async with answering(host, Service()) as (session, seen):
-        peer, _ = await host.granted(seq=1)
+    async with answering(host, Service(), seq=1) as (session, peer, seen):
         await progress(peer, Request(OTHER, {}, id="f0").public())
         for number in range(1, 10_100):
             await progress(peer, Request(OTHER, {}, id=f"f{number}").public())
@@ -460,8 +443,7 @@ async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
 ) -> None:
     padding = "x" * 200_000
     fitting = MAX_WAITING_BYTES // (24 * 200_300)  # a line may take 24 times its length in memory
-    async with answering(host, Service()):
-        peer, _ = await host.granted(seq=1)
+    async with answering(host, Service(), seq=1) as (_, peer, _):
         await progress(peer, Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())
         for number in range(fitting + 10):
             await progress(peer, Request(OTHER, {"padding": padding}, id=f"f{number}").public())

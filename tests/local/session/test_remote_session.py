@@ -1,7 +1,4 @@
-"""One attached session as its clients see it, over a real socket with a host that says what the test wants.
-
-- Requests to services on the laptop, between the real daemon and real sessions: cut, taken over, started again.
-"""
+"""One attached session as its clients see it, over a real socket with a host that says what the test wants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP relay that makes a link slow, frozen, narrow or dead. See ../README.md."""
+"""A TCP relay that makes a link slow, frozen or dead. See ../README.md."""
 
 from __future__ import annotations
 
@@ -47,17 +47,12 @@ class _Connection:
 class Relay:
     """What it does to every connection, changeable while it runs.
 
-    `delay_s` each way; `rate` bytes a second each way (0: no limit); `cut_up` / `cut_down`: reset a connection once so
-    many bytes went from client to server / from server to client (counted over all connections). `frozen`: bytes are
-    taken from nobody, and no connection is closed or accepted. `faults` happen once each. `up`, `down` and
-    `connections` count; `turns` is how often the client spoke after the server had.
+    `delay_s` is each way. `frozen`: bytes are taken from nobody, and no connection is closed or accepted. `faults`
+    happen once each. `up`, `down` and `connections` count; `turns` is how often the client spoke after the server had.
     """
 
     port: int = 0
     delay_s: float = 0.0
-    rate: float = 0.0
-    cut_up: int | None = None
-    cut_down: int | None = None
     up: int = 0
     down: int = 0
     connections: int = 0
@@ -172,8 +167,6 @@ class Relay:
                     writer.write(data)
                     await writer.drain()
                 queue.task_done()
-                if self.rate:
-                    await asyncio.sleep(len(data) / self.rate)
 
         delivery = asyncio.create_task(deliver())
         try:
@@ -193,11 +186,6 @@ class Relay:
                     if not data:
                         continue
                 self._count(connection, data, upward=upward)
-                limit = self.cut_up if upward else self.cut_down
-                if limit is not None and (self.up if upward else self.down) >= limit:
-                    self.cut_up = self.cut_down = None
-                    self.cut()
-                    return
                 await queue.put((time.monotonic() + self.delay_s, data or None))
                 if not data:
                     await delivery
@@ -208,9 +196,9 @@ class Relay:
 
 
 @asynccontextmanager
-async def relay(target_port: int, *, delay_s: float = 0.0, rate: float = 0.0) -> AsyncIterator[Relay]:
+async def relay(target_port: int, *, delay_s: float = 0.0) -> AsyncIterator[Relay]:
     """Run a relay on a free port of 127.0.0.1 to `target_port` there. `delay_s` is one way: half the round trip."""
-    link = Relay(delay_s=delay_s, rate=rate, target_port=target_port)
+    link = Relay(delay_s=delay_s, target_port=target_port)
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -8,16 +8,20 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh.past_logins import PastLogins
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.host_keys import HostKeyInfo
 from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
+
+E = TypeVar("E", bound=CcbError)
 
 
 class Person:
@@ -87,6 +91,19 @@ async def logged_in(
         yield transport
     finally:
         await transport.close()
+
+
+async def logs_in(where: SshTarget, prompts: Prompts | None = None, past: PastLogins | None = None) -> None:
+    """Log in, and leave."""
+    async with logged_in(where, prompts, past):
+        pass
+
+
+async def refused(kind: type[E], where: SshTarget, prompts: Prompts | None = None, *, match: str = "") -> E:
+    """The error of a login that fails."""
+    with pytest.raises(kind, match=match) as caught:
+        await connect(where, prompts or NobodyToAsk())
+    return caught.value
 
 
 async def output(transport: Transport, command: str) -> str:

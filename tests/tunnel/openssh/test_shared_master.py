@@ -129,6 +129,13 @@ async def test_a_master_without_room_for_another_session_is_passed_over(
             await first.close()
 
 
+def traps(path: Path, user: HostUser) -> Iterator[tuple[Callable[[], object], Callable[[], object], str]]:
+    me = os.getuid()
+    yield lambda: shutil.chown(path, user.name), lambda: os.chown(path, me, -1), "belongs to user"
+    yield lambda: path.parent.chmod(0o777), lambda: path.parent.chmod(0o700), "other users may write"
+    yield lambda: shutil.chown(path.parent, user.name), lambda: os.chown(path.parent, me, -1), "other users may write"
+
+
 async def test_sockets_that_may_lead_elsewhere_are_not_touched(
     sshd: Sshd, host_user: HostUser, sockets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,19 +171,3 @@ async def test_sockets_that_may_lead_elsewhere_are_not_touched(
         stale.bind(str(path))
     assert "no process listens" in await problem(path)
     assert await carrier(target(sshd, host_user, f"ControlPath={path}")) == "login"
-
-
-def traps(path: Path, user: HostUser) -> Iterator[tuple[Callable[[], object], Callable[[], object], str]]:
-    me = os.getuid()
-    yield lambda: shutil.chown(path, user.name), lambda: os.chown(path, me, -1), "belongs to user"
-    yield lambda: path.parent.chmod(0o777), lambda: path.parent.chmod(0o700), "other users may write"
-    yield lambda: shutil.chown(path.parent, user.name), lambda: os.chown(path.parent, me, -1), "other users may write"
-
-
-async def test_options_that_would_keep_our_command_from_running_do_not_count(
-    sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
-    path = sockets / named_for(host_user, sshd.port)
-    async with control_master(sshd, host_user, path) as master:
-        options = ("RemoteCommand=tmux", "StdinNull=yes", "RequestTTY=force", "ProxyJump=nowhere", master.option)
-        assert await carrier(target(sshd, host_user, *options)) == "master"

@@ -10,11 +10,20 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
+from tests.support.person.login import (
+    Person,
+    logged_in,
+    logs_in,
+    no_openssh,
+    only_config,
+    output,
+    pipe_to,
+    refused,
+    target,
+)
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
+from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
-from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -40,15 +49,8 @@ async def test_where_nobody_has_set_ciphers_the_quickest_is_in_use(sshd: Sshd, h
 
 
 async def test_algorithms_of_which_none_is_known_are_not_replaced_by_others(sshd: Sshd, host_user: HostUser) -> None:
-    with pytest.raises(ConfigError, match="kexalgorithms") as caught:
-        await connect(target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), NobodyToAsk())
-    assert "--transport ssh" in caught.value.do
-
-
-async def test_an_algorithm_that_the_server_lacks_is_refused(host_user: HostUser, tmp_path: Path) -> None:
-    async with serve(tmp_path / "server", ["Ciphers aes256-ctr"]) as server:
-        with pytest.raises(Unreachable, match="no SSH connection"):
-            await connect(target(server, host_user, "Ciphers=aes192-ctr"), NobodyToAsk())
+    error = await refused(ConfigError, target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), match="kexalgorithms")
+    assert "--transport ssh" in error.do
 
 
 async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path: Path) -> None:
@@ -66,16 +68,14 @@ async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path:
 
 
 async def test_a_key_whose_kind_is_not_accepted_is_not_offered(sshd: Sshd, host_user: HostUser) -> None:
-    with pytest.raises(AuthFailed):
-        await connect(target(sshd, host_user, "PubkeyAcceptedAlgorithms=rsa-sha2-512"), NobodyToAsk())
+    await refused(AuthFailed, target(sshd, host_user, "PubkeyAcceptedAlgorithms=rsa-sha2-512"))
     assert "Failed publickey" not in sshd.log.read_text()
 
 
 async def test_the_preferred_method_is_the_only_one_tried(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
         person = Person()
-        with pytest.raises(AuthFailed):
-            await connect(target(server, host_user, "PreferredAuthentications=password"), person)
+        await refused(AuthFailed, target(server, host_user, "PreferredAuthentications=password"), person)
         assert person.asked_passwords
 
 
@@ -128,8 +128,7 @@ async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) 
     assert all(name in names for name in ("LocalForward", "ForwardAgent", "RemoteCommand", "PKCS11Provider"))
     assert way_out == ("`--transport ssh` honours PKCS11Provider, BindInterface, NoHostAuthenticationForLocalhost).")
     assert "Tunnel" not in said
-    async with logged_in(target(sshd, host_user, *options), person):
-        pass
+    await logs_in(target(sshd, host_user, *options), person)
     assert len(person.told) == 1
 
 
@@ -138,26 +137,12 @@ async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, 
     where = target(sshd, host_user, "LocalForward=1 localhost:2")
     prompts = NobodyToAsk(tell=said.append)
     for _ in range(2):
-        async with logged_in(where, prompts):
-            pass
+        await logs_in(where, prompts)
     prompts.banner("Only for friends.")
     assert said == [f"Without effect on {host_user.name}@127.0.0.1: LocalForward."]
     memory = Person().memory
-    async with logged_in(where, NobodyToAsk(memory)):
-        pass
+    await logs_in(where, NobodyToAsk(memory))
     assert not memory.said, "what nobody was told is still to be said"
-
-
-async def test_what_many_have_for_every_host_is_named_by_the_doctor_and_not_at_every_login(
-    sshd: Sshd, host_user: HostUser
-) -> None:
-    person = Person()
-    to = target(sshd, host_user, "IPQoS=cs1", "UpdateHostKeys=ask")
-    async with logged_in(to, person):
-        pass
-    assert person.told == []
-    ((_, config),) = await route(to)
-    assert {"IPQoS", "UpdateHostKeys"} <= set(config.no_effect)
 
 
 async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
@@ -184,28 +169,11 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert (await resolve(SshTarget("mine"))).no_effect == ()
 
 
-async def test_what_a_login_goes_without_is_said_of_every_hop_before_it_can_fail(
-    sshd: Sshd, host_user: HostUser, no_openssh: Path
-) -> None:
-    no_openssh.write_text(
-        f"Host hop\n  HostName 127.0.0.1\n  Port {sshd.port}\n  UserKnownHostsFile none\n  StrictHostKeyChecking yes\n"
-        "  KnownHostsCommand /bin/keys\n  LocalForward 1 localhost:2\nHost far\n  ProxyJump hop\n  CheckHostIP yes\n"
-    )
-    person = Person()
-    with pytest.raises(HostKeyError):
-        await connect(SshTarget("far", host_user.name), person)
-    assert person.told == [
-        "Without effect on hop: KnownHostsCommand (`--transport ssh` honours KnownHostsCommand).",
-        f"Without effect on {host_user.name}@far: CheckHostIP (`--transport ssh` honours CheckHostIP).",
-    ]
-
-
 async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
     person = Person(passphrases=["wrong", "secret"])
-    with pytest.raises(AuthFailed):
-        await connect(target(sshd, host_user, "NumberOfPasswordPrompts=1", key=locked), person)
+    await refused(AuthFailed, target(sshd, host_user, "NumberOfPasswordPrompts=1", key=locked), person)
     assert len(person.asked_passphrases) == 1
 
 
@@ -282,31 +250,27 @@ async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUse
 )  # fmt: skip
 async def test_without_openssh_a_line_that_is_not_understood_is_an_error(no_openssh: Path, line: str) -> None:
     no_openssh.write_text(f"Host other\n  Fancy yes\nHost *\n  {line}\n  ProxyJump bastion\n")
-    with pytest.raises(ConfigError) as caught:
-        await connect(SshTarget("mine"), NobodyToAsk())
-    assert f"{no_openssh} line 4" in caught.value.evidence
+    error = await refused(ConfigError, SshTarget("mine"))
+    assert f"{no_openssh} line 4" in error.evidence
 
 
-async def test_without_openssh_a_connection_that_the_configuration_refuses_is_not_made(no_openssh: Path) -> None:
-    no_openssh.write_text("Host old\n  RefuseConnection retired\n")
-    with pytest.raises(ConfigError) as caught:
-        await connect(SshTarget("old"), NobodyToAsk())
-    assert "retired" in caught.value.evidence
-
-
-async def test_without_openssh_a_host_is_not_canonicalized(no_openssh: Path) -> None:
-    no_openssh.write_text("CanonicalizeHostname yes\n")
-    with pytest.raises(ConfigError) as caught:
-        await connect(SshTarget("mine"), NobodyToAsk())
-    assert "-o CanonicalizeHostname=no" in caught.value.do
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [("RefuseConnection retired", "retired"), ("CanonicalizeHostname yes", "-o CanonicalizeHostname=no")],
+)
+async def test_without_openssh_what_the_configuration_refuses_is_not_made(
+    no_openssh: Path, line: str, says: str
+) -> None:
+    no_openssh.write_text(f"{line}\n")
+    error = await refused(ConfigError, SshTarget("mine"))
+    assert says in str(error)
 
 
 async def test_without_openssh_a_configuration_that_others_may_change_is_refused(no_openssh: Path) -> None:
     no_openssh.write_text("ProxyCommand false\n")
     no_openssh.chmod(0o666)
-    with pytest.raises(ConfigError) as caught:
-        await connect(SshTarget("mine"), NobodyToAsk())
-    assert "bad owner or permissions" in caught.value.evidence
+    error = await refused(ConfigError, SshTarget("mine"))
+    assert "bad owner or permissions" in error.evidence
 
 
 async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_path: Path, no_openssh: Path) -> None:
@@ -329,9 +293,8 @@ async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_
 
 async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) -> None:
     no_openssh.write_text("Host *\n  ProxyJump bastion\n")
-    with pytest.raises(ConfigError, match="jump hosts") as caught:
-        await connect(SshTarget("far"), NobodyToAsk())
-    assert "bastion" in caught.value.evidence
+    error = await refused(ConfigError, SshTarget("far"), match="jump hosts")
+    assert "bastion" in error.evidence
 
 
 async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -352,7 +315,6 @@ def commands_running() -> str:
 
 async def test_a_proxy_command_that_fails_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
     option = "ProxyCommand=echo no such gateway >&2; exit 3"
-    with pytest.raises(Unreachable) as caught:
-        await connect(target(sshd, host_user, option), NobodyToAsk())
-    assert "no such gateway" in caught.value.evidence
-    assert not isinstance(caught.value, Dropped), "it is not worth another attempt"
+    error = await refused(Unreachable, target(sshd, host_user, option))
+    assert "no such gateway" in error.evidence
+    assert not isinstance(error, Dropped), "it is not worth another attempt"

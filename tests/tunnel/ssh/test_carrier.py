@@ -1,7 +1,4 @@
-"""The first TCP connection, to real listeners.
-
-- ProxyCommands over real sshd: run as ssh runs them, able to ask, ended with the connection.
-"""
+"""The first TCP connection, to real listeners."""
 
 from __future__ import annotations
 
@@ -16,15 +13,13 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.person.login import Person, every_host, logged_in, output, pipe_to, target
+from tests.support.person.login import Person, every_host, logged_in, output, pipe_to, refused, target
 
 from ccb.tunnel.errors import Dropped, Unreachable
 from ccb.tunnel.secret import SECRET_VARIABLES
-from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.carrier import open_socket
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
-from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 
 def free_port() -> int:
@@ -107,8 +102,7 @@ async def test_it_is_run_by_the_shell_of_the_person(
     async with logged_in(target(sshd, host_user, f"{command} 2> >(cat >&2)")) as transport:  # no sh knows that
         assert await output(transport, "echo in") == "in\n"
     monkeypatch.delenv("SHELL")
-    with pytest.raises(Unreachable, match="no SSH connection"):
-        await connect(target(sshd, host_user, f"{command} 2> >(cat >&2)"), NobodyToAsk())
+    await refused(Unreachable, target(sshd, host_user, f"{command} 2> >(cat >&2)"), match="no SSH connection")
 
 
 async def test_it_inherits_no_credential(
@@ -137,21 +131,18 @@ async def test_an_ssh_in_it_asks_the_person(host_user: HostUser, sshd: Sshd, tmp
         assert [questions[0] for _, _, questions in person.challenges] == [
             (f"Enter passphrase for key '{locked}': ", False)
         ] * 2
-        with pytest.raises(Unreachable) as caught:
-            await connect(target(sshd, host_user, option), NobodyToAsk())
-        assert "Permission denied" in caught.value.evidence
+        error = await refused(Unreachable, target(sshd, host_user, option))
+        assert "Permission denied" in error.evidence
 
 
 async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, host_user: HostUser) -> None:
     option = "ProxyCommand=true && no-such-nc %h %p | cat"
-    with pytest.raises(Unreachable, match="no SSH connection") as caught:
-        await connect(target(sshd, host_user, option), NobodyToAsk())
-    assert "no-such-nc" in caught.value.evidence and "MaxStartups" not in str(caught.value)
-    assert caught.value.do == "Correct the ProxyCommand until it connects."
-    assert not isinstance(caught.value, Dropped), "it is not worth another attempt"
+    error = await refused(Unreachable, target(sshd, host_user, option), match="no SSH connection")
+    assert "no-such-nc" in error.evidence and "MaxStartups" not in str(error)
+    assert error.do == "Correct the ProxyCommand until it connects."
+    assert not isinstance(error, Dropped), "it is not worth another attempt"
 
 
 async def test_one_that_says_nothing_may_have_met_a_server_that_takes_nobody(sshd: Sshd, host_user: HostUser) -> None:
-    with pytest.raises(Dropped, match="before any login") as caught:
-        await connect(target(sshd, host_user, "ProxyCommand=true"), NobodyToAsk())
-    assert "The ProxyCommand said nothing, either." in caught.value.evidence
+    error = await refused(Dropped, target(sshd, host_user, "ProxyCommand=true"), match="before any login")
+    assert "The ProxyCommand said nothing, either." in error.evidence

@@ -1,7 +1,4 @@
-"""The pipe of a command that hands over what arrives, on a real sshd.
-
-- The buffer that a connection reads from, against the bytes that it stands for.
-"""
+"""The pipe of a command that hands over what arrives, on a real sshd."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.person.login import Person, every_host, logged_in, only_config, target
+from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, refused, target
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.ssh.asyncssh_transport import connect
@@ -34,15 +34,14 @@ def sign_host(authority: Path, key: Path, principals: str, *options: str) -> Pat
 @pytest.mark.parametrize("strict", ["accept-new", "no", "off"])
 async def test_an_unknown_key_is_stored_unasked(sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str) -> None:
     known = tmp_path / "known_hosts"
-    async with logged_in(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)):
-        pass
+    await logs_in(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known))
     assert public(sshd.host_key).split()[1] in known.read_text()
 
 
 async def test_an_unknown_key_is_refused_under_yes(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known, person = tmp_path / "known_hosts", Person(trust=True)
-    with pytest.raises(HostKeyError, match="StrictHostKeyChecking is yes"):
-        await connect(target(sshd, host_user, "StrictHostKeyChecking=yes", known=known), person)
+    there = target(sshd, host_user, "StrictHostKeyChecking=yes", known=known)
+    await refused(HostKeyError, there, person, match="StrictHostKeyChecking is yes")
     assert not person.asked and not known.exists()
 
 
@@ -53,15 +52,14 @@ async def test_a_changed_key_is_refused_whatever_is_set(
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'old'))}")
     before, person = known.read_text(), Person(trust=True)
-    with pytest.raises(HostKeyError, match="has changed") as caught:
-        await connect(target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known), person)
+    there = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
+    error = await refused(HostKeyError, there, person, match="has changed")
     assert known.read_text() == before and not person.asked
-    assert ("ssh would connect" in caught.value.evidence) is (strict in ("no", "off"))
+    assert ("ssh would connect" in error.evidence) is (strict in ("no", "off"))
 
 
 async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser) -> None:
-    async with logged_in(target(sshd, host_user, "StrictHostKeyChecking=no", known=Path("/dev/null"))):
-        pass
+    await logs_in(target(sshd, host_user, "StrictHostKeyChecking=no", known=Path("/dev/null")))
 
 
 @pytest.mark.parametrize("strict", ["accept-new", "no", "ask"])
@@ -72,18 +70,15 @@ async def test_a_key_that_cannot_be_stored_is_said_once_and_is_no_hindrance(
     known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
     where = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
     for _ in range(2):
-        async with logged_in(where, person):
-            pass
+        await logs_in(where, person)
     assert len(person.asked) == (1 if strict == "ask" else 0), "for the life of this ccb the answer counts"
     (said,) = person.told
     assert f"The host key of 127.0.0.1 could not be stored in {known}: " in said
     if strict != "ask":
         assert "Failed to add the host to the list" in ssh(where).stderr, "so says ssh"
     else:
-        async with logged_in(where, NobodyToAsk(person.memory)):  # as when a lost connection is made again
-            pass
-    with pytest.raises(HostKeyError):
-        await connect(target(sshd, host_user, known=known), NobodyToAsk())
+        await logs_in(where, NobodyToAsk(person.memory))
+    await refused(HostKeyError, target(sshd, host_user, known=known))
 
 
 async def test_an_answer_that_could_not_be_stored_is_about_that_key_only(
@@ -93,10 +88,10 @@ async def test_an_answer_that_could_not_be_stored_is_about_that_key_only(
     known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
     async with serve(tmp_path / "other") as other:
         alias = "HostKeyAlias=box"
-        async with logged_in(target(sshd, host_user, alias, known=known), person):
-            pass
-        with pytest.raises(HostKeyError, match="not known"):
-            await connect(target(other, host_user, alias, known=known), NobodyToAsk(person.memory))
+        await logs_in(target(sshd, host_user, alias, known=known), person)
+        await refused(
+            HostKeyError, target(other, host_user, alias, known=known), NobodyToAsk(person.memory), match="not known"
+        )
 
 
 @pytest.mark.parametrize("what", ["a directory", "no text"])
@@ -112,8 +107,7 @@ async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
     async with logged_in(target(sshd, host_user, option)):
         assert ssh(target(sshd, host_user, option)).returncode == 0, "so does ssh"
     person = Person(trust=True)
-    async with logged_in(target(sshd, host_user, known=broken), person):
-        pass
+    await logs_in(target(sshd, host_user, known=broken), person)
     assert len(person.asked) == 1, "what cannot be read vouches for nobody"
     if what == "a directory":
         assert person.told[0] == f"{broken} cannot be read, so the keys in it are not used: Is a directory."
@@ -125,8 +119,7 @@ async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'rsa', 'rsa'))}")
     person = Person(trust=False)
-    with pytest.raises(HostKeyError, match="not accepted"):
-        await connect(target(sshd, host_user, known=known), person)
+    await refused(HostKeyError, target(sshd, host_user, known=known), person, match="not accepted")
     assert person.asked[0].others == (f"{known}:1",)
 
 
@@ -145,14 +138,12 @@ async def test_keys_are_looked_for_in_several_files_and_stored_in_the_first(
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     option = f"UserKnownHostsFile={first} {second}"
-    async with logged_in(target(sshd, host_user, option, "StrictHostKeyChecking=accept-new")):
-        pass
+    await logs_in(target(sshd, host_user, option, "StrictHostKeyChecking=accept-new"))
     assert first.exists() and not second.exists()
     first.rename(second)
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(second)], check=True, capture_output=True)
     assert second.read_text().startswith("|1|")
-    async with logged_in(target(sshd, host_user, option)):  # hashed, in the second file, nobody to ask
-        pass
+    await logs_in(target(sshd, host_user, option))
     assert not first.exists()
 
 
@@ -164,14 +155,11 @@ async def test_an_authority_vouches_for_a_host_on_any_port(host_user: HostUser, 
     async with serve(tmp_path / "server", options) as server:
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority {pattern.format(port=server.port)} {public(authority)}")
-        async with logged_in(target(server, host_user, known=known)):
-            pass
+        await logs_in(target(server, host_user, known=known))
         known.write_text(known.read_text() + f"@revoked * {public(key)}")
-        with pytest.raises(HostKeyError, match="revoked"):
-            await connect(target(server, host_user, known=known), Person(trust=True))
+        await refused(HostKeyError, target(server, host_user, known=known), Person(trust=True), match="revoked")
         known.write_text(f"@cert-authority * {public(authority)}@revoked * {public(authority)}")
-        with pytest.raises(HostKeyError, match="revoked"):
-            await connect(target(server, host_user, known=known), Person(trust=True))
+        await refused(HostKeyError, target(server, host_user, known=known), Person(trust=True), match="revoked")
 
 
 async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tmp_path: Path) -> None:
@@ -181,8 +169,7 @@ async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tm
         known = tmp_path / "known_hosts"
         known.write_text(f"@cert-authority * {public(authority)}")
         by_name = dataclasses.replace(target(server, host_user, known=known), host="localhost")
-        async with logged_in(by_name):
-            pass
+        await logs_in(by_name)
 
 
 @pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])
@@ -211,8 +198,7 @@ async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
             )
         assert len(person.asked) == 1
         known.write_text(vouched + f"[127.0.0.1]:{server.port} {public(key)}")
-        async with logged_in(target(server, host_user, known=known)):
-            pass
+        await logs_in(target(server, host_user, known=known))
 
 
 async def test_each_hop_shows_its_own_key(
@@ -224,9 +210,8 @@ async def test_each_hop_shows_its_own_key(
         known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
         option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
-        with pytest.raises(HostKeyError, match="has changed") as caught:
-            await connect(target(sshd, host_user, option, known=known), NobodyToAsk())
-        assert str(caught.value).startswith(f"jump host {host_user.name}@127.0.0.1: the host key of 127.0.0.1 has")
+        error = await refused(HostKeyError, target(sshd, host_user, option, known=known), match="has changed")
+        assert str(error).startswith(f"jump host {host_user.name}@127.0.0.1: the host key of 127.0.0.1 has")
         assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
 
 
@@ -236,9 +221,8 @@ async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(
     known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
     known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
     where = target(sshd, host_user, known=known)
-    with pytest.raises(HostKeyError, match="has changed") as caught:
-        await connect(where, Person(trust=True))
-    assert f"{known}:2" in caught.value.evidence
+    error = await refused(HostKeyError, where, Person(trust=True), match="has changed")
+    assert f"{known}:2" in error.evidence
     said = ssh(where)
     assert said.returncode == 255 and "IDENTIFICATION HAS CHANGED" in said.stderr, "so says ssh"
 
@@ -263,21 +247,19 @@ def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
 async def test_revoked_host_keys_are_refused(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     revoked, other = tmp_path / "revoked", make_key(tmp_path / "other")
     where = target(sshd, host_user, f"RevokedHostKeys={revoked}")
-    with pytest.raises(HostKeyError, match="cannot be read"):
-        await connect(where, NobodyToAsk())
+    await refused(HostKeyError, where, match="cannot be read")
     assert ssh(where).returncode == 255
     revoked.write_text(f"# old ones\n\n{public(other)}")
     async with logged_in(where):
         assert ssh(where).returncode == 0
     revoked.write_text(f"# old ones\n\n{public(other)}{public(sshd.host_key)}")
     for known in (sshd.known_hosts, tmp_path / "nothing_yet"):
-        with pytest.raises(HostKeyError, match="is revoked"):
-            await connect(target(sshd, host_user, f"RevokedHostKeys={revoked}", known=known), Person(trust=True))
+        there = target(sshd, host_user, f"RevokedHostKeys={revoked}", known=known)
+        await refused(HostKeyError, there, Person(trust=True), match="is revoked")
     assert ssh(where).returncode == 255
     subprocess.run(["ssh-keygen", "-q", "-k", "-f", str(revoked), f"{other}.pub"], check=True)
-    with pytest.raises(HostKeyError, match="cannot be read") as caught:
-        await connect(where, NobodyToAsk())
-    assert "--transport ssh" in caught.value.do
+    error = await refused(HostKeyError, where, match="cannot be read")
+    assert "--transport ssh" in error.do
 
 
 async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -292,8 +274,6 @@ async def test_lines_of_known_hosts_are_read_as_ssh_reads_them(sshd: Sshd, host_
         known.write_text(line)
         assert (ssh(where).returncode == 0) is good
         if good:
-            async with logged_in(where):
-                pass
+            await logs_in(where)
         else:
-            with pytest.raises(HostKeyError):
-                await connect(where, NobodyToAsk())
+            await refused(HostKeyError, where)

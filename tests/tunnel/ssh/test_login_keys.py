@@ -1,7 +1,4 @@
-"""Logins of a person over a real sshd: which keys are offered in which order, passphrases, passwords, questions.
-
-- Which keys sign at once: those of an agent that signs by itself, and none that a person has to confirm or touch.
-"""
+"""Logins of a person over a real sshd: which keys are offered in which order, passphrases, passwords, questions."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from asyncssh.packet import Byte, String, UInt32
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
+from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
 from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
@@ -81,8 +78,7 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
                 ):
                     pass
         else:
-            async with logged_in(target(server, host_user, *options, key=key), Person(passphrases=["secret"])):
-                pass
+            await logs_in(target(server, host_user, *options, key=key), Person(passphrases=["secret"]))
         assert "Accepted publickey" in server.log.read_text() and "ED25519-CERT" in server.log.read_text()
 
 
@@ -101,25 +97,8 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
 async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     key = make_key(tmp_path / "mine")
     sign_user(make_key(tmp_path / "authority"), key, host_user, "-V", "-2d:-1d")
-    with pytest.raises(AuthFailed) as caught:
-        await connect(target(sshd, host_user, key=key), NobodyToAsk())
-    assert "Certificate expired: the one of SHA256:" in caught.value.evidence
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [(("-V", "-2d:-1d"), "Certificate expired"), (("-n", "somebody-else"), "Certificate principal mismatch")],
-)
-async def test_a_certificate_in_the_agent_that_is_of_no_use_is_named(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, wrong: Sequence[str], says: str
-) -> None:
-    key = make_key(tmp_path / "mine")
-    sign_user(make_key(tmp_path / "authority"), key, host_user, *wrong)
-    async with ssh_agent(tmp_path, key) as agent:
-        with pytest.raises(AuthFailed) as caught:
-            await connect(by_agent(sshd, host_user, agent), NobodyToAsk())
-    assert f"{says}: the one of SHA256:" in caught.value.evidence
-    assert "in the agent." in caught.value.evidence
+    error = await refused(AuthFailed, target(sshd, host_user, key=key))
+    assert "Certificate expired: the one of SHA256:" in error.evidence
 
 
 async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -137,12 +116,10 @@ async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser
 
     dying = asyncio.create_task(asyncio.to_thread(die))
     where = by_agent(sshd, host_user, path, identities=[sshd.identity])
-    async with logged_in(where):
-        pass
+    await logs_in(where)
     await dying
-    with pytest.raises(AuthFailed) as caught:
-        await connect(by_agent(sshd, host_user, path), NobodyToAsk())
-    assert f"The agent at {path} does not answer" in caught.value.evidence
+    error = await refused(AuthFailed, by_agent(sshd, host_user, path))
+    assert f"The agent at {path} does not answer" in error.evidence
 
 
 async def test_an_agent_that_keeps_us_waiting_is_named(
@@ -164,8 +141,7 @@ async def test_an_agent_that_keeps_us_waiting_is_named(
 
     async with await asyncio.start_unix_server(hesitate, path):
         person = Watching()
-        async with logged_in(by_agent(sshd, host_user, path, identities=[sshd.identity]), person):
-            pass
+        await logs_in(by_agent(sshd, host_user, path, identities=[sshd.identity]), person)
     assert person.told == [f"Waiting for the agent at {path} …"]
 
 
@@ -173,20 +149,17 @@ async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser
     keys = [make_key(tmp_path / f"key{number}") for number in range(8)]
     async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, ssh_agent(tmp_path, *keys) as agent:
         authorize(server, keys[7])
-        with pytest.raises(AuthFailed, match="too many keys") as caught:
-            await connect(by_agent(server, host_user, agent), NobodyToAsk())
-        assert "8 public keys of the agent" in caught.value.evidence
-        assert "IdentitiesOnly=yes" in caught.value.do
+        error = await refused(AuthFailed, by_agent(server, host_user, agent), match="too many keys")
+        assert "8 public keys of the agent" in error.evidence
+        assert "IdentitiesOnly=yes" in error.do
         server.log.write_text("")
         public_half = keys[7].with_suffix(".pub")
         for identity in (
             keys[7],
             public_half,
         ):  # the configured one comes first, also when only its public half is named
-            async with logged_in(by_agent(server, host_user, agent, identities=[identity])):
-                pass
-        async with logged_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half])):
-            pass
+            await logs_in(by_agent(server, host_user, agent, identities=[identity]))
+        await logs_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half]))
         assert failures(server) == 0
 
 
@@ -194,9 +167,8 @@ async def test_a_login_that_offered_no_key_is_not_said_to_have_too_many(host_use
     """Without PAM, each try at keyboard-interactive fails before any question."""
     options = ["MaxAuthTries 2", "PubkeyAuthentication no", "KbdInteractiveAuthentication yes"]
     async with serve(tmp_path / "server", options) as server:
-        with pytest.raises(AuthFailed) as caught:
-            await connect(target(server, host_user), Person())
-        assert "too many failed tries (MaxAuthTries)" in caught.value.what
+        error = await refused(AuthFailed, target(server, host_user), Person())
+        assert "too many failed tries (MaxAuthTries)" in error.what
         with pytest.raises(AuthFailed, match="refused the login"):  # tried once where nobody can be asked
             await connect(target(server, host_user), NobodyToAsk())
 
@@ -205,8 +177,7 @@ async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: 
     keys = [make_key(tmp_path / f"key{number}") for number in range(3)]
     async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, ssh_agent(tmp_path, *keys[:2]) as agent:
         authorize(server, keys[2])
-        async with logged_in(by_agent(server, host_user, agent, identities=keys)):
-            pass
+        await logs_in(by_agent(server, host_user, agent, identities=keys))
         assert failures(server) == 2
 
 
@@ -216,8 +187,7 @@ async def test_a_locked_key_that_the_server_does_not_want_is_not_asked_for(
     locked = make_key(tmp_path / "locked", passphrase="secret")
     person = Person(passphrases=["secret"])
     where = target(sshd, host_user, f"IdentityFile={sshd.identity}", key=locked)
-    async with logged_in(where, person):
-        pass
+    await logs_in(where, person)
     assert not person.asked_passphrases
 
 
@@ -233,14 +203,11 @@ async def test_a_passphrase_is_asked_for_once_in_all_logins_of_a_process(
         only_config(tmp_path, monkeypatch).write_text(every_host(locked, known))
         where = target(sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}", known=known, key=locked)
         person = Person(passphrases=["wrong", "secret"])
-        async with logged_in(where, person):
-            pass
+        await logs_in(where, person)
         assert person.asked_passphrases == [str(locked)] * 2
-        async with logged_in(where, NobodyToAsk(person.memory)):  # a reconnect asks nobody
-            pass
-        with pytest.raises(AuthFailed) as caught:
-            await connect(where, NobodyToAsk())
-        assert str(locked) in caught.value.evidence
+        await logs_in(where, NobodyToAsk(person.memory))
+        error = await refused(AuthFailed, where)
+        assert str(locked) in error.evidence
         assert "secret" not in repr(vars(person.memory))
 
 
@@ -250,9 +217,10 @@ async def test_a_locked_key_in_an_old_format(sshd: Sshd, host_user: HostUser, tm
     command = ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", kind, "-N", "secret", "-f", str(locked)]
     subprocess.run(command, check=True)
     authorize(sshd, locked)
+    await logs_in(target(sshd, host_user, key=locked), Person(passphrases=["secret"]))
     locked.with_suffix(".pub").unlink()
-    async with logged_in(target(sshd, host_user, key=locked), Person(passphrases=["secret"])):
-        pass
+    error = await refused(AuthFailed, target(sshd, host_user, key=locked), Person(passphrases=["secret"]))
+    assert "old.pub, which names it, is missing" in error.evidence
 
 
 async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path: Path) -> None:
@@ -260,17 +228,14 @@ async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path
     async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
         authorize(server)
         person = Person(passwords=["no", "nope", PASSWORD])
-        async with logged_in(target(server, host_user), person):
-            pass
+        await logs_in(target(server, host_user), person)
         assert person.asked_passwords == [f"{host_user.name}@127.0.0.1"] * 3
         person = Person(passwords=["no"] * 4)
-        with pytest.raises(AuthFailed, match="refused"):
-            await connect(target(server, host_user), person)
+        await refused(AuthFailed, target(server, host_user), person, match="refused")
         assert len(person.asked_passwords) == 3
         for option in ("NumberOfPasswordPrompts=0", "PasswordAuthentication=no", "BatchMode=yes"):
             person = Person(passwords=[PASSWORD])
-            with pytest.raises(AuthFailed):
-                await connect(target(server, host_user, option), person)
+            await refused(AuthFailed, target(server, host_user, option), person)
             assert not person.asked_passwords
 
 
@@ -283,51 +248,45 @@ async def test_a_key_and_a_password_are_both_wanted(host_user: HostUser, tmp_pat
         async with logged_in(target(server, host_user), person) as transport:
             assert (await output(transport, "id -un")).strip() == host_user.name
         assert len(person.asked_passwords) == 1
-        with pytest.raises(AuthFailed):
-            await connect(target(server, host_user), NobodyToAsk())
+        await refused(AuthFailed, target(server, host_user))
 
 
 async def test_a_server_that_wants_a_password_is_not_said_to_lack_a_key(host_user: HostUser, tmp_path: Path) -> None:
     options = ["PasswordAuthentication yes", "PubkeyAuthentication no"]
     async with serve(tmp_path / "server", options) as server:
         for where in (target(server, host_user), target(server, host_user, "BatchMode=yes")):
-            with pytest.raises(AuthFailed) as caught:
-                await connect(where, NobodyToAsk())
-            assert "Tried: nothing, it asked for no key." in caught.value.evidence
-            assert "The server wants a password, and nobody can be asked for it here" in caught.value.evidence
-            assert "in a terminal" in caught.value.do
+            error = await refused(AuthFailed, where)
+            assert "Tried: nothing, it asked for no key." in error.evidence
+            assert "The server wants a password, and nobody can be asked for it here" in error.evidence
+            assert "in a terminal" in error.do
 
 
 async def test_a_key_that_was_not_enough_is_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
     options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
     async with serve(tmp_path / "server", options) as server:
-        with pytest.raises(AuthFailed) as caught:
-            await connect(target(server, host_user), NobodyToAsk())
-        assert "The key was accepted, but this server wants more than a key." in caught.value.evidence
-        assert "The server wants a password" in caught.value.evidence
+        error = await refused(AuthFailed, target(server, host_user))
+        assert "The key was accepted, but this server wants more than a key." in error.evidence
+        assert "The server wants a password" in error.evidence
         authorize(server)
-        with pytest.raises(AuthFailed) as caught:
-            await connect(target(server, host_user), NobodyToAsk())
-        assert "accepted" not in caught.value.evidence and "password" not in caught.value.evidence
+        error = await refused(AuthFailed, target(server, host_user))
+        assert "accepted" not in error.evidence and "password" not in error.evidence
 
 
 async def test_a_key_that_was_refused_is_not_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
         authorize(server)
         for option in ("PreferredAuthentications=publickey,password", "PreferredAuthentications=password,publickey"):
-            with pytest.raises(AuthFailed) as caught:
-                await connect(target(server, host_user, option), NobodyToAsk())
-            assert "accepted" not in caught.value.evidence and "wants a password" in caught.value.evidence
-            assert "authorized_keys" in caught.value.do
+            error = await refused(AuthFailed, target(server, host_user, option))
+            assert "accepted" not in error.evidence and "wants a password" in error.evidence
+            assert "authorized_keys" in error.do
 
 
 async def test_gssapi_is_named_where_nothing_else_was_tried(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "server") as server:
         for option, named in (("PubkeyAuthentication=no", True), ("PubkeyAuthentication=yes", False)):
             authorize(server)
-            with pytest.raises(AuthFailed) as caught:
-                await connect(target(server, host_user, "GSSAPIAuthentication=yes", option), NobodyToAsk())
-            assert ("only --transport ssh logs in by it" in caught.value.evidence) is named
+            error = await refused(AuthFailed, target(server, host_user, "GSSAPIAuthentication=yes", option))
+            assert ("only --transport ssh logs in by it" in error.evidence) is named
 
 
 async def test_two_keys_are_wanted(host_user: HostUser, tmp_path: Path) -> None:
@@ -335,8 +294,7 @@ async def test_two_keys_are_wanted(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "server", ["AuthenticationMethods publickey,publickey"]) as server:
         authorize(server, first, second)
         where = target(server, host_user, f"IdentityFile={second}", key=first)
-        async with logged_in(where, Person(passphrases=["secret"])):
-            pass
+        await logs_in(where, Person(passphrases=["secret"]))
 
 
 @pytest.mark.parametrize("methods", ["keyboard-interactive", "publickey,keyboard-interactive"])
@@ -345,8 +303,7 @@ async def test_pam_asks_for_the_password(host_user: HostUser, tmp_path: Path, me
     options = ["UsePAM yes", "KbdInteractiveAuthentication yes", f"AuthenticationMethods {methods}"]
     async with serve(tmp_path / "server", options) as server:
         person = Person(answers=[["wrong"], [PASSWORD]])
-        async with logged_in(target(server, host_user), person):
-            pass
+        await logs_in(target(server, host_user), person)
         prompt = f"({host_user.name}@127.0.0.1) Password: "  # as ssh: on the way over jump hosts, who is it that asks?
         assert [prompts for _, _, prompts in person.challenges] == [[(prompt, False)]] * 2
 
@@ -356,8 +313,7 @@ async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user
     banner.write_text("Authorised use only \x1b[2J\x1b]0;owned\x07\n")
     async with serve(tmp_path / "server", [f"Banner {banner}"]) as server:
         person = Person()
-        async with logged_in(target(server, host_user), person):
-            pass
+        await logs_in(target(server, host_user), person)
         assert "Authorised use only" in person.told[0]
         assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
 
@@ -397,8 +353,7 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
         for keeps, kept in (("no", 0), ("30m", 1)):
             person = Person(passphrases=["secret"])
             options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")
-            async with logged_in(target(sshd, host_user, *options, key=locked), person):
-                pass
+            await logs_in(target(sshd, host_user, *options, key=locked), person)
             listed = subprocess.run(
                 ["ssh-add", "-l"],
                 env={**os.environ, "SSH_AUTH_SOCK": str(path)},
@@ -408,8 +363,7 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
             )
             assert listed.stdout.count("ED25519") == kept
         locked.write_bytes(b"")  # the public half says which key is meant
-        async with logged_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked)):
-            pass
+        await logs_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked))
 
 
 @asynccontextmanager
@@ -460,11 +414,9 @@ async def test_several_questions_at_once_and_a_person_who_takes_long(host_user: 
 async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
     async with bank(tmp_path / "bank") as server:
         person = Person()
-        with pytest.raises(AuthFailed, match="was cancelled"):
-            await connect(target(server, host_user), person)
+        await refused(AuthFailed, target(server, host_user), person, match="was cancelled")
         assert len(person.challenges) == 1
-        with pytest.raises(AuthFailed, match="refused the login"):
-            await connect(target(server, host_user), NobodyToAsk())
+        await refused(AuthFailed, target(server, host_user), match="refused the login")
 
 
 async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:

@@ -1,13 +1,9 @@
-"""Logins over real sshd: host keys, credentials, hops, and what is said when it does not work.
-
-- Closing SSH connections that do not answer any more.
-"""
+"""Logins over real sshd: host keys, credentials, hops, and what is said when it does not work."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import stat
 import subprocess
 from pathlib import Path
@@ -19,11 +15,9 @@ from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
-from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
-from tests.support.person.ssh_agent import ssh_agent
+from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
 
 from ccb.tunnel.errors import (
-    AuthFailed,
     ConfigError,
     ConnectError,
     ConnectionLost,
@@ -54,12 +48,11 @@ async def test_an_unknown_key_is_refused_where_nobody_can_be_asked(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     known = tmp_path / "ssh" / "known_hosts"
-    with pytest.raises(HostKeyError, match="not known") as caught:
-        await connect(target(sshd, host_user, known=known), NobodyToAsk())
+    error = await refused(HostKeyError, target(sshd, host_user, known=known), match="not known")
     fingerprint = subprocess.run(
         ["ssh-keygen", "-l", "-f", f"{sshd.host_key}.pub"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
-    assert fingerprint in caught.value.evidence
+    assert fingerprint in error.evidence
     assert not known.exists()
 
 
@@ -70,14 +63,12 @@ async def test_an_accepted_key_is_stored_and_known_from_then_on(
     known = tmp_path / "ssh" / "known_hosts"
     where = target(sshd, host_user, f"HashKnownHosts={hashed}", known=known)
     person = Person(trust=True)
-    async with logged_in(where, person):
-        pass
+    await logs_in(where, person)
     assert person.asked[0].store == known
     assert stat.S_IMODE(known.stat().st_mode) == 0o600
     assert stat.S_IMODE(known.parent.stat().st_mode) == 0o700
     assert known.read_text().startswith("|1|" if hashed == "yes" else f"[127.0.0.1]:{sshd.port} ")
-    async with logged_in(where):  # nobody is asked any more
-        pass
+    await logs_in(where)
     openssh = ["ssh", "-F", "none", "-p", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={known}"]
     done = subprocess.run([*openssh, "-o", "BatchMode=yes", f"{host_user.name}@127.0.0.1", "true"], check=False)
     assert done.returncode == 0, "OpenSSH reads the same file"
@@ -85,8 +76,7 @@ async def test_an_accepted_key_is_stored_and_known_from_then_on(
 
 async def test_a_key_that_is_not_accepted_is_not_stored(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
-    with pytest.raises(HostKeyError, match="not accepted"):
-        await connect(target(sshd, host_user, known=known), Person(trust=False))
+    await refused(HostKeyError, target(sshd, host_user, known=known), Person(trust=False), match="not accepted")
     assert not known.exists()
 
 
@@ -98,22 +88,20 @@ async def test_a_changed_key_is_refused_and_the_command_to_mend_it_works(
     known.write_text(f"# mine\n[127.0.0.1]:{sshd.port} {other}")
     where = target(sshd, host_user, known=known)
     person = Person(trust=True)
-    with pytest.raises(HostKeyError, match="has changed") as caught:
-        await connect(where, person)
+    error = await refused(HostKeyError, where, person, match="has changed")
     assert not person.asked, "a changed key is no question"
-    assert f"{known}:2" in caught.value.evidence
-    command = caught.value.do.split(": ", 1)[1]
+    assert f"{known}:2" in error.evidence
+    command = error.do.split(": ", 1)[1]
     subprocess.run(command, shell=True, check=True, capture_output=True)
-    async with logged_in(where, person):
-        pass
+    await logs_in(where, person)
     assert len(person.asked) == 1
 
 
 async def test_somebody_in_the_middle_is_noticed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "mallory") as mallory, relay(mallory.port) as link:
         known = sshd.trust(link.port)  # the person knows the real host behind that address
-        with pytest.raises(HostKeyError, match="has changed"):
-            await connect(target(mallory, host_user, port=link.port, known=known), Person(trust=True))
+        there = target(mallory, host_user, port=link.port, known=known)
+        await refused(HostKeyError, there, Person(trust=True), match="has changed")
 
 
 @pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "*", "127.0.0.1"])
@@ -125,8 +113,7 @@ async def test_a_revoked_key_is_refused_on_any_port(
     name = pattern.format(port=sshd.port)
     known.write_text(f"@revoked {name} {public}127.0.0.1 {public}")
     person = Person(trust=True)
-    with pytest.raises(HostKeyError):
-        await connect(target(sshd, host_user, known=known), person)
+    await refused(HostKeyError, target(sshd, host_user, known=known), person)
     assert not person.asked
 
 
@@ -135,37 +122,7 @@ async def test_a_key_of_the_host_on_its_standard_port_counts_on_another_one(
 ) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"127.0.0.1 {sshd.host_key.with_suffix('.pub').read_text()}")
-    async with logged_in(target(sshd, host_user, known=known)):
-        pass
-
-
-async def test_a_wrong_key_is_refused_and_what_was_tried_is_said(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    with pytest.raises(AuthFailed) as caught:
-        await connect(target(sshd, host_user, key=make_key(tmp_path / "wrong")), NobodyToAsk())
-    assert "1 public key in files" in caught.value.evidence
-
-
-async def test_a_locked_key_asks_for_its_passphrase_three_times(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    locked = make_key(tmp_path / "locked", passphrase="open sesame")
-    authorized = sshd.identity.with_name("authorized_keys")
-    authorized.write_text(authorized.read_text() + locked.with_suffix(".pub").read_text())
-    async with logged_in(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "open sesame"])):
-        pass
-    with pytest.raises(AuthFailed, match="refused") as caught:
-        await connect(target(sshd, host_user, key=locked), Person(passphrases=["no", "nope", "never", "open sesame"]))
-    assert str(locked) in caught.value.evidence
-
-
-async def test_an_agent_logs_in(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async with ssh_agent(tmp_path, sshd.identity) as agent:
-        options = (f"UserKnownHostsFile={sshd.known_hosts}", f"IdentityAgent={agent}", "IdentityFile=/nonexistent")
-        where = SshTarget("127.0.0.1", host_user.name, sshd.port, (), options)
-        async with logged_in(where) as transport:
-            assert (await output(transport, "id -un")).strip() == host_user.name
+    await logs_in(target(sshd, host_user, known=known))
 
 
 async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
@@ -182,31 +139,9 @@ async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
             assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
         assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
         known.write_text(sshd.known_hosts.read_text())
-        with pytest.raises(HostKeyError, match="not known"):
-            await connect(target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), NobodyToAsk())
-
-
-async def test_a_proxy_command_may_use_the_shell(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe.py"
-    pipe.write_text(
-        "import socket, os, sys, threading\n"
-        "s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
-        "def pump(read, write):\n    [write(data) for data in iter(read, b'')]\n"
-        "down = lambda: s.recv(65536), lambda data: os.write(1, data)\n"
-        "threading.Thread(target=pump, args=down, daemon=True).start()\n"
-        "pump(lambda: os.read(0, 65536), s.sendall)\n",
-        encoding="utf-8",
-    )
-    command = f"ProxyCommand=cd / && PORT=%p && exec python3 {pipe} $PORT"
-    async with logged_in(target(sshd, host_user, command)) as transport:
-        assert (await output(transport, "echo through")).strip() == "through"
-
-
-async def test_nobody_listens(host_user: HostUser, sshd: Sshd) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        with pytest.raises(Unreachable, match="cannot reach"):
-            await connect(target(sshd, host_user, port=free.getsockname()[1]), NobodyToAsk())
+        await refused(
+            HostKeyError, target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), match="not known"
+        )
 
 
 async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:
@@ -216,9 +151,10 @@ async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) ->
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
-        with pytest.raises(Unreachable, match="no SSH connection") as caught:
-            await connect(target(sshd, host_user, port=server.sockets[0].getsockname()[1]), NobodyToAsk())
-    assert "It said: HTTP/1.1 400 Bad Request" in caught.value.evidence
+        error = await refused(
+            Unreachable, target(sshd, host_user, port=server.sockets[0].getsockname()[1]), match="no SSH connection"
+        )
+    assert "It said: HTTP/1.1 400 Bad Request" in error.evidence
 
 
 async def half_a_login(server: Sshd) -> asyncio.StreamWriter:
@@ -234,16 +170,14 @@ async def half_a_login(server: Sshd) -> asyncio.StreamWriter:
 async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "busy", ["MaxStartups 1"]) as server:
         stranger = await half_a_login(server)
-        with pytest.raises(Dropped, match="closed the connection before any login") as caught:
-            await connect(target(server, host_user), NobodyToAsk())
+        error = await refused(Dropped, target(server, host_user), match="closed the connection before any login")
         stranger.close()
-    assert caught.value.evidence == "It said: Exceeded MaxStartups"
-    assert "try again in a minute" in caught.value.do
+    assert error.evidence == "It said: Exceeded MaxStartups"
+    assert "try again in a minute" in error.do
 
 
 async def test_a_name_that_does_not_resolve() -> None:
-    with pytest.raises(Unreachable, match="does not resolve"):
-        await connect(SshTarget("no-such-host.invalid"), NobodyToAsk())
+    await refused(Unreachable, SshTarget("no-such-host.invalid"), match="does not resolve")
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb", "a\x1b[31m"])
@@ -253,10 +187,9 @@ def test_a_host_name_that_is_none_is_a_usage_error(host: str) -> None:
 
 
 async def test_an_option_that_ssh_does_not_know_is_said_in_its_words(sshd: Sshd, host_user: HostUser) -> None:
-    with pytest.raises(ConfigError) as caught:
-        await connect(target(sshd, host_user, "NoSuchOption=1"), NobodyToAsk())
-    assert "nosuchoption" in caught.value.evidence.lower()
-    assert caught.value.do == "Correct the -o option."
+    error = await refused(ConfigError, target(sshd, host_user, "NoSuchOption=1"))
+    assert "nosuchoption" in error.evidence.lower()
+    assert error.do == "Correct the -o option."
 
 
 async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd, host_user: HostUser) -> None:
@@ -343,9 +276,8 @@ async def test_a_failure_on_the_way_is_said_of_the_jump_host_by_its_name(
         f"  IdentityFile {make_key(tmp_path / 'wrong')}\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {tmp_path / 'none' if fault == 'unknown' else sshd.known_hosts}\n"
     )
-    with pytest.raises(ConnectError) as caught:
-        await connect(target(sshd, host_user, "ProxyJump=boxbad"), NobodyToAsk())
-    assert str(caught.value).startswith("jump host boxbad (127.0.0.1): ")
+    error = await refused(ConnectError, target(sshd, host_user, "ProxyJump=boxbad"))
+    assert str(error).startswith("jump host boxbad (127.0.0.1): ")
 
 
 async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_connection(

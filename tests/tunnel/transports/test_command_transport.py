@@ -33,7 +33,7 @@ from ccb.tunnel.transports.command_transport import (
     words_of,
     wrapper_argv,
 )
-from ccb.tunnel.transports.container import ContainerPipe, ContainerTransport, container_command, container_name
+from ccb.tunnel.transports.container import ContainerTransport, container_command, container_name
 from ccb.tunnel.transports.login_failures import command_failure
 
 SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
@@ -311,9 +311,9 @@ async def test_a_container_that_is_not_there_and_a_host_without_an_engine_say_so
         await launch(ContainerTransport(host, "db"), {"command": "ps"}, load())
     assert "No such container: db" in missing.value.evidence and "db on local" in missing.value.what
     line = container_command("web", "exec /bin/sh -c 'true'").replace("docker podman", "no-docker no-podman")
-    pipe = ContainerPipe(await host.execute(line), "web", host.name)
-    with pytest.raises(DeployError, match="neither docker nor podman"):
-        await pipe.read()
+    pipe = await host.execute(line)
+    error = ContainerTransport(host, "web").failure(await pipe.exit_status(), "")
+    assert isinstance(error, DeployError) and "neither docker nor podman" in error.what
     await pipe.close()
     await host.close()
 
