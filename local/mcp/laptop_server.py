@@ -127,7 +127,7 @@ class ServerConnection:
         if body.get("method") in _FORWARDED:
             await self._client.said(self._name, {"jsonrpc": "2.0", **body})
 
-    async def _asked(self, _: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+    async def _asked(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
         assert self._client.ask is not None
         body = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         form = Elicitation(self._name, params.message, params.mode, body.get("requestedSchema"), body.get("url"))

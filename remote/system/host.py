@@ -22,7 +22,6 @@ from .regular_files import (
     ABSENT,
     FileInfo,
     FileKind,
-    NotAFile,
     info_of,
     open_regular,
     replace_file,

@@ -86,7 +86,6 @@ def shown_text(text: str) -> None:
     """As the REPL shows names and commands of the host."""
     picture = untrusted_text.escaped(text[:50_000])
     untrusted_text.tokens(picture)
-    untrusted_text.unescaped(picture)
     untrusted_text.warnings(text)
     tool_output.last_state(text)
 

@@ -30,8 +30,8 @@ echo "$1-done"
 
 @dataclass(frozen=True)
 class Piece:
-    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds to
-    the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
+    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds
+    to the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
     `moments` say that it is in the midst of something: names of files, or "summary".
 
     What the client does in it: interrupts when the file `interrupt_at` exists; says `says` when the file `says_at`
