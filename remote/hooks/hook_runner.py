@@ -204,13 +204,8 @@ class HookRunner:
     ) -> HookOutcome:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
         `about` the id of the tool call. Raise NotKept."""
-        session, tool_input = self._session, payload.get("tool_input") or {}
-        hooks = [
-            each
-            for each in self.matching(event, match, agent_id)
-            if not (each.once and each.key in self._ran)
-            and (not each.condition or session.permissions.covers(each.condition, match, tool_input))
-        ]
+        session = self._session
+        hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
         once = [each.key for each in hooks if each.once]
@@ -225,11 +220,7 @@ class HookRunner:
         waited = [hook for hook in hooks if not hook.beside]
         if not waited:
             return NOTHING
-        env_file = ""
-        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
-            from .hook_kinds import make_env_file
-
-            env_file = make_env_file(session.directory)
+        env_file = self._env_file(event, hooks)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
         if outcome.watch is not None:
@@ -237,6 +228,20 @@ class HookRunner:
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
+        if hook.once and hook.key in self._ran:
+            return False
+        given = payload.get("tool_input") or {}
+        return not hook.condition or self._session.permissions.covers(hook.condition, name, given)
+
+    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
+        """Return a new file for the variables that commands set, "" where none may be set."""
+        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
+            return ""
+        from .hook_kinds import make_env_file
+
+        return make_env_file(self._session.directory)
 
     async def _together(
         self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str

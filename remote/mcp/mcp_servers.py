@@ -259,10 +259,7 @@ class McpServers:
                 server.has_news = False
                 tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
                 server.note = _note(client.broken, [tool.called for tool in tools if tool.declaration.adapted])
-                try:
-                    prompts = await client.listed("prompts")
-                except McpError as error:
-                    log.warning("the prompts of the MCP server %s are not known: %s", server.name, error)
+                prompts = await _prompts(server.name, client)
                 if not server.has_news:
                     break
             server.info, server.client, server.status, server.error = client.info, client, "connected", ""
@@ -313,6 +310,14 @@ class McpServers:
         closing = asyncio.ensure_future(server.channel.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+async def _prompts(name: str, client: McpClient) -> list[Json]:
+    try:
+        return await client.listed("prompts")
+    except McpError as error:
+        log.warning("the prompts of the MCP server %s are not known: %s", name, error)
+        return []
 
 
 def _stop_trying(server: _Server) -> None:

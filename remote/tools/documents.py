@@ -26,28 +26,21 @@ _KEPT = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "PNG", "image/g
 
 
 async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: int) -> bytes | None:
-    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host. None if
-    neither can do it."""
+    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host; None if neither can."""
     host = context.host
     magick, python = host.which("magick") or host.which("convert"), host.which("python3") or sys.executable
     source = f"{media_type.rpartition('/')[2]}:-[0]"
-    able = ["magick", "pillow"] if magick else ["pillow"]
-    for pixels, other in _TRIES:
-        format_ = other or _KEPT[media_type]
-        quality = ["-background", "white", "-flatten", "-quality", "80"] if format_ == "JPEG" else []
-        fit = ["-auto-orient", "-resize", f"{pixels}x{pixels}>", *quality, "-strip", f"{format_.lower()}:-"]
-        ways = {
-            "magick": [magick or "", source, *fit],
-            "pillow": [python, "-I", "-c", _PILLOW, str(pixels), format_],
-        }
-        for program in list(able):
-            made = await printed_by(context, path, ways[program])
+    for program in ("magick", "pillow") if magick else ("pillow",):
+        for pixels, other in _TRIES:
+            format_ = other or _KEPT[media_type]
+            quality = ["-background", "white", "-flatten", "-quality", "80"] if format_ == "JPEG" else []
+            fit = ["-auto-orient", "-resize", f"{pixels}x{pixels}>", *quality, "-strip", f"{format_.lower()}:-"]
+            by_pillow = [python, "-I", "-c", _PILLOW, str(pixels), format_]
+            made = await printed_by(context, path, by_pillow if program == "pillow" else [magick or "", source, *fit])
             if made is None:
-                able.remove(program)  # it is not there, or cannot read this image
-            elif len(made) <= most_bytes:
+                break  # it is not there, or cannot read this image
+            if len(made) <= most_bytes:
                 return made
-        if not able:
-            return None
     return None
 
 

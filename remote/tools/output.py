@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import logging
 import os
 import re
@@ -84,11 +85,6 @@ class Output:
         """The path of the file with the whole output, "" while there is no file."""
         return self._file.path if self._file else ""
 
-    @property
-    def dropped(self) -> int:
-        """The number of bytes of the output that are missing in the file."""
-        return self._file.dropped if self._file else 0
-
     def add(self, data: bytes) -> None:
         """Add the next bytes."""
         room = _KEPT - len(self._head)
@@ -156,30 +152,29 @@ class Output:
         tail_start = self.total - len(self._tail)
         if start >= tail_start:
             return bytes(self._tail[start - tail_start : end - tail_start])
-        return self._file.read(start, end) if self._file else b""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+        return b""
 
     def _note(self) -> str:
-        if self._file is None:
-            return f"the whole output has {self.total:,} bytes and could not be kept in a file: {self._spill.why_none}"
-        if self._file.dropped:
-            return (
-                f"the output has {self.total:,} bytes; the first {self._file.kept:,} of them are in {self._file.path}, "
-                f"the rest was dropped"
-            )
-        return f"the whole output ({self.total:,} bytes) is in {self._file.path}; use Read or Grep on it"
+        return _kept_note(f"{self.total:,} bytes", self._file, self._spill)
 
 
 def limited(text: str, spill: OutputFiles, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
     """Return `text`, or its head and tail around a note with the path of a file that has the whole text."""
     if len(text) <= max_chars:
         return text
-    data = text.encode("utf-8", "replace")
-    kept = spill.keep(data, f"{name}.txt")
-    if kept is None:
-        note = f"the whole output has {len(text):,} characters and could not be kept in a file: {spill.why_none}"
-    else:
-        note = f"the whole output ({len(text):,} characters) is in {kept.path}; use Read or Grep on it"
-    return joined(text, text, max_chars, note)
+    kept = spill.keep(text.encode("utf-8", "replace"), f"{name}.txt")
+    return joined(text, text, max_chars, _kept_note(f"{len(text):,} characters", kept, spill))
+
+
+def _kept_note(size: str, file: SpillFile | None, spill: OutputFiles) -> str:
+    if file is None:
+        return f"the whole output has {size} and could not be kept in a file: {spill.why_none}"
+    if file.dropped:
+        return f"the output has {size}; the first {file.kept:,} bytes of it are in {file.path}, the rest was dropped"
+    return f"the whole output ({size}) is in {file.path}; use Read or Grep on it"
 
 
 def joined(head: str, tail: str, max_chars: int, note: str) -> str:
@@ -221,13 +216,6 @@ class SpillFile:
             _log.warning("an output could not be kept: %s", error)
             room -= len(view)
         self.dropped += len(data) - room
-
-    def read(self, start: int, end: int) -> bytes:
-        """Return the bytes of a range, or fewer if the file does not have them."""
-        with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            file.seek(start)
-            return file.read(max(0, end - start))
-        return b""
 
     def close(self) -> None:
         """End writing. The file stays until its room is needed for newer outputs."""
@@ -291,14 +279,10 @@ class OutputFiles:
 
     def sweep(self) -> None:
         """Remove the temporary files of a worker that was killed. Its processes must have ended."""
-        if not self.directory:
-            return
-        ours = f".{os.getpid()}-"
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.directory):
-                if name.startswith(".") and not name.startswith(ours):
-                    with contextlib.suppress(OSError):
-                        os.unlink(os.path.join(self.directory, name))
+        for path in glob.glob(os.path.join(glob.escape(self.directory), ".*")) if self.directory else ():
+            if not os.path.basename(path).startswith(f".{os.getpid()}-"):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
 
     def keep(self, data: bytes, name: str) -> SpillFile | None:
         """Write all of `data` to a new file."""

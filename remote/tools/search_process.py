@@ -45,7 +45,6 @@ class NameFinder:
         self._root = root
         self._token = host.session
         self._process: subprocess.Popen[bytes] | None = None
-        self._stdin = -1
         self._received = bytearray()
         self._count = 0
         self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
@@ -58,13 +57,13 @@ class NameFinder:
         if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
             _log.warning("the index of files does not answer, and is started again")
             self._end()
+        self._count += 1
+        question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
         try:
             starts = self._process is None or self._process.poll() is not None
-            if starts:
-                self._start()
-            self._count += 1
-            question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
-            os.write(self._stdin, json.dumps(question).encode() + b"\n")
+            process = self._start() if starts or self._process is None else self._process
+            assert process.stdin is not None
+            os.write(process.stdin.fileno(), json.dumps(question).encode() + b"\n")
         except OSError as error:
             _log.warning("the index of files cannot be asked: %s", error)
             self._end()
@@ -91,31 +90,18 @@ class NameFinder:
         if found["names"]:
             self._answer(number, found)
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._end()
-        mark = new_mark(self._token)
         argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
         argv += [load_program((NAMES, OWNERS, "globs", "walk", "file_names")), self._root]
-        given, self._stdin = os.pipe()
-        try:
-            os.set_blocking(self._stdin, False)
-            environment = {**child_environment(os.environ), MARK: mark}
-            self._process = subprocess.Popen(
-                argv,
-                bufsize=0,
-                cwd="/",
-                env=environment,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:
-            self._end()
-            raise
-        finally:
-            os.close(given)
-        assert self._process.stdout is not None
-        asyncio.get_running_loop().add_reader(self._process.stdout, self._take, self._process.stdout)
+        environment = {**child_environment(os.environ), MARK: new_mark(self._token)}
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+        process = subprocess.Popen(argv, 0, stdin=pipe, stdout=pipe, stderr=nowhere, cwd="/", env=environment)
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        asyncio.get_running_loop().add_reader(process.stdout, self._take, process.stdout)
+        self._process = process
+        return process
 
     def _take(self, output: IO[bytes]) -> None:
         data = output.read(1 << 16)
@@ -136,14 +122,13 @@ class NameFinder:
                 answer(found)
 
     def _end(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-        process, self._process, self._stdin = self._process, None, -1
+        process, self._process = self._process, None
         self._received.clear()
         self._asked.clear()
         if process is not None:
-            assert process.stdout is not None
+            assert process.stdin is not None and process.stdout is not None
             asyncio.get_running_loop().remove_reader(process.stdout)
+            process.stdin.close()
             process.stdout.close()
             process.kill()
             self._own(in_thread(process.wait))

@@ -321,10 +321,7 @@ class _Converter:
                 self._break(2)
             self._lists.append(-1 if tag == "ul" else 0)
         elif tag == "li":
-            if self._lists and self._lists[-1] >= 0:
-                self._lists[-1] += 1
-            mark = f"{self._lists[-1]}. " if self._lists and self._lists[-1] > 0 else "- "
-            self._break(1, "  " * min(max(0, len(self._lists) - 1), _MAX_DEPTH) + mark)
+            self._item()
         elif tag == "pre":
             self._break(2, "```\n")
             self._pre += 1
@@ -367,12 +364,8 @@ class _Converter:
             self._skip.pop()
 
     def _close(self, tag: str) -> None:
-        if tag == "pre" and self._pre:
-            self._pre -= 1
-            self._put("\n```\n\n")
-        elif tag == "code" and self._code:
-            self._code -= 1
-            self._put("`")
+        if tag in ("pre", "code"):
+            self._end_code(tag)
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             if not self._lists:
@@ -389,6 +382,14 @@ class _Converter:
             self._put(_MARKS[tag])
         elif tag in _BLOCKS or tag in _HEADINGS:
             self._break(2)
+
+    def _end_code(self, tag: str) -> None:
+        if tag == "pre" and self._pre:
+            self._pre -= 1
+            self._put("\n```\n\n")
+        elif tag == "code" and self._code:
+            self._code -= 1
+            self._put("`")
 
     def _put(self, text: str) -> None:
         self._out.append(text)
@@ -416,6 +417,13 @@ class _Converter:
         if self._cells:
             self._put(" |")
             self._cells = 0
+
+    def _item(self) -> None:
+        mark = "- "
+        if self._lists and self._lists[-1] >= 0:
+            self._lists[-1] += 1
+            mark = f"{self._lists[-1]}. "
+        self._break(1, "  " * min(max(0, len(self._lists) - 1), _MAX_DEPTH) + mark)
 
     def _end_link(self) -> None:
         if self._link is None:
