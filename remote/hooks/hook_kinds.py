@@ -16,7 +16,7 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebFetcher, WebRefused
 
 from ..model.model_request import SMALL
-from ..system.deadline import within
+from ..system.deadline import in_stoppable_thread, within
 from ..system.host import Host, StdioRedirect
 from .hook_outcome import NOTHING, HookOutcome
 from .hook_table import Hook, HttpTarget, Json, PromptTarget
@@ -146,15 +146,11 @@ async def send(target: HttpTarget, payload: Json, timeout_s: float, *, allow_pri
         return os.environ.get(name, "") if name in target.variables else ""
 
     headers = {name: _PLACE.sub(value, text) for name, text in target.headers.items()}
-    loop = asyncio.get_running_loop()
-    work = loop.run_in_executor(None, fetcher.post, target.url, json.dumps(payload).encode(), headers)
-    work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    body = json.dumps(payload).encode()
     try:
-        if not (await asyncio.wait({work}, timeout=timeout_s))[0]:
-            raise WebRefused(f"no answer within {timeout_s:g} s")
-    finally:
-        fetcher.stop()
-    page = work.result()
+        page = await in_stoppable_thread(timeout_s, fetcher.stop, fetcher.post, target.url, body, headers)
+    except asyncio.TimeoutError:
+        raise WebRefused(f"no answer within {timeout_s:g} s") from None
     if not 200 <= page.status < 300:
         raise WebRefused(f"HTTP {page.status}")
     return page.body.decode("utf-8", "replace")

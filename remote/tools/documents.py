@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from ..system.process import LIMITED
-from .output import output_of
 from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ async def printed_by(
     cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
     command = ["/bin/sh", "-c", _QUIET, "sh", real if piped else "/dev/null", *argv]
     try:
-        code, output = await output_of(host, command, cage, seconds, _MAX_OUTPUT)
+        code, output = await host.output(command, seconds, _MAX_OUTPUT, cage=cage)
     except OSError:
         return None
     return output if code == 0 and 0 < len(output) <= _MAX_OUTPUT else None

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import glob
 import logging
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..system.deadline import within
-
 if TYPE_CHECKING:
-    from ..sandbox.cage_rules import CageRules
-    from ..system.host import Host
+    pass
 
 _log = logging.getLogger(__name__)
 
@@ -41,28 +36,6 @@ def clean(data: bytes) -> str:
     """Decode bytes for the model and the screen: UTF-8 with replacement characters, without escape sequences and
     control characters except tab, line feed and carriage return."""
     return _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
-
-
-async def output_of(
-    host: Host, argv: Sequence[str], cage: CageRules | None, seconds: float, most: int
-) -> tuple[int | None, bytes]:
-    """Run a program of ccb or of the host. Return its exit code, None if it takes longer than `seconds`, and what it
-    prints, about `most` bytes of it. Raise OSError if it cannot be started."""
-    output = bytearray()
-
-    def take(data: bytes) -> None:
-        if len(output) <= most:
-            output.extend(data)
-
-    process = await host.start(argv, "/", take, cage=cage)
-    code = None
-    try:
-        with contextlib.suppress(asyncio.TimeoutError):  # it is stopped
-            code = await within(seconds, process.wait())
-    finally:
-        if code is None or process.has_leftovers():
-            await process.stop()
-    return code, bytes(output)
 
 
 class Output:

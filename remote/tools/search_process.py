@@ -23,7 +23,6 @@ from ..sandbox.cage_rules import CageRules
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
-from .output import output_of
 from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
@@ -241,7 +240,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
     }
     command = search_command({**fixed, **request})
     try:
-        code, answer = await output_of(host, command, _cage(context, request), seconds + _KILL_AFTER, _MAX_FOUND)
+        cage = _cage(context, request)
+        code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
     if code is None:

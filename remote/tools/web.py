@@ -18,13 +18,13 @@ from urllib.parse import urljoin
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..system.deadline import in_thread
+from ..system.deadline import in_stoppable_thread, in_thread
 from .file_access import refusal
 from .input_schema import object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 if TYPE_CHECKING:
-    from ccb.tunnel.wire.web_fetch import Page
+    pass
 
 CACHE_S = 900.0
 """Seconds for which a page is kept."""
@@ -136,7 +136,13 @@ async def _read(url: str, context: ToolContext) -> _Content:
         if found.cut:
             text += "\n[... the page is cut here ...]"
         return _Content(found.url, found.status, found.reason, size, text, found.redirect)
-    page = await _fetched(url, allow_private=context.web.allow_private)
+    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
+
+    fetcher = WebFetcher(allow_private=context.web.allow_private)
+    try:
+        page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
+    except asyncio.TimeoutError:
+        raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
     facts = (page.url, page.status, page.reason, len(page.body))
     if page.redirect:
         return _Content(*facts, "", page.redirect)
@@ -152,22 +158,6 @@ async def _read(url: str, context: ToolContext) -> _Content:
     where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
     why = f"{page.url} is no text but {page.media_type} of {len(page.body):,} bytes. {where}"
     return _Content(*facts, "", trouble=why)
-
-
-async def _fetched(url: str, *, allow_private: bool) -> Page:
-    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
-
-    fetcher = WebFetcher(allow_private=allow_private)
-    work = asyncio.ensure_future(in_thread(fetcher.fetch, url))
-    try:
-        await asyncio.wait({work}, timeout=TIMEOUT_S)
-        if not work.done():
-            raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s")
-        return work.result()
-    finally:
-        if not work.done():
-            fetcher.stop()
-            work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 async def _as_text(text: str, media_type: str, url: str) -> str:
