@@ -90,7 +90,6 @@ class HookOutcome:
 
     @property
     def why(self) -> str:
-        """Why a hook refuses."""
         return self.reason or self.stop_reason or "no reason given"
 
 

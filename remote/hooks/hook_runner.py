@@ -192,7 +192,6 @@ class HookRunner:
         self._agents[agent_id] = HookWork(agent_type, hooks, cwd)
 
     def leave(self, agent_id: str) -> None:
-        """Run the hooks of an agent no more."""
         self._agents.pop(agent_id, None)
         self._directories.pop(agent_id, None)
 

@@ -163,7 +163,6 @@ class HookSource:
 
 
 def sources_of(settings: WorkerSettings) -> list[HookSource]:
-    """Return the hooks of all settings files."""
     return [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks]
 
 

@@ -216,7 +216,6 @@ class McpServers:
 
     @property
     def clients(self) -> dict[str, McpClient]:
-        """The clients of the connected servers, by name."""
         return {**(self._above.clients if self._above is not None else {}), **self._own_clients}
 
     @property
@@ -225,15 +224,12 @@ class McpServers:
 
     @property
     def prompts(self) -> dict[str, list[Json]]:
-        """The prompts of each server, as it describes them."""
         return {each.name: each.prompts for each in self._servers.values() if each.prompts}
 
     def summary(self) -> list[Json]:
-        """Return name and status of each server, for `init`."""
         return [{"name": each.name, "status": each.status} for each in self._servers.values()]
 
     def status(self) -> list[Json]:
-        """Return what clients are told about each server."""
         return [_described(each) for each in self._servers.values()]
 
     async def close(self) -> None:

@@ -71,7 +71,6 @@ class StdioChannel:
         return self._child is not None and self._child.asking
 
     async def close(self) -> None:
-        """End the server, and everything that it has started."""
         async with self._starting:
             child, self._child, self._refused_until = self._child, None, 0.0
             if child is not None:

@@ -33,7 +33,6 @@ class McpTool(Tool):
         self.declaration = declared(traits, tool.description[:_MAX_DESCRIPTION], tool.input_schema)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Call the tool on its server."""
         began = time.monotonic()
 
         def progress(params: Json) -> None:

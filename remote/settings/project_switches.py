@@ -263,7 +263,6 @@ def _is_kept(path: str) -> bool:
 
 
 def switches_of(layer: Layer) -> Iterator[Switch]:
-    """Yield each thing that a settings file switches on."""
     if layer.broken:
         yield Switch("deny", EVERY_CALL, layer.broken, layer.path)
     for name, value in sorted(layer.values.items()):

@@ -90,7 +90,6 @@ def read_text(path: str, within: str = "") -> str | None:
 
 
 def digest_of(text: str) -> str:
-    """Return what identifies a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -257,7 +256,6 @@ class WorkerSettings:
         return [each for each in self.each("hooks") if self.runs_hooks(each.layer.source)]
 
     def runs_hooks(self, source: str) -> bool:
-        """Return whether the hooks of a source run."""
         disabled = self.value("disableAllHooks")
         if disabled is not None and disabled.value is True:
             return False
@@ -275,7 +273,6 @@ class WorkerSettings:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables for the environment of the tools."""
         return {name: each.value for name, each in self._merged("env").items() if isinstance(each.value, str)}
 
     def rules(self, behavior: str) -> list[Sourced]:

@@ -62,7 +62,6 @@ class AgentDefinition:
         return ""
 
     def offers(self, tool_name: str) -> bool:
-        """Return whether the agent may have a tool of this name."""
         listed = (*(self.tools or ()), *(f"mcp__{server_name(name)}" for name, _ in self.servers))
         allowed = self.tools is None or any(_names(entry, tool_name) for entry in listed)
         allowed = allowed or bool(self.memory and tool_name in _FOR_MEMORY)

@@ -140,11 +140,9 @@ class BackgroundShells:
         return self._shells.get(shell_id)
 
     def ids(self) -> list[str]:
-        """The ids of the known shells, oldest first."""
         return list(self._shells)
 
     async def kill(self, shell: Shell) -> None:
-        """End a background command and everything it started."""
         shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
         await shell.process.stop()
 

@@ -335,7 +335,6 @@ def stop_note(cage: CageRules | None, output: str, code: int, cwd: str, command:
 
 
 async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
-    """See narrowing_note."""
     return await in_thread(narrowing_note, command, cwd, _roots(context))
 
 

@@ -78,7 +78,6 @@ def _of_type(kind: str, media_type: str, data: bytes) -> Json:
 
 
 def document_block(data: bytes) -> Json:
-    """Return the Messages API block of a whole document."""
     return _of_type("document", "application/pdf", data)
 
 

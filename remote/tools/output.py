@@ -59,7 +59,6 @@ class Output:
         return self._file.path if self._file else ""
 
     def add(self, data: bytes) -> None:
-        """Add the next bytes."""
         room = _KEPT - len(self._head)
         if len(data) > room:
             self.keep()
@@ -115,7 +114,6 @@ class Output:
             self._file.write(bytes(self._head + self._tail))
 
     def close(self) -> None:
-        """Close the file after the last output."""
         if self._file is not None:
             self._file.close()
 
@@ -258,7 +256,6 @@ class OutputFiles:
                     os.unlink(path)
 
     def keep(self, data: bytes, name: str) -> SpillFile | None:
-        """Write all of `data` to a new file."""
         spilled = self.open(name)
         if spilled is not None:
             spilled.write(data)
@@ -266,7 +263,6 @@ class OutputFiles:
         return spilled
 
     def close(self) -> None:
-        """Close the files that are still written to."""
         for spilled in list(self._open):
             spilled.close()
 

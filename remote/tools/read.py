@@ -126,7 +126,6 @@ class _Wanted:
         self._full = False
 
     def feed(self, block: bytes) -> None:
-        """Take the next bytes of the file."""
         at = 0
         while at < len(block):
             if self.done or self._number + block.count(b"\n", at) < self._offset:
@@ -145,7 +144,6 @@ class _Wanted:
             at = end + 1
 
     def finish(self) -> None:
-        """The file has ended."""
         if self._line_size:
             self._end_line()
 

@@ -73,7 +73,6 @@ class NameFinder:
             self._own(self._look(self._count, query))
 
     async def close(self) -> None:
-        """End the program."""
         self._end()
         await asyncio.gather(*self._tasks)
 
@@ -224,7 +223,6 @@ def _cage(context: ToolContext, request: Json) -> CageRules | None:
 
 
 def search_command(request: Json) -> list[str]:
-    """Return the command line of the program."""
     return [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
 
 

@@ -13,7 +13,7 @@ from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire.control_protocol import Success, public_answer
-from ccb.tunnel.wire.frames import Event, Hello, Input
+from ccb.tunnel.wire.frames import Hello, Input
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 Json = dict[str, Any]
@@ -47,28 +47,6 @@ def kill_worker(laptop: Laptop) -> None:
 
 async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> Laptop:
     return await host.drive(session, options(values, **given))
-
-
-async def test_a_hook_that_cannot_run_any_more_refuses_and_says_why(host: WorkerHost, session: str) -> None:
-    """The command of the agent itself has moved the directory with the hook away."""
-    guard = host.project / "guard.py"
-    guard.write_text("import sys; sys.exit(2 if 'Write' in sys.stdin.read() else 0)")
-    new = str(host.project.parent / "elsewhere" / "new.txt")
-    values = {
-        **hooks(PreToolUse=("Write", "python3 guard.py"), Stop="./no-such-hook"),
-        "permissions": {"allow": ["Bash"]},
-    }
-    laptop = await start(host, session, values, permission_mode="acceptEdits", add_dirs=[str(host.project.parent)])
-    await laptop.say("go")
-    await laptop.tell(bash(f"mv {host.project} {host.project.parent}/elsewhere"))
-    await laptop.tell(calls(("toolu_2", "Write", {"file_path": new, "content": "x"}), message_id="msg_2"))
-    refused = json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
-    assert "PreToolUse:Write hook error: " in refused
-    assert not (host.project.parent / "elsewhere" / "new.txt").exists()
-    stopping = json.dumps((await laptop.tell(says("done", "msg_4")))["messages"][-1])
-    assert "The hook failed: " in stopping
-    assert not (await laptop.message("result"))["is_error"], "a Stop hook that cannot run lets the agent go on once"
-    assert any("A Stop hook failed: " in str(each.body) for each in laptop.frames if isinstance(each, Event))
 
 
 async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_denies_is_passed_over(

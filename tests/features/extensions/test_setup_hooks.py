@@ -43,14 +43,6 @@ async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(
     assert (project / "log").read_text().split() == ["init", "start", "maintenance", "start"]
 
 
-async def test_an_agent_of_the_settings_that_does_not_exist_ends_a_run_with_its_own_exit_code(
-    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
-    done = await laptop.run([str(tmp_path), "-p", "go", "--settings", json.dumps({"agent": "Explor"})])
-    assert done.code == 2 and not fake_model.requests
-    assert "There is no agent 'Explor'. Did you mean Explore?" in done.stdout + done.stderr
-
-
 async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host: WorkerHost, session: str) -> None:
     listed = [{"hooks": [{"type": "command", "command": "echo ran >> log; echo 'The database is new.'"}]}]
     laptop = await host.connect(session)
