@@ -165,33 +165,28 @@ LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
 
 def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
-    notes = []
-    if ignored := found["ignored"]["count"]:
-        them = "it" if ignored == 1 else f"{ignored:,} entries"
-        notes.append(f"Not searched, because .gitignore leaves {them} out: {_named(found['ignored'])}.")
-    if found["unobeyed"]["count"]:
-        such = _named(found["unobeyed"])
-        notes.append(f"Not obeyed, being unreadable, no regular file, or over 1 MiB or 10,000 lines: {such}.")
-    if found["unread"]:
-        notes.append(f"{_counted(found['unread'], 'file or directory', 'files or directories')} could not be read.")
-    if cut := found["cut"]:
-        was = "was" if cut == 1 else "were"
-        notes.append(f"{_counted(cut, 'line', 'lines')} over 16 MiB {was} not searched to the end.")
-    if foreign := found["foreign"]["count"]:
-        it = "it" if foreign == 1 else f"{foreign:,} files"
-        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {it}: {_named(found['foreign'])}.")
-    if found["binary"]:
-        notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
-    if found["slow"]["count"]:
-        notes.append(f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched.")
-    if large := found["large"]:
-        was = "was" if large == 1 else "were"
-        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {was} not searched: multiline is on.")
-    return [f"({note})" for note in notes]
+    ignored, foreign, cut, large = found["ignored"]["count"], found["foreign"]["count"], found["cut"], found["large"]
+    entries, files = _counted(ignored, "it", "entries"), _counted(foreign, "it", "files")
+    unread = _counted(found["unread"], "1 file or directory", "files or directories")
+    lines = _counted(cut, "1 line over 16 MiB was", "lines over 16 MiB were")
+    too_large = _counted(large, "1 file over 32 MiB was", "files over 32 MiB were")
+    ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
+    odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
+    notes = (
+        (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
+        (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
+        (found["unread"], f"{unread} could not be read."),
+        (cut, f"{lines} not searched to the end."),
+        (foreign, f"Not in UTF-8, {ascii_only}."),
+        (found["binary"], "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."),
+        (found["slow"]["count"], f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched."),
+        (large, f"{too_large} not searched: multiline is on."),
+    )
+    return [f"({note})" for count, note in notes if count]
 
 
 def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+    return one if number == 1 else f"{number:,} {many}"
 
 
 def _named(few: Json) -> str:

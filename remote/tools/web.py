@@ -195,9 +195,9 @@ _MAX_DEPTH = 50  # of lists and quotations
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _BETWEEN = re.compile(r"[\s/]*")
-_ATTRIBUTE = re.compile(r"[^\s/>][^\s/>=]*")
-_EQUALS = re.compile(r"\s*=\s*")
-_BARE_VALUE = re.compile(r"[^\s>]*")
+_ATTRIBUTE = re.compile(  # its quotes are bounded, so that one without an end costs no page its length
+    r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]{0,4000})"|'([^']{0,4000})'|([^\s>]*)))?"""
+)
 _LONG_NUMBER = re.compile(r"&#(?:[0-9]{8}|[xX][0-9A-Fa-f]{8})[0-9A-Fa-f]*;?")  # no character, and slow to read
 _RAW_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -213,7 +213,6 @@ class _Converter:
     def __init__(self, html: str, base: str) -> None:
         self.title = ""
         self._html = html
-        self._without: set[str] = set()  # quotes that do not follow any more
         self._base = base[:_MAX_ADDRESS]
         self._out: list[str] = []
         self._size = 0
@@ -259,19 +258,13 @@ class _Converter:
     def _start_tag(self, tag: str, at: int) -> int:
         html = self._html
         given: dict[str, str] = {}
-        while True:
-            between = _BETWEEN.match(html, at)
-            at = between.end() if between else at
-            name = _ATTRIBUTE.match(html, at)
-            if name is None:
-                break
-            at, value = name.end(), ""
-            equals = _EQUALS.match(html, at)
-            if equals is not None:
-                value, at = self._value(equals.end())
-            if name[0].lower() in ("href", "alt"):
-                given.setdefault(name[0].lower(), _plain(value))
-        is_closed = between is not None and between[0].endswith("/")
+        while found := _ATTRIBUTE.match(html, at):
+            at = found.end()
+            if found[1].lower() in ("href", "alt"):
+                given.setdefault(found[1].lower(), _plain(found[2] or found[3] or found[4] or ""))
+        blanks = _BETWEEN.match(html, at)
+        assert blanks is not None
+        at, is_closed = blanks.end(), blanks[0].endswith("/")
         if not is_closed or tag in ("br", "hr", "img"):
             self._starts(tag, given)
         raw = _RAW_ENDS.get(tag)
@@ -280,18 +273,6 @@ class _Converter:
             self._data(html[at + 1 : end.start() if end else None])
             return end.start() if end else -1
         return at + 1
-
-    def _value(self, at: int) -> tuple[str, int]:
-        """Return the value of an attribute, and where it ends."""
-        quote = self._html[at : at + 1]
-        if quote in ("'", '"') and quote not in self._without:
-            end = self._html.find(quote, at + 1)
-            if end >= 0:
-                return self._html[at + 1 : end], end + 1
-            self._without.add(quote)
-        bare = _BARE_VALUE.match(self._html, at)
-        assert bare is not None
-        return bare[0], bare.end()
 
     def _starts(self, tag: str, given: dict[str, str]) -> None:
         if tag == "title" and not self.title:
