@@ -11,7 +11,7 @@ from dataclasses import replace
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.modes import Cages
-from ..system.deadline import in_thread, within
+from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.owners import repository_top
 from ..system.process import LIMITED
@@ -92,29 +92,18 @@ class Git:
     ) -> tuple[int | None, str]:
         """Return the exit code of a command and its output, up to a limit. The code is None when it did not end in
         time or could not start. `errors` is where its errors go, `&1` for the output."""
-        pieces: list[bytes] = []
-
-        def take(data: bytes) -> None:
-            if sum(map(len, pieces)) <= _GIT_MAX_BYTES:
-                pieces.append(data)
-
         steering = [name for name in self._environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET)]
         unset = f"unset {' '.join(steering)}\n" if steering else ""
         script = f'{LIMITED}{unset}exec "$@" 2>{errors}'
         argv = [str(self._shell), "-c", script, "sh", str(self._program), *_OPTIONS, *command]
+        env, seconds = {**_QUIET, _CEILING: os.path.dirname(self._top).rstrip(os.sep)}, seconds or _SECONDS
         try:
-            variables = {**_QUIET, _CEILING: os.path.dirname(self._top).rstrip(os.sep)}
-            process = await self._host.start(argv, self._cwd, take, variables, self._cage)
+            code, output = await self._host.output(
+                argv, seconds, _GIT_MAX_BYTES, cage=self._cage, cwd=self._cwd, env=env
+            )
         except OSError as error:
             return None, str(error)
-        code: int | None = None
-        try:
-            code = await within(seconds or _SECONDS, process.wait())
-        except asyncio.TimeoutError:
-            pass
-        finally:
-            await process.stop()
-        return code, b"".join(pieces).decode("utf-8", "replace")
+        return code, output.decode("utf-8", "replace")
 
 
 _MAX_STATUS_CHARS = 2000

@@ -69,7 +69,6 @@ class InstructionReader:
         self._left = _MAX_TOTAL_BYTES
 
     def add_directory(self, directory: str, sources: Collection[str]) -> None:
-        """Read the files of one directory."""
         for path, scope in _in_directory(directory):
             if scope in sources and not self.add(path, scope):
                 return
@@ -157,7 +156,6 @@ class NestedInstructions:
 
 
 def instruction_text(file: InstructionFile) -> str:
-    """Return a file with its heading, for the model."""
     whose = {"user": "the user's own, for all projects", "local": "of the project, for this directory"}
     imported = f", imported by {file.importer}" if file.importer else ""
     return f"## {file.path} ({whose.get(file.scope, 'of the project')}{imported})\n\n{file.text.strip()}"

@@ -202,7 +202,6 @@ class SessionPrompt:
         return [reminder_block(texts)]
 
     async def instructions(self) -> Sequence[InstructionFile]:
-        """Return the instruction files in those blocks."""
         return (await self._known()).instructions
 
     async def environment(self, cwd: str = "") -> str:
@@ -220,7 +219,6 @@ class SessionPrompt:
 
 
 def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages, role: str = "") -> SessionPrompt:
-    """Return the prompt of a session in `cwd`."""
     sources = instruction_sources(options)
     return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages, sources), role)
 
@@ -270,14 +268,12 @@ _MAX_STYLES = 200
 
 
 def style_name(settings: WorkerSettings) -> str:
-    """Return the name of the output style in force."""
     found = settings.value("outputStyle")
     name = found.value if found is not None else None
     return name if isinstance(name, str) and _NAME.fullmatch(name) else DEFAULT
 
 
 def style_names(settings: WorkerSettings, home: str) -> list[str]:
-    """Return the names of the output styles that can be chosen."""
     found = [DEFAULT, *_BUILT_IN]
     for path, _ in _places("*", settings, home):
         with suppress(OSError):

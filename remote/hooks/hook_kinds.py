@@ -16,13 +16,13 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebFetcher, WebRefused
 
 from ..model.model_request import SMALL
-from ..system.deadline import within
+from ..system.deadline import in_stoppable_thread, within
 from ..system.host import Host, StdioRedirect
 from .hook_outcome import NOTHING, HookOutcome
 from .hook_table import Hook, HttpTarget, Json, PromptTarget
 
 _MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
-_CHUNK = 65536
+_GRACE_S = 1.0  # until the rest of stderr has come
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,22 @@ class CommandEnd:
     whole: bool = True
 
 
-class _BoundedOutput:
-    """The first bytes of an output. `is_cut`: there were more."""
+class _BoundedOutput(asyncio.Protocol):
+    """The first bytes of an output. `is_cut`: there were more. `ended` is done when a pipe has been read to its end."""
 
     def __init__(self, most: int) -> None:
         self.is_cut = False
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._most = most
         self._data = bytearray()
 
-    def add(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         self.is_cut = self.is_cut or len(self._data) + len(data) > self._most
         self._data += data[: self._most - len(self._data)]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def text(self) -> str:
         return self._data.decode("utf-8", "replace")
@@ -58,42 +63,31 @@ async def run_command(
     """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. `project` is the
     directory of the session, if that is another one. Raise OSError if it cannot be started."""
     stdout, stderr = _BoundedOutput(_MAX_STDOUT), _BoundedOutput(_MAX_STDERR)
+    import tempfile
+
     shell = host.which("bash") or "/bin/sh"
-    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, True)
-    loop = asyncio.get_running_loop()
-
-    def read() -> None:
-        with suppress(BlockingIOError):
-            data = os.read(reader, _CHUNK)
-            if data:
-                stderr.add(data)
-            else:
-                loop.remove_reader(reader)
-
+    whole = {**env, "CLAUDE_PROJECT_DIR": project or cwd}
+    reader, writer = os.pipe()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: stderr, os.fdopen(reader, "rb", 0))
     try:
-        import tempfile
-
-        with tempfile.TemporaryFile() as given:
-            given.write(payload)
-            given.seek(0)
-            redirect = StdioRedirect(given.fileno(), writer)
-            whole = {**env, "CLAUDE_PROJECT_DIR": project or cwd}
-            process = await host.start([shell, "-c", command], cwd, stdout.add, whole, redirect=redirect)
-        loop.add_reader(reader, read)
+        try:
+            with tempfile.TemporaryFile() as given:
+                given.write(payload)
+                given.seek(0)
+                redirect = StdioRedirect(given.fileno(), writer)
+                process = await host.start([shell, "-c", command], cwd, stdout.data_received, whole, redirect=redirect)
+        finally:
+            os.close(writer)
         code: int | None = None
         try:
             with suppress(asyncio.TimeoutError):
                 code = await within(timeout_s, process.wait())
         finally:
             await process.stop()
-        read()
+        await asyncio.wait({stderr.ended}, timeout=_GRACE_S)
         return CommandEnd(code, stdout.text(), stderr.text(), not stdout.is_cut)
     finally:
-        loop.remove_reader(reader)
-        os.close(reader)
-        os.close(writer)
+        transport.close()
 
 
 _OF_THE_SHELL = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "CLAUDE_ENV_FILE"))
@@ -146,15 +140,11 @@ async def send(target: HttpTarget, payload: Json, timeout_s: float, *, allow_pri
         return os.environ.get(name, "") if name in target.variables else ""
 
     headers = {name: _PLACE.sub(value, text) for name, text in target.headers.items()}
-    loop = asyncio.get_running_loop()
-    work = loop.run_in_executor(None, fetcher.post, target.url, json.dumps(payload).encode(), headers)
-    work.add_done_callback(lambda done: done.cancelled() or done.exception())
+    body = json.dumps(payload).encode()
     try:
-        if not (await asyncio.wait({work}, timeout=timeout_s))[0]:
-            raise WebRefused(f"no answer within {timeout_s:g} s")
-    finally:
-        fetcher.stop()
-    page = work.result()
+        page = await in_stoppable_thread(timeout_s, fetcher.stop, fetcher.post, target.url, body, headers)
+    except asyncio.TimeoutError:
+        raise WebRefused(f"no answer within {timeout_s:g} s") from None
     if not 200 <= page.status < 300:
         raise WebRefused(f"HTTP {page.status}")
     return page.body.decode("utf-8", "replace")

@@ -5,13 +5,14 @@ asked about is refused, and the reason says so."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.hook_output import (
     ANSWERS,
+    PrintedAnswers,
     could_not_decide,
     names_decision,
     names_refusal,
@@ -89,7 +90,6 @@ class HookOutcome:
 
     @property
     def why(self) -> str:
-        """Why a hook refuses."""
         return self.reason or self.stop_reason or "no reason given"
 
 
@@ -105,34 +105,44 @@ def failed(event: str, why: str) -> HookOutcome:
 
 def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool = True) -> HookOutcome:
     """Return the answer of a command that has ended. `whole`: nothing of stdout was cut off."""
+    if code == 2 and event in TELLS_ONLY:
+        return HookOutcome(errors=(_text(stderr) or "exit code 2",))
     if code == 2:
-        if event in TELLS_ONLY:
-            return HookOutcome(errors=(_text(stderr) or "exit code 2",))
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
     text, beside = plain(stdout), plain(stderr)
     read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
-        said = _text(stderr or stdout).partition("\n")[0]
-        why = f"exit code {code}: {said}" if said else f"exit code {code}"
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        refuses = refuses or (strict and read.has_broken_json)
-        return failed(event, why) if refuses else HookOutcome(errors=(why,))
+        return _ended_badly(event, code, _text(stderr or stdout), refuses or (strict and read.has_broken_json))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
-    why = ""
+    why = _unread(event, read, (text, beside), outcome, whole)
+    return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
+
+
+def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome:
+    first = said.partition("\n")[0]
+    why = f"exit code {code}: {first}" if first else f"exit code {code}"
+    return failed(event, why) if refuses else HookOutcome(errors=(why,))
+
+
+def _unread(event: str, read: PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool) -> str:
+    """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
+    strict = event in GATES and event not in _TEXT_EVENTS
     if read.has_broken_json if strict else read.broken.startswith("{"):
-        why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
-    elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
-        why = f"it names a decision, but not in one JSON object on stdout: {_short(text or beside)!r}"
-    elif strict and not whole:
-        why = "it has printed more than ccb reads"
-    if why:
-        return merged([outcome, failed(event, why)])
-    if read.rest and event == WORKTREE_CREATE and not outcome.worktree:
-        return replace(outcome, worktree=read.rest.splitlines()[-1].strip())
-    if read.rest and event in _TEXT_EVENTS:
-        return replace(outcome, context=(_text(read.rest), *outcome.context))
+        return f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
+    if event in GATES and (names_decision(read.rest) or _contradicts(printed[1], outcome)):
+        return f"it names a decision, but not in one JSON object on stdout: {_short(printed[0] or printed[1])!r}"
+    return "it has printed more than ccb reads" if strict and not whole else ""
+
+
+def _with_text(event: str, outcome: HookOutcome, text: str) -> HookOutcome:
+    """Return an outcome with what the command has printed beside its answers, where that counts."""
+    if text and event == WORKTREE_CREATE and not outcome.worktree:
+        return replace(outcome, worktree=text.splitlines()[-1].strip())
+    if text and event in _TEXT_EVENTS:
+        return replace(outcome, context=(_text(text), *outcome.context))
     return outcome
 
 
@@ -152,7 +162,6 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     own = as_dict(answer.get("hookSpecificOutput"))
     nested = as_dict(own.get("decision"))  # of PermissionRequest
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
-    updates = nested.get("updatedPermissions")
     why = _misread(event, answer, own, words)
     if why:
         return failed(event, why)
@@ -166,7 +175,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         stops=answer.get("continue") is False,
         stop_reason=_text(answer.get("stopReason")),
         updated_input=_object((nested or own).get("updatedInput")),
-        updates=tuple(each for each in updates if isinstance(each, dict)) if isinstance(updates, list) else (),
+        updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
         output=replaces.get("updatedToolOutput"),
         mcp_output=replaces.get("updatedMCPToolOutput"),
@@ -192,12 +201,14 @@ def _misread(event: str, answer: Json, own: Json, words: Sequence[object]) -> st
     misplaced = own.get("decision") and not as_dict(own["decision"])
     if misplaced or answer.get("permissionDecision") or answer.get("behavior"):
         return "it names a decision in a place where that has no meaning"
-    odd = [{name: value for name, value in answer.items() if name not in ANSWERS}]
-    odd.append({name: value for name, value in own.items() if name not in _KNOWN})
-    if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
+    if event in GATES and not any(words) and names_refusal(json.dumps([_odd(answer, ANSWERS), _odd(own, _KNOWN)])):
         return "it says no in a field that has no meaning"
     wrong = [word for word in words if word not in (None, "", *_WORDS)]
     return f"it decided {str(wrong[0])[:_MAX_SHOWN]!r}, which is no decision" if wrong else ""
+
+
+def _odd(given: Json, known: Collection[str]) -> Json:
+    return {name: value for name, value in given.items() if name not in known}
 
 
 _OF_DECIDING = ("reason", "updates", "interrupt")
@@ -229,6 +240,10 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 def _object(value: object) -> Json | None:
     return value if isinstance(value, dict) else None
+
+
+def _objects(value: object) -> tuple[Json, ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
 
 
 def _text(value: object) -> str:

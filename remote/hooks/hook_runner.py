@@ -94,6 +94,11 @@ _END_S = 5.0
 _QUICK_S = 1.0  # a hook that takes longer shows its status message
 _MAX_LATER = 20  # runs of hooks beside the turn
 _MAX_TOLD = 100  # warnings about hooks and their answers
+_EVERY_S = 1.0  # between two looks at the files that are watched
+_MAX_FILES = 100
+
+State = Optional[tuple[int, int, int]]
+"""The time, size and inode of a file, None without one."""
 
 
 class HookRunner:
@@ -116,7 +121,7 @@ class HookRunner:
         self._callbacks: tuple[Hook, ...] = ()
         self._agents: dict[str, HookWork] = {}
         self._initial = ""  # what goes before the first prompt that reaches the model
-        self._watch = FileWatch(self._file_changed)
+        self._watching: asyncio.Task[None] | None = None
         self._watched: tuple[str, ...] = ()  # what hooks want to be watched
         self._directories: dict[str, str] = {}  # of the shell of each agent
         self._told: set[str] = set()
@@ -187,7 +192,6 @@ class HookRunner:
         self._agents[agent_id] = HookWork(agent_type, hooks, cwd)
 
     def leave(self, agent_id: str) -> None:
-        """Run the hooks of an agent no more."""
         self._agents.pop(agent_id, None)
         self._directories.pop(agent_id, None)
 
@@ -204,13 +208,8 @@ class HookRunner:
     ) -> HookOutcome:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
         `about` the id of the tool call. Raise NotKept."""
-        session, tool_input = self._session, payload.get("tool_input") or {}
-        hooks = [
-            each
-            for each in self.matching(event, match, agent_id)
-            if not (each.once and each.key in self._ran)
-            and (not each.condition or session.permissions.covers(each.condition, match, tool_input))
-        ]
+        session = self._session
+        hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
         once = [each.key for each in hooks if each.once]
@@ -225,11 +224,7 @@ class HookRunner:
         waited = [hook for hook in hooks if not hook.beside]
         if not waited:
             return NOTHING
-        env_file = ""
-        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
-            from .hook_kinds import make_env_file
-
-            env_file = make_env_file(session.directory)
+        env_file = self._env_file(event, hooks)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
         if outcome.watch is not None:
@@ -237,6 +232,20 @@ class HookRunner:
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
+        if hook.once and hook.key in self._ran:
+            return False
+        given = payload.get("tool_input") or {}
+        return not hook.condition or self._session.permissions.covers(hook.condition, name, given)
+
+    def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
+        """Return a new file for the variables that commands set, "" where none may be set."""
+        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
+            return ""
+        from .hook_kinds import make_env_file
+
+        return make_env_file(self._session.directory)
 
     async def _together(
         self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
@@ -273,13 +282,26 @@ class HookRunner:
         }
 
     def _look_at_files(self) -> None:
+        """Watch the files that FileChanged hooks and the answers of hooks name."""
+        if self._named_files() and self._watching is None:
+            self._watching = asyncio.ensure_future(self._watch_files())
+
+    def _named_files(self) -> list[str]:
         wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
         here = self._directories.get(MAIN_AGENT, self._session.cwd)
-        paths = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
-        self._watch.watch(os.path.join(here, each) for each in paths)
+        names = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
+        return list(dict.fromkeys(os.path.join(here, name) for name in names))[:_MAX_FILES]
 
-    def _file_changed(self, path: str, event: str) -> None:
-        self.run_later(FILE_CHANGED, {"file_path": path, "event": event}, path)
+    async def _watch_files(self) -> None:
+        known: dict[str, State] = {}
+        while True:
+            now = await in_thread(_states, self._named_files())
+            for path, state in now.items():
+                if path in known and state != known[path]:
+                    event = "unlink" if state is None else "add" if known[path] is None else "change"
+                    self.run_later(FILE_CHANGED, {"file_path": path, "event": event}, path)
+            known = now
+            await asyncio.sleep(_EVERY_S)
 
     async def directory_is(self, directory: str, agent_id: str = MAIN_AGENT) -> None:
         """Note the directory of an agent's shell, and run the CwdChanged hooks if it is a new one. Raise NotKept."""
@@ -348,8 +370,7 @@ class HookRunner:
                 await self.conversation_ends(reason)
             except NotKept as error:
                 _log.warning("the SessionEnd hooks were stopped: %s", error)
-        await self._watch.close()
-        tasks = list(self._later)
+        tasks = [*self._later, *([self._watching] if self._watching is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -427,43 +448,6 @@ class HookRunner:
     def _tell(self, text: str, level: str, agent_id: str) -> None:
         body = {"type": "system", "subtype": "informational", "content": text, "level": level}
         self._session.log.emit(MessageRecord(body), agent_id)
-
-
-_EVERY_S = 1.0
-_MAX_FILES = 100
-
-State = Optional[tuple[int, int, int]]
-
-
-class FileWatch:
-    """`changed` is called with the path of a file and what happened to it: `add`, `change` or `unlink`."""
-
-    def __init__(self, changed: Callable[[str, str], None]) -> None:
-        self._changed = changed
-        self._paths: tuple[str, ...] = ()
-        self._task: asyncio.Task[None] | None = None
-
-    def watch(self, paths: Iterable[str]) -> None:
-        """Watch these files, the first 100 of them, in place of those of the last call."""
-        self._paths = tuple(dict.fromkeys(paths))[:_MAX_FILES]
-        if self._paths and self._task is None:
-            self._task = asyncio.ensure_future(self._look())
-
-    async def close(self) -> None:
-        """Watch no more."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _look(self) -> None:
-        known: dict[str, State] = {}
-        while True:
-            now = await in_thread(_states, self._paths)
-            for path, state in now.items():
-                if path in known and state != known[path]:
-                    self._changed(path, "unlink" if state is None else "add" if known[path] is None else "change")
-            known = now
-            await asyncio.sleep(_EVERY_S)
 
 
 def _states(paths: Iterable[str]) -> dict[str, State]:

@@ -163,7 +163,6 @@ class HookSource:
 
 
 def sources_of(settings: WorkerSettings) -> list[HookSource]:
-    """Return the hooks of all settings files."""
     return [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks]
 
 
@@ -246,18 +245,9 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource, names: Mod
     what = hook.get(key)
     if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
         return _SHAPE
-    target: HttpTarget | PromptTarget | None = None
-    if kind == "prompt":
-        model = str(hook.get("model") or "")
-        if model and not names.may_be(model):
-            return "`model` is no name of a model"
-        target = PromptTarget(what, model)
-    elif kind == "http":
-        headers, variables = hook.get("headers", {}), hook.get("allowedEnvVars", [])
-        if not isinstance(headers, dict) or not isinstance(variables, list):
-            return "`headers` is an object and `allowedEnvVars` a list"
-        given_headers = {str(name): str(value) for name, value in headers.items()}
-        target = HttpTarget(what, given_headers, tuple(map(str, variables)))
+    target = _target(kind, what, hook, names)
+    if isinstance(target, str):
+        return target
     return Hook(
         event,
         str(matcher or ""),
@@ -271,6 +261,18 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource, names: Mod
         once=hook.get("once") is True,
         status=" ".join(str(hook.get("statusMessage") or "").split())[:_MAX_STATUS],
     )
+
+
+def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
+    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
+    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
+    if kind == "command":
+        return None
+    if kind == "prompt":
+        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
+    if not isinstance(headers, dict) or not isinstance(variables, list):
+        return "`headers` is an object and `allowedEnvVars` a list"
+    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
 
 
 def _condition_problem(event: str, condition: object) -> str:

@@ -182,7 +182,6 @@ class McpClient:
             self._signs.pop(tool_use_id, None)
 
     async def read(self, uri: str) -> Json:
-        """Return the contents of a resource. Raise McpError."""
         return await self._ask("resources/read", {"uri": uri}, self._handshake_s)
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Json:
@@ -302,11 +301,9 @@ class Incoming:
 
     @property
     def asking(self) -> bool:
-        """Whether a form is before the person."""
         return bool(self._asking)
 
     def hear(self, message: Json) -> None:
-        """Take a notification or a request of the server."""
         method, number, params = message.get("method"), message.get("id"), as_dict(message.get("params"))
         if number is None:
             asking = self._asking.get(str(params.get("requestId")))
@@ -322,7 +319,6 @@ class Incoming:
             self._answer({"id": number, "error": {"code": -32601, "message": "ccb does not offer this"}})
 
     def end(self) -> None:
-        """Take the forms back."""
         for asking in self._asking.values():
             asking.cancel()
 

@@ -105,7 +105,6 @@ class HttpChannel:
         return self._incoming.asking
 
     async def close(self) -> None:
-        """End the session with the server."""
         session, self._hello = self._session, {}
         self._incoming.end()
         tasks = [*self._tasks, *([self._listening] if self._listening is not None else [])]

@@ -216,7 +216,6 @@ class McpServers:
 
     @property
     def clients(self) -> dict[str, McpClient]:
-        """The clients of the connected servers, by name."""
         return {**(self._above.clients if self._above is not None else {}), **self._own_clients}
 
     @property
@@ -225,15 +224,12 @@ class McpServers:
 
     @property
     def prompts(self) -> dict[str, list[Json]]:
-        """The prompts of each server, as it describes them."""
         return {each.name: each.prompts for each in self._servers.values() if each.prompts}
 
     def summary(self) -> list[Json]:
-        """Return name and status of each server, for `init`."""
         return [{"name": each.name, "status": each.status} for each in self._servers.values()]
 
     def status(self) -> list[Json]:
-        """Return what clients are told about each server."""
         return [_described(each) for each in self._servers.values()]
 
     async def close(self) -> None:
@@ -259,10 +255,7 @@ class McpServers:
                 server.has_news = False
                 tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
                 server.note = _note(client.broken, [tool.called for tool in tools if tool.declaration.adapted])
-                try:
-                    prompts = await client.listed("prompts")
-                except McpError as error:
-                    log.warning("the prompts of the MCP server %s are not known: %s", server.name, error)
+                prompts = await _prompts(server.name, client)
                 if not server.has_news:
                     break
             server.info, server.client, server.status, server.error = client.info, client, "connected", ""
@@ -313,6 +306,14 @@ class McpServers:
         closing = asyncio.ensure_future(server.channel.close())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
+
+
+async def _prompts(name: str, client: McpClient) -> list[Json]:
+    try:
+        return await client.listed("prompts")
+    except McpError as error:
+        log.warning("the prompts of the MCP server %s are not known: %s", name, error)
+        return []
 
 
 def _stop_trying(server: _Server) -> None:

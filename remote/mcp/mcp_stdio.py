@@ -25,7 +25,6 @@ START_S = 30.0
 MAX_MESSAGE = 8 * 1024 * 1024
 """Bytes of a message, and of all messages that a server has not read yet."""
 _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
-_READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
@@ -72,7 +71,6 @@ class StdioChannel:
         return self._child is not None and self._child.asking
 
     async def close(self) -> None:
-        """End the server, and everything that it has started."""
         async with self._starting:
             child, self._child, self._refused_until = self._child, None, 0.0
             if child is not None:
@@ -113,8 +111,13 @@ class StdioChannel:
         return child
 
 
-class _Child:
-    """One process of a server. `why_ended` is "" while it runs."""
+class _Child(asyncio.Protocol):
+    """One process of a server, and the reader of its stderr. `why_ended` is "" while it runs."""
+
+    _stdin: asyncio.WriteTransport
+    _stderr: asyncio.ReadTransport
+    _process: Process
+    _watch: asyncio.Task[None]
 
     def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask | None) -> None:
         self.why_ended = ""
@@ -122,12 +125,9 @@ class _Child:
         self._incoming = Incoming(heard, ask, self._send)
         self._replies: dict[object, asyncio.Future[Json]] = {}
         self._line = bytearray()
-        self._unsent = bytearray()
-        self._stdin = self._stderr = -1
         self._said = b""  # the end of stderr
         self._logged = 0
-        self._process: Process | None = None
-        self._watch: asyncio.Task[None] | None = None
+        self._quiet: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # the end of stderr has come
         self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
 
     @staticmethod
@@ -135,9 +135,10 @@ class _Child:
         name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None
     ) -> _Child:
         """Start the process. Raise OSError, or ValueError for text that no process can be given."""
-        child = _Child(name, heard, ask)
-        given, child._stdin = os.pipe()
-        child._stderr, said = os.pipe()
+        child, loop = _Child(name, heard, ask), asyncio.get_running_loop()
+        (given, stdin), (stderr, said) = os.pipe(), os.pipe()
+        child._stdin, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
+        child._stderr, _ = await loop.connect_read_pipe(lambda: child, os.fdopen(stderr, "rb", 0))
         redirect, process = StdioRedirect(given, said), None
         try:
             process = await host.start(command.argv, command.cwd, child._take, command.env, redirect=redirect)
@@ -145,12 +146,10 @@ class _Child:
             os.close(given)
             os.close(said)
             if process is None:
-                child._close_pipes()
-        os.set_blocking(child._stdin, False)
-        os.set_blocking(child._stderr, False)
-        asyncio.get_running_loop().add_reader(child._stderr, child._read_stderr)
+                child._stdin.close()
+                child._stderr.close()
         child._process = process
-        child._watch = asyncio.ensure_future(child._watched(process))
+        child._watch = asyncio.ensure_future(child._watched())
         return child
 
     async def exchange(self, message: Json) -> Json:
@@ -179,34 +178,19 @@ class _Child:
     async def close(self) -> None:
         """End the process: its stdin ends, then come SIGTERM and SIGKILL."""
         self._end("it is being stopped")
-        process, watch = self._process, self._watch
-        if process is None or watch is None:
-            return
-        self._close_stdin()
-        await asyncio.wait({watch}, timeout=_GRACE_S)
-        await process.stop()
-        await asyncio.wait({watch})
+        self._stdin.close()
+        await asyncio.wait({self._watch}, timeout=_GRACE_S)
+        await self._process.stop()
+        await asyncio.wait({self._watch})
 
     def _send(self, message: Json) -> None:
         data = to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n"
         if self.why_ended:
             raise McpError(self.why_ended)
-        if len(self._unsent) + len(data) > MAX_MESSAGE:
-            raise McpError(f"it does not read what it is sent: {len(self._unsent)} bytes wait")
-        self._unsent += data
-        self._flush()
-
-    def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_writer(self._stdin)
-        try:
-            while self._unsent:
-                del self._unsent[: os.write(self._stdin, self._unsent[:65536])]
-        except BlockingIOError:
-            loop.add_writer(self._stdin, self._flush)
-        except OSError as error:
-            log.info("the MCP server %s takes no more messages: %s", self._name, error)
-            self._unsent.clear()
+        waiting = self._stdin.get_write_buffer_size()
+        if waiting + len(data) > MAX_MESSAGE:
+            raise McpError(f"it does not read what it is sent: {waiting} bytes wait")
+        self._stdin.write(data)
 
     def _take(self, data: bytes) -> None:
         if self.why_ended:
@@ -216,7 +200,7 @@ class _Child:
             self._hear(bytes(self._line + line))
             self._line.clear()
         self._line += last
-        if len(self._line) > MAX_MESSAGE and self._process is not None:
+        if len(self._line) > MAX_MESSAGE:
             self._end(f"it was stopped, because it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
             self._process.kill()
 
@@ -234,49 +218,34 @@ class _Child:
         if not self._replies[number].done():
             self._replies[number].set_exception(McpError(why + UNKNOWN))
 
-    async def _watched(self, process: Process) -> None:
-        code = await process.wait()
-        await process.stop()
-        self._read_stderr()
+    async def _watched(self) -> None:
+        code = await self._process.wait()
+        await self._process.stop()
+        await asyncio.wait({self._quiet}, timeout=_GRACE_S)
         said = self._said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
         self._end(f"it has ended with exit code {code}{said and ': ' + said}{STARTS_AGAIN}")
-        self._close_pipes()
+        self._stdin.close()
+        self._stderr.close()
 
     def _end(self, why: str) -> None:
         self.why_ended = self.why_ended or why
         self._line.clear()
-        self._unsent.clear()
         self._incoming.end()
         self._reader.close()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended + UNKNOWN))
 
-    def _read_stderr(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(_READS_AT_ONCE if self._stderr >= 0 else 0):
-                data = os.read(self._stderr, 65536)
-                if not data:
-                    asyncio.get_running_loop().remove_reader(self._stderr)
-                    return
-                self._said = (self._said + data)[-2000:]
-                self._log(data)
+    def data_received(self, data: bytes) -> None:
+        self._said = (self._said + data)[-2000:]
+        self._log(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._quiet.done():
+            self._quiet.set_result(None)
 
     def _log(self, data: bytes) -> None:
         text = data[: max(0, _MAX_LOGGED - self._logged)].decode("utf-8", "replace").rstrip()
         self._logged += len(data)
         if text:
             log.info("the MCP server %s says: %s", self._name, text)
-
-    def _close_stdin(self) -> None:
-        if self._stdin >= 0:
-            asyncio.get_running_loop().remove_writer(self._stdin)
-            os.close(self._stdin)
-            self._stdin = -1
-
-    def _close_pipes(self) -> None:
-        self._close_stdin()
-        if self._stderr >= 0:
-            asyncio.get_running_loop().remove_reader(self._stderr)
-            os.close(self._stderr)
-            self._stderr = -1

@@ -33,7 +33,6 @@ class McpTool(Tool):
         self.declaration = declared(traits, tool.description[:_MAX_DESCRIPTION], tool.input_schema)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """Call the tool on its server."""
         began = time.monotonic()
 
         def progress(params: Json) -> None:
@@ -63,16 +62,7 @@ def tool_result(result: Json, spill: OutputFiles | None = None) -> ToolResult:
     parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not parts and result.get("structuredContent") is not None:
         parts = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
-    texts: list[str] = []
-    images: list[Json] = []
-    room = _MAX_IMAGES
-    for part in parts:
-        image = _image(part) if part.get("type") == "image" else None
-        room -= len(image["data"]) if image is not None else 0
-        if image is not None and room >= 0:
-            images.append({"type": "image", "source": image})
-        else:
-            texts.append(_text(part, spill))
+    texts, images = _split(parts, spill)
     text = "\n".join(texts)
     if len(text) > MAX_OUTPUT_CHARS:
         texts = [text[:MAX_OUTPUT_CHARS]]
@@ -93,6 +83,21 @@ def replaced_result(output: object, spill: OutputFiles | None = None) -> ToolRes
         return tool_result({"content": output}, spill)
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     return tool_result({"content": [{"type": "text", "text": text}]}, spill)
+
+
+def _split(parts: list[Json], spill: OutputFiles | None) -> tuple[list[str], list[Json]]:
+    """Return the texts of the parts, and the images as far as there is room for them."""
+    texts: list[str] = []
+    images: list[Json] = []
+    room = _MAX_IMAGES
+    for part in parts:
+        image = _image(part) if part.get("type") == "image" else None
+        room -= len(image["data"]) if image is not None else 0
+        if image is not None and room >= 0:
+            images.append({"type": "image", "source": image})
+        else:
+            texts.append(_text(part, spill))
+    return texts, images
 
 
 def _image(part: Json) -> Json | None:

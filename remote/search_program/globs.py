@@ -83,6 +83,7 @@ for _short, _long in {"md": "markdown", "proto": "protobuf", "py": "python", "ts
 
 MAX_ALTERNATIVES = 256
 _MAX_BRACES = 16
+_BRACES = re.compile(r"(?<!\\)\{([^{}]*)\}")
 
 
 class BadGlob(Exception):
@@ -94,36 +95,18 @@ def expand_braces(pattern: str) -> list[str]:
     Raise BadGlob for too many patterns or braces."""
     if pattern.count("{") > _MAX_BRACES:
         raise BadGlob(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
-    done: list[str] = []
+    done: dict[str, None] = {}
     waiting = [pattern]
     while waiting:
-        text = waiting.pop(0)
-        span = _first_braces(text)
-        if span is None:
-            done.append(text)
+        text = waiting.pop()
+        inner = next((found for found in _BRACES.finditer(text) if "," in found[1]), None)
+        if inner is None:
+            done[text] = None
         else:
-            start, end, parts = span
-            waiting[:0] = [text[:start] + part + text[end:] for part in parts]
+            waiting += [text[: inner.start()] + part + text[inner.end() :] for part in inner[1].split(",")]
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
             raise BadGlob(f"the glob {pattern!r} stands for more than {MAX_ALTERNATIVES} patterns")
-    return done
-
-
-def _first_braces(text: str) -> tuple[int, int, list[str]] | None:
-    for start, char in enumerate(text):
-        if char != "{" or (start and text[start - 1] == "\\"):
-            continue
-        depth, parts, at = 0, [], start + 1
-        for i in range(start, len(text)):
-            depth += (text[i] == "{") - (text[i] == "}")
-            if depth == 0 or (depth == 1 and text[i] == ","):
-                parts.append(text[at:i])
-                at = i + 1
-            if depth == 0:
-                if len(parts) > 1:
-                    return start, i + 1, parts
-                break
-    return None
+    return list(done)
 
 
 @lru_cache(maxsize=1024)

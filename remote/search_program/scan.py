@@ -27,69 +27,46 @@ def required(pattern: str, flags: int) -> tuple[list[str], bool]:
     no such texts are known."""
     parser: Any = sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]  # `re` has imported it
     tree = parser.parse(pattern, flags)
-    finder = _Finder(bool(tree.state.flags & re.IGNORECASE) or _has_local_ignorecase(tree))
-    found = finder.sequence(tree)
-    return (sorted(found), finder.ignore_case) if found and min(map(len, found)) >= 2 else ([], False)
+    ignore_case = bool(tree.state.flags & re.IGNORECASE or re.search(r"\(\?[aLmsux]*i", pattern))
+    found = _texts(tree, ignore_case)
+    return (sorted(found), ignore_case) if found and min(map(len, found)) >= 2 else ([], False)
 
 
-def _has_local_ignorecase(tree: Any) -> bool:
+def _texts(tree: Any, ignore_case: bool) -> set[str]:
+    """Return texts of which every match of a sequence of operations contains one, an empty set if none are known."""
+    best: set[str] = set()
+    run = ""
     for operation, argument in tree:
-        if operation.name == "SUBPATTERN" and argument[1] & re.IGNORECASE:
-            return True
-        if any(map(_has_local_ignorecase, _inner(operation.name, argument))):
-            return True
-    return False
-
-
-def _inner(name: str, argument: Any) -> list[Any]:
-    """Return the trees inside of an operation, those that may match nothing included."""
-    if name == "BRANCH":
-        return list(argument[1])
-    if name == "SUBPATTERN":
-        return [argument[3]]
-    if name.endswith("_REPEAT"):
-        return [argument[2]]
-    return [argument] if name == "ATOMIC_GROUP" else []
-
-
-class _Finder:
-    def __init__(self, ignore_case: bool) -> None:
-        self.ignore_case = ignore_case
-
-    def sequence(self, tree: Any) -> set[str] | None:
-        best: set[str] | None = None
+        if operation.name == "LITERAL" and _is_safe(chr(argument), ignore_case):
+            run += chr(argument)
+            continue
+        best = _better(_better(best, {run} - {""}), _texts_of(operation.name, argument, ignore_case))
         run = ""
-        for operation, argument in tree:
-            name = operation.name
-            if name == "LITERAL" and self._is_safe(chr(argument)):
-                run += chr(argument)
-                continue
-            best = _better(best, {run} if run else None)
-            run = ""
-            best = _better(best, self._one(name, argument))
-        return _better(best, {run} if run else None)
-
-    def _one(self, name: str, argument: Any) -> set[str] | None:
-        if name.endswith("_REPEAT") and argument[0] < 1:
-            return None
-        together: set[str] = set()
-        for tree in _inner(name, argument):
-            found = self.sequence(tree)
-            if not found:
-                return None
-            together |= found
-        return together if len(together) <= _MAX_TEXTS else None
-
-    def _is_safe(self, char: str) -> bool:
-        if char in "\r\n\0" or "\ud800" <= char <= "\udfff":
-            return False
-        return not self.ignore_case or (char.isascii() and char not in _UNSAFE_IGNORING_CASE)
+    return _better(best, {run} - {""})
 
 
-def _better(one: set[str] | None, other: set[str] | None) -> set[str] | None:
-    if not one or not other:
-        return one or other
-    return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)))
+def _texts_of(name: str, argument: Any, ignore_case: bool) -> set[str]:
+    if name == "SUBPATTERN":
+        return _texts(argument[3], ignore_case)
+    if name == "ATOMIC_GROUP":
+        return _texts(argument, ignore_case)
+    if name.endswith("_REPEAT") and argument[0] >= 1:
+        return _texts(argument[2], ignore_case)
+    if name == "BRANCH":
+        found = [_texts(branch, ignore_case) for branch in argument[1]]
+        together = set().union(*found) if all(found) else set()
+        return together if len(together) <= _MAX_TEXTS else set()
+    return set()
+
+
+def _is_safe(char: str, ignore_case: bool) -> bool:
+    if char in "\r\n\0" or "\ud800" <= char <= "\udfff":
+        return False
+    return not ignore_case or (char.isascii() and char not in _UNSAFE_IGNORING_CASE)
+
+
+def _better(one: set[str], other: set[str]) -> set[str]:
+    return max(one, other, key=lambda texts: (min(map(len, texts)), -len(texts)) if texts else (0, 0))
 
 
 MAX_LINE = 16 << 20

@@ -41,7 +41,6 @@ MAX_CHARS = 2_000_000
 
 
 def main(argument: str) -> None:
-    """Answer the request in `argument` and print the result."""
     request = json.loads(argument)
     limit()
     limits = Limits(time.monotonic() + request["seconds"])

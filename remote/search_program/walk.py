@@ -177,25 +177,38 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -
         out, told, code = _output(root, command, limits)
     except OSError:
         return None
-    complaints = dict(_COMPLAINT.findall(told))
-    if not out and (code is None or (code > 1 and not complaints)):
+    complaints, ignored = dict(_COMPLAINT.findall(told)), _IGNORED.findall(told)
+    if _has_failed(out, code, bool(complaints)):
         return None
-    ignored = _IGNORED.findall(told)
     if code is None:
         limits.end_listing()
-    elif code < 0 or not all(source.endswith(b".gitignore") for _, source in ignored):
+    elif not all(source.endswith(b".gitignore") for _, source in ignored):
         return None  # our own walker obeys no other files
     limits.ignored |= {os.fsdecode(path) for path, source in ignored if source.endswith(b".gitignore")}
     for name in _NO_FILE.findall(told):
         start.below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
     found = [os.fsdecode(name.removeprefix(b"./")) for name in out.split(b"\0")[:-1]]
+    unread = _unread(root, complaints, limits)
+    return found + ([*unread, *map(os.fsdecode, _TOO_LARGE.findall(told))] if reads else [])
+
+
+def _has_failed(out: bytes, code: int | None, complains: bool) -> bool:
+    """Return whether ripgrep does not work here: what it printed, whether it complained, and its exit code say so."""
+    if code is None:
+        return not out
+    return code < 0 or (code > 1 and not out and not complains)
+
+
+def _unread(root: str, complaints: dict[bytes, bytes], limits: Limits) -> list[str]:
+    """Note the directories that ripgrep could not read. Return the files that it could not read."""
+    files = []
     for name, number in complaints.items():
         path = os.path.join(root, os.fsdecode(name))
         if os.path.isdir(path) and not os.path.islink(path):
             limits.missed(path, OSError(int(number), ""))
-        elif reads:
-            found.append(os.fsdecode(name))
-    return found + ([os.fsdecode(name) for name in _TOO_LARGE.findall(told)] if reads else [])
+        else:
+            files.append(os.fsdecode(name))
+    return files
 
 
 def _output(root: str, command: list[str], limits: Limits) -> tuple[bytes, bytes, int | None]:

@@ -95,23 +95,20 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     agents: dict[str, str] = {}
     if PROJECT in sources:
         own = os.path.realpath(home) if home and USER in sources else ""
-        servers: list[Layer] = []
+        layers = [*_server_layers(directories, problems), *layers]
         for directory in directories[::-1]:
-            path = os.path.join(directory, _MCP_FILE)
-            counts = directory == directories[0] or _is_kept(path)
-            found = read_settings(path, problems.append) if counts else None
-            if found is not None:
-                servers.append(Layer(PROJECT, path, {"mcpServers": found.get("mcpServers")}, on_host=True))
             texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
-        layers = [*servers, *layers]
         texts += _memories(directories[0]) if directories[0] != own else ()
     switches = [*(each for layer in layers for each in switches_of(layer)), *texts]
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
+    return Project(directories, tuple(layers), _owned(switches), tuple(problems), agents)
+
+
+def _owned(switches: Sequence[Switch]) -> tuple[Switch, ...]:
     owners = {path: owner_of(path) for path in {each.path for each in switches}}
-    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
-    return Project(directories, tuple(layers), owned, tuple(problems), agents)
+    return tuple(replace(each, owner=owners[each.path]) for each in switches)
 
 
 def _settings_layers(
@@ -133,6 +130,15 @@ def _settings_layers(
             named += _rules_without_tool(file.values)
             problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
             yield Layer(source, path, file.values, True, file.lines)
+
+
+def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[Layer]:
+    for directory in directories[::-1]:
+        path = os.path.join(directory, _MCP_FILE)
+        counts = directory == directories[0] or _is_kept(path)
+        servers = read_settings(path, problems.append) if counts else None
+        if servers is not None:
+            yield Layer(PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
@@ -257,7 +263,6 @@ def _is_kept(path: str) -> bool:
 
 
 def switches_of(layer: Layer) -> Iterator[Switch]:
-    """Yield each thing that a settings file switches on."""
     if layer.broken:
         yield Switch("deny", EVERY_CALL, layer.broken, layer.path)
     for name, value in sorted(layer.values.items()):
@@ -267,13 +272,18 @@ def switches_of(layer: Layer) -> Iterator[Switch]:
             for server, given in sorted(value.items()):
                 yield Switch("mcp", server, _command_line(given), layer.path)
         elif name == "permissions" and isinstance(value, dict):
-            for key, rules in sorted(value.items()):
-                for rule in map(str, rules if isinstance(rules, list) else [rules]):
-                    is_rule = key in _RULES
-                    kind, called = (key, rule) if is_rule else ("setting", f"permissions.{key}")
-                    yield Switch(kind, called, "" if is_rule else rule, layer.path)
+            yield from _permissions(value, layer.path)
         elif not name.startswith("$"):
             yield Switch("setting", name, _short(value), layer.path)
+
+
+def _permissions(permissions: Json, path: str) -> Iterator[Switch]:
+    for key, rules in sorted(permissions.items()):
+        for rule in map(str, rules if isinstance(rules, list) else [rules]):
+            if key in _RULES:
+                yield Switch(key, rule, "", path)
+            else:
+                yield Switch("setting", f"permissions.{key}", rule, path)
 
 
 def _hooks(events: Json, path: str) -> Iterator[Switch]:

@@ -22,6 +22,8 @@ from ccb.tunnel.wire.settings_text import lines_in, load_settings
 from ..system.host import is_under
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+Json = dict[str, Any]
+
 _ROOT = "${CLAUDE_PLUGIN_ROOT}"
 
 
@@ -43,26 +45,17 @@ def read_plugins(
             report(f"{path}: {str(name)[:100]!r} cannot be the name of another plugin")
             continue
         plugins.append(Plugin(name, path))
-        for file, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
-            value, lines = _read(os.path.join(path, file), key, path, report)
+        for below, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
+            file = read_settings_file(os.path.join(path, below), path)
+            if file is None:
+                continue
+            for text in filter(None, (file.problem, *file.notes)):
+                report(text)
+            value = file.values.get(key) if file.values is not None else file.problem
             if isinstance(value, dict) or (value and key == "hooks"):  # hooks that cannot be read are refused by name
-                layers.append(Layer(FLAG, os.path.join(path, file), {key: value}, True, lines))
+                layers.append(Layer(FLAG, os.path.join(path, below), {key: value}, True, file.lines))
     return plugins, layers
 
-
-def _read(file: str, key: str, root: str, report: Callable[[str], None]) -> tuple[object, dict[str, int]]:
-    """Return a value of a file, in which `root` stands for the directory of the plugin, and the lines of what it holds.
-    If the file cannot be read, that is the value."""
-    try:
-        text = (read_text(file) or "{}").replace(_ROOT, json.dumps(root)[1:-1])
-        values = load_settings(text)
-    except (ValueError, RecursionError) as error:
-        report(f"{file}: {error}")
-        return str(error), {}
-    return values.get(key) if isinstance(values, dict) else values, lines_in(text)[0]
-
-
-Json = dict[str, Any]
 
 _MAX_BYTES = 256 * 1024
 
@@ -90,7 +83,6 @@ def read_text(path: str, within: str = "") -> str | None:
 
 
 def digest_of(text: str) -> str:
-    """Return what identifies a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -105,12 +97,13 @@ class SettingsFile:
     notes: tuple[str, ...] = ()
 
 
-def read_settings_file(path: str) -> SettingsFile | None:
-    """Return what a file says, None without a file."""
+def read_settings_file(path: str, plugin: str = "") -> SettingsFile | None:
+    """Return what a file says, None without a file. `plugin` is the directory of the plugin that has the file."""
     try:
         text = read_text(path)
         if text is None:
             return None
+        text = text.replace(_ROOT, json.dumps(plugin)[1:-1]) if plugin else text
         values = load_settings(text) if text.strip() else {}
         if not isinstance(values, dict):
             raise ValueError("it is not a JSON object")
@@ -257,7 +250,6 @@ class WorkerSettings:
         return [each for each in self.each("hooks") if self.runs_hooks(each.layer.source)]
 
     def runs_hooks(self, source: str) -> bool:
-        """Return whether the hooks of a source run."""
         disabled = self.value("disableAllHooks")
         if disabled is not None and disabled.value is True:
             return False
@@ -275,7 +267,6 @@ class WorkerSettings:
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables for the environment of the tools."""
         return {name: each.value for name, each in self._merged("env").items() if isinstance(each.value, str)}
 
     def rules(self, behavior: str) -> list[Sourced]:

@@ -64,7 +64,6 @@ class SlashCommand:
     local: bool = False
 
     def public(self) -> Json:
-        """Return the entry for the answer to `initialize`."""
         described = f"{self.description} ({self.source})" if self.source not in ("builtin", "") else self.description
         return {
             "name": self.name,
@@ -105,7 +104,6 @@ class CommandRegistry:
 
     @property
     def commands(self) -> Sequence[SlashCommand]:
-        """All commands, sorted by name."""
         return sorted(self._all().values(), key=lambda each: each.name)
 
     def find(self, blocks: Sequence[Json]) -> tuple[SlashCommand, CommandCall] | None:

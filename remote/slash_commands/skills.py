@@ -59,14 +59,12 @@ class FileCommands:
         return [f"Read(/{each.directory}/**)" for each in self.files if (each.kind, each.source) == (SKILL, USER)]
 
     def commands(self) -> Iterator[SlashCommand]:
-        """Yield the commands that a person may call."""
         for each in self.files:
             if each.for_person:
                 source = f"{each.source} skill" if each.kind == SKILL else each.source
                 yield SlashCommand(each.name, each.description, partial(self._run, each), each.hint, source)
 
     def skills(self) -> list[dict[str, str]]:
-        """Return the names and descriptions of the skills."""
         return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
 
     def due(self, worked_with: Iterable[str], places: PathScope, *, again: bool) -> Iterator[str]:

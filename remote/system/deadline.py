@@ -87,3 +87,19 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
     """Return the result of work that would stop the event loop. It must end soon by itself: a thread cannot be
     killed."""
     return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+async def in_stoppable_thread(
+    seconds: float, stop: Callable[[], None], function: Callable[..., T], *arguments: object
+) -> T:
+    """Return the result of work in a thread. After `seconds`, or when this is cancelled, call `stop`, so that the work
+    ends soon. Raise asyncio.TimeoutError."""
+    work = asyncio.ensure_future(in_thread(function, *arguments))
+    try:
+        if not (await asyncio.wait({work}, timeout=seconds))[0]:
+            raise asyncio.TimeoutError
+        return work.result()
+    finally:
+        if not work.done():
+            stop()
+            work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
-from .deadline import to_its_end
+from .deadline import to_its_end, within
 from .process import MARK, Process, child_environment, new_mark, started
 from .regular_files import (
     ABSENT,
@@ -144,6 +144,33 @@ class Host:
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
             await _in_thread(self._cages.begin_uncaged)
         return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
+
+    async def output(
+        self,
+        argv: Sequence[str],
+        seconds: float,
+        most: int,
+        *,
+        cage: CageRules | None = None,
+        cwd: str = "/",
+        env: Mapping[str, str] | None = None,
+    ) -> tuple[int | None, bytes]:
+        """Run a program. Return its exit code, None if it takes longer than `seconds`, and what it prints, about `most`
+        bytes of it. Raise OSError if it cannot be started."""
+        output = bytearray()
+
+        def take(data: bytes) -> None:
+            if len(output) <= most:
+                output.extend(data)
+
+        process, code = await self.start(argv, cwd, take, env, cage=cage), None
+        try:
+            with contextlib.suppress(asyncio.TimeoutError):  # it is stopped
+                code = await within(seconds, process.wait())
+        finally:
+            if code is None or process.has_leftovers():
+                await process.stop()
+        return code, bytes(output)
 
     def cages(self) -> Availability:
         """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""

@@ -62,7 +62,6 @@ class AgentDefinition:
         return ""
 
     def offers(self, tool_name: str) -> bool:
-        """Return whether the agent may have a tool of this name."""
         listed = (*(self.tools or ()), *(f"mcp__{server_name(name)}" for name, _ in self.servers))
         allowed = self.tools is None or any(_names(entry, tool_name) for entry in listed)
         allowed = allowed or bool(self.memory and tool_name in _FOR_MEMORY)
@@ -142,9 +141,7 @@ def from_fields(
     ValueError."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for an agent")
-    for key, called in (("description", "`description`"), ("prompt", "prompt")):
-        if not isinstance(fields.get(key), str) or not fields[key].strip():
-            raise ValueError(f"the agent {name} has no {called}")
+    description, prompt = _text(name, "`description`", fields), _text(name, "prompt", fields)
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
@@ -162,8 +159,8 @@ def from_fields(
     hooks = [HookSource(fields["hooks"], source, f"the agent {name}")] if fields.get("hooks") else []
     definition = AgentDefinition(
         name,
-        " ".join(fields["description"].split())[:_MAX_DESCRIPTION],
-        fields["prompt"],
+        " ".join(description.split())[:_MAX_DESCRIPTION],
+        prompt,
         tools=_tools(name, fields.get("tools")),
         disallowed_tools=_tools(name, fields.get("disallowedTools")) or (),
         model=model,
@@ -181,6 +178,13 @@ def from_fields(
         required=_listed(fields.get("requiredMcpServers")),
     )
     return definition, problems
+
+
+def _text(name: str, what: str, fields: Mapping[str, Any]) -> str:
+    value = fields.get(what.strip("`"))
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"the agent {name} has no {what}")
+    return value
 
 
 def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:

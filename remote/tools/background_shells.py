@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -101,16 +101,8 @@ class BackgroundShells:
             await self.kill(shell)
             await asyncio.wait({watcher})
 
-        task = Task(
-            self._tasks.new_id("bash"),
-            TaskKind.SHELL,
-            start.description or start.command[:_MAX_DESCRIPTION],
-            stop,
-            start.tool_use_id,
-            output.path,
-            start.agent_id,
-            read=output.last,
-        )
+        task = self._task(start, start.description or start.command[:_MAX_DESCRIPTION], stop)
+        task.output_file, task.read = output.path, output.last
         shell = Shell(task, start.command, process, output, cage)
         self._shells[shell.id] = shell
         finished = [each for each in self._shells.values() if each.status is not TaskStatus.RUNNING]
@@ -119,6 +111,10 @@ class BackgroundShells:
         self._tasks.start(task)
         watcher = self._own(self._watch(shell, start, ended))
         return shell
+
+    def _task(self, start: ShellStart, description: str, stop: Callable[[], Awaitable[None]]) -> Task:
+        task_id = self._tasks.new_id("bash")
+        return Task(task_id, TaskKind.SHELL, description, stop, start.tool_use_id, agent_id=start.agent_id)
 
     def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         watcher = asyncio.get_running_loop().create_task(work)
@@ -144,11 +140,9 @@ class BackgroundShells:
         return self._shells.get(shell_id)
 
     def ids(self) -> list[str]:
-        """The ids of the known shells, oldest first."""
         return list(self._shells)
 
     async def kill(self, shell: Shell) -> None:
-        """End a background command and everything it started."""
         shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
         await shell.process.stop()
 
@@ -175,15 +169,9 @@ class BackgroundShells:
         process.discard_output()
         self._leftovers.add(process)
         names = ", ".join(process.left()) or "a process"
-        task = Task(
-            self._tasks.new_id("bash"),
-            TaskKind.SHELL,
-            f"{names}, left running by: {' '.join(start.command.split())}"[:_MAX_DESCRIPTION],
-            stop,
-            start.tool_use_id,
-            agent_id=start.agent_id,
-            lasts=True,
-        )
+        described = f"{names}, left running by: {' '.join(start.command.split())}"
+        task = self._task(start, described[:_MAX_DESCRIPTION], stop)
+        task.lasts = True
         self._tasks.start(task)
         watcher = self._own(watch())
         return f"Still running after the command: {names}. Its task is {task.id}; TaskStop ends it."

@@ -233,16 +233,17 @@ class _Foreground:
             context.call.remind("root", news)
         code, narrowed = process.returncode or 0, await narrowed_note(command, self._cwd, context)
         stop = stop_note(context.call.cage, self._end, code, self._cwd, command)
-        where = "" if is_astray else self._move(moved, has_report=bool(report))
-        notes = (where, stop, narrowed, aside_note(process), self._asked() if code else "", left)
+        where = self._move(moved, is_astray, has_report=bool(report))
+        notes = (where, stop, narrowed, aside_note(process), self._asked(code), left)
         return self._result(code, _joined(self._elsewhere, *notes))
 
     @property
     def _end(self) -> str:
         return self._output.last(_TAIL_LINES, _TAIL_BYTES)
 
-    def _asked(self) -> str:
-        return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._end) else ""
+    def _asked(self, code: int) -> str:
+        """Return how the model is to go on if a command that failed seems to have asked somebody, else ""."""
+        return _HOW_TO_ANSWER if code and re.search(_NO_TERMINAL, self._end) else ""
 
     def _go_on(self, process: Process, report: str) -> ToolResult:
         output = self._output
@@ -292,7 +293,7 @@ class _Foreground:
             spent = round(time.monotonic() - self._started, 3)
             self._context.call.progress({"output": self._end, "total_bytes": self._shown, "elapsed_seconds": spent})
 
-    def _move(self, directory: str, *, has_report: bool) -> str:
+    def _move(self, directory: str, is_astray: bool, *, has_report: bool) -> str:
         """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
         directories."""
         from ..permissions.shell.read_only import changes_directory  # imports much
@@ -300,7 +301,7 @@ class _Foreground:
         host, shells, cwd = self._context.host, self._context.shells, self._context.cwd
         if not has_report and changes_directory(self._start.command):
             return f"Shell cwd stays {spelled(shells.cwd)}: this host has no place to note where a command ends"
-        if not directory or directory in (shells.cwd, host.real_path(shells.cwd)):
+        if is_astray or not directory or directory in (shells.cwd, host.real_path(shells.cwd)):
             return ""
         if any(is_under(directory, host.real_path(root)) for root in _roots(self._context)):
             shells.cwd = directory
@@ -310,7 +311,7 @@ class _Foreground:
 
     def _timed_out(self, timeout: float, aside: str) -> ToolResult:
         ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
-        note = _joined(ended, self._elsewhere, aside, self._asked())
+        note = _joined(ended, self._elsewhere, aside, self._asked(-1))
         text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
         structured = _structured(text, interrupted=True, path=self._output.path)
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
@@ -334,7 +335,6 @@ def stop_note(cage: CageRules | None, output: str, code: int, cwd: str, command:
 
 
 async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
-    """See narrowing_note."""
     return await in_thread(narrowing_note, command, cwd, _roots(context))
 
 

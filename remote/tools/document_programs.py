@@ -112,7 +112,6 @@ def _unpacked(packed: memoryview, most: int) -> tuple[bytes, int]:
 
 
 def main(what: str, path: str) -> None:
-    """Print what a document holds."""
     with open(path, "rb") as file:
         data = file.read()
     if what == "pages":

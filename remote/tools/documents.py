@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from ..system.process import LIMITED
-from .output import output_of
 from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
@@ -26,28 +25,21 @@ _KEPT = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "PNG", "image/g
 
 
 async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: int) -> bytes | None:
-    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host. None if
-    neither can do it."""
+    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host; None if neither can."""
     host = context.host
     magick, python = host.which("magick") or host.which("convert"), host.which("python3") or sys.executable
     source = f"{media_type.rpartition('/')[2]}:-[0]"
-    able = ["magick", "pillow"] if magick else ["pillow"]
-    for pixels, other in _TRIES:
-        format_ = other or _KEPT[media_type]
-        quality = ["-background", "white", "-flatten", "-quality", "80"] if format_ == "JPEG" else []
-        fit = ["-auto-orient", "-resize", f"{pixels}x{pixels}>", *quality, "-strip", f"{format_.lower()}:-"]
-        ways = {
-            "magick": [magick or "", source, *fit],
-            "pillow": [python, "-I", "-c", _PILLOW, str(pixels), format_],
-        }
-        for program in list(able):
-            made = await printed_by(context, path, ways[program])
+    for program in ("magick", "pillow") if magick else ("pillow",):
+        for pixels, other in _TRIES:
+            format_ = other or _KEPT[media_type]
+            quality = ["-background", "white", "-flatten", "-quality", "80"] if format_ == "JPEG" else []
+            fit = ["-auto-orient", "-resize", f"{pixels}x{pixels}>", *quality, "-strip", f"{format_.lower()}:-"]
+            by_pillow = [python, "-I", "-c", _PILLOW, str(pixels), format_]
+            made = await printed_by(context, path, by_pillow if program == "pillow" else [magick or "", source, *fit])
             if made is None:
-                able.remove(program)  # it is not there, or cannot read this image
-            elif len(made) <= most_bytes:
+                break  # it is not there, or cannot read this image
+            if len(made) <= most_bytes:
                 return made
-        if not able:
-            return None
     return None
 
 
@@ -86,7 +78,6 @@ def _of_type(kind: str, media_type: str, data: bytes) -> Json:
 
 
 def document_block(data: bytes) -> Json:
-    """Return the Messages API block of a whole document."""
     return _of_type("document", "application/pdf", data)
 
 
@@ -140,7 +131,7 @@ async def printed_by(
     cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
     command = ["/bin/sh", "-c", _QUIET, "sh", real if piped else "/dev/null", *argv]
     try:
-        code, output = await output_of(host, command, cage, seconds, _MAX_OUTPUT)
+        code, output = await host.output(command, seconds, _MAX_OUTPUT, cage=cage)
     except OSError:
         return None
     return output if code == 0 and 0 < len(output) <= _MAX_OUTPUT else None

@@ -124,16 +124,8 @@ def _request(tool_input: Json, path: str, is_file: bool) -> Json:
 
 
 def _globs(text: str) -> list[str]:
-    parts: list[str] = []
-    for word in text.split():
-        depth, start = 0, 0
-        for i, char in enumerate(word):
-            depth += (char == "{") - (char == "}")
-            if char == "," and depth <= 0:
-                parts.append(word[start:i])
-                start = i + 1
-        parts.append(word[start:])
-    return [part for part in parts if part]
+    """Split patterns at spaces and commas. A comma inside braces belongs to its pattern."""
+    return re.findall(r"(?:\{(?:[^{}\s]|\{[^{}\s]*\})*\}|[^,\s])+", text)
 
 
 def _result(request: Json, found: Json, prefix: str, context: ToolContext) -> ToolResult:

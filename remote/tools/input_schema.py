@@ -33,12 +33,10 @@ def number(description: str, least: int | None = None, most: int | None = None) 
 
 
 def flag(description: str, **more: Any) -> Json:
-    """Return the schema of a boolean."""
     return {"type": "boolean", **more, "description": description}
 
 
 def choice(description: str, *values: str) -> Json:
-    """Return the schema of a text that is one of these values."""
     return {"type": "string", "enum": list(values), "description": description}
 
 

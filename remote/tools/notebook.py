@@ -16,16 +16,7 @@ from ..system.deadline import in_thread
 from ..system.text_encoding import shown, text_of
 from .document_programs import MAX_OUTPUT
 from .documents import printed_by_ours
-from .file_access import (
-    CHANGED,
-    Current,
-    FileChangingTool,
-    PlannedChange,
-    current,
-    missing,
-    path_refusal,
-    text_error,
-)
+from .file_access import Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import choice, object_of, text
 from .output import clean
 from .text_changes import ChangeRefused, bounded_text, whole_or_none
@@ -131,7 +122,7 @@ class NotebookEdit(FileChangingTool):
 
     async def planned(self, tool_input: Json, context: ToolContext) -> PlannedChange:
         """`about` are the facts of the changed cell for the result."""
-        file = await current(context, tool_input["notebook_path"], merge=True)
+        file = await current(context, tool_input["notebook_path"])
         if file.data is None:
             raise ChangeRefused(await missing(context.host, file.path, context.cwd))
         data, cell = await in_thread(_edited, file, tool_input)
@@ -160,10 +151,11 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
     if text is None or not text.codec:
         raise ChangeRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
     try:
-        book, cells = _book(text.text)
+        book = json.loads(text.text)
+        cells: list[Json] = book["cells"]
+        if not all(isinstance(each, dict) for each in cells):
+            raise TypeError("a cell is no object")
         language = str(book.get("metadata", {}).get("language_info", {}).get("name", "python"))
-        if file.seen is not None:
-            _refuse_changed(_book(shown(file.seen))[1], cells, tool_input)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ChangeRefused(f"{file.name} is not a valid notebook ({error}).") from None
     mode, wanted = tool_input.get("edit_mode", _REPLACE), tool_input.get("cell_id") or ""
@@ -185,32 +177,11 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
     return encoded, {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
 
 
-def _book(text: str) -> tuple[Json, list[Json]]:
-    book = json.loads(text)
-    cells: list[Json] = book["cells"]
-    if not all(isinstance(each, dict) for each in cells):
-        raise TypeError("a cell is no object")
-    return book, cells
-
-
 def _printed(book: Json, old: str, *, escape: bool) -> str:
     first_key = re.match(r"[^\n]*\n([ \t]*)", old)
     indent = (first_key[1] or " ") if first_key else None
     text = json.dumps(book, ensure_ascii=escape, indent=indent) + ("\n" if old.endswith("\n") else "")
     return text.replace("\n", "\r\n") if "\r\n" in old else text
-
-
-def _refuse_changed(seen: list[Json], cells: list[Json], tool_input: Json) -> None:
-    wanted = tool_input.get("cell_id")
-    if not wanted:
-        return
-    try:
-        then, now = seen[_place(seen, wanted)], cells[_place(cells, wanted)]
-    except ChangeRefused:
-        raise ChangeRefused(CHANGED) from None
-    is_numbered = "id" not in now and len(seen) != len(cells)
-    if is_numbered or (then.get("cell_type"), then.get("source")) != (now.get("cell_type"), now.get("source")):
-        raise ChangeRefused(CHANGED)
 
 
 def _place(cells: list[Json], wanted: str) -> int:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import glob
 import logging
 import os
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..system.deadline import within
-
 if TYPE_CHECKING:
-    from ..sandbox.cage_rules import CageRules
-    from ..system.host import Host
+    pass
 
 _log = logging.getLogger(__name__)
 
@@ -42,28 +38,6 @@ def clean(data: bytes) -> str:
     return _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
-async def output_of(
-    host: Host, argv: Sequence[str], cage: CageRules | None, seconds: float, most: int
-) -> tuple[int | None, bytes]:
-    """Run a program of ccb or of the host. Return its exit code, None if it takes longer than `seconds`, and what it
-    prints, about `most` bytes of it. Raise OSError if it cannot be started."""
-    output = bytearray()
-
-    def take(data: bytes) -> None:
-        if len(output) <= most:
-            output.extend(data)
-
-    process = await host.start(argv, "/", take, cage=cage)
-    code = None
-    try:
-        with contextlib.suppress(asyncio.TimeoutError):  # it is stopped
-            code = await within(seconds, process.wait())
-    finally:
-        if code is None or process.has_leftovers():
-            await process.stop()
-    return code, bytes(output)
-
-
 class Output:
     """Collects the output of a process. Memory holds the start and the end; a long output is also written to a file, in
     full."""
@@ -84,13 +58,7 @@ class Output:
         """The path of the file with the whole output, "" while there is no file."""
         return self._file.path if self._file else ""
 
-    @property
-    def dropped(self) -> int:
-        """The number of bytes of the output that are missing in the file."""
-        return self._file.dropped if self._file else 0
-
     def add(self, data: bytes) -> None:
-        """Add the next bytes."""
         room = _KEPT - len(self._head)
         if len(data) > room:
             self.keep()
@@ -146,7 +114,6 @@ class Output:
             self._file.write(bytes(self._head + self._tail))
 
     def close(self) -> None:
-        """Close the file after the last output."""
         if self._file is not None:
             self._file.close()
 
@@ -156,30 +123,29 @@ class Output:
         tail_start = self.total - len(self._tail)
         if start >= tail_start:
             return bytes(self._tail[start - tail_start : end - tail_start])
-        return self._file.read(start, end) if self._file else b""
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            file.seek(start)
+            return file.read(end - start)
+        return b""
 
     def _note(self) -> str:
-        if self._file is None:
-            return f"the whole output has {self.total:,} bytes and could not be kept in a file: {self._spill.why_none}"
-        if self._file.dropped:
-            return (
-                f"the output has {self.total:,} bytes; the first {self._file.kept:,} of them are in {self._file.path}, "
-                f"the rest was dropped"
-            )
-        return f"the whole output ({self.total:,} bytes) is in {self._file.path}; use Read or Grep on it"
+        return _kept_note(f"{self.total:,} bytes", self._file, self._spill)
 
 
 def limited(text: str, spill: OutputFiles, name: str, max_chars: int = MAX_OUTPUT_CHARS) -> str:
     """Return `text`, or its head and tail around a note with the path of a file that has the whole text."""
     if len(text) <= max_chars:
         return text
-    data = text.encode("utf-8", "replace")
-    kept = spill.keep(data, f"{name}.txt")
-    if kept is None:
-        note = f"the whole output has {len(text):,} characters and could not be kept in a file: {spill.why_none}"
-    else:
-        note = f"the whole output ({len(text):,} characters) is in {kept.path}; use Read or Grep on it"
-    return joined(text, text, max_chars, note)
+    kept = spill.keep(text.encode("utf-8", "replace"), f"{name}.txt")
+    return joined(text, text, max_chars, _kept_note(f"{len(text):,} characters", kept, spill))
+
+
+def _kept_note(size: str, file: SpillFile | None, spill: OutputFiles) -> str:
+    if file is None:
+        return f"the whole output has {size} and could not be kept in a file: {spill.why_none}"
+    if file.dropped:
+        return f"the output has {size}; the first {file.kept:,} bytes of it are in {file.path}, the rest was dropped"
+    return f"the whole output ({size}) is in {file.path}; use Read or Grep on it"
 
 
 def joined(head: str, tail: str, max_chars: int, note: str) -> str:
@@ -221,13 +187,6 @@ class SpillFile:
             _log.warning("an output could not be kept: %s", error)
             room -= len(view)
         self.dropped += len(data) - room
-
-    def read(self, start: int, end: int) -> bytes:
-        """Return the bytes of a range, or fewer if the file does not have them."""
-        with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            file.seek(start)
-            return file.read(max(0, end - start))
-        return b""
 
     def close(self) -> None:
         """End writing. The file stays until its room is needed for newer outputs."""
@@ -291,17 +250,12 @@ class OutputFiles:
 
     def sweep(self) -> None:
         """Remove the temporary files of a worker that was killed. Its processes must have ended."""
-        if not self.directory:
-            return
-        ours = f".{os.getpid()}-"
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self.directory):
-                if name.startswith(".") and not name.startswith(ours):
-                    with contextlib.suppress(OSError):
-                        os.unlink(os.path.join(self.directory, name))
+        for path in glob.glob(os.path.join(glob.escape(self.directory), ".*")) if self.directory else ():
+            if not os.path.basename(path).startswith(f".{os.getpid()}-"):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
 
     def keep(self, data: bytes, name: str) -> SpillFile | None:
-        """Write all of `data` to a new file."""
         spilled = self.open(name)
         if spilled is not None:
             spilled.write(data)
@@ -309,7 +263,6 @@ class OutputFiles:
         return spilled
 
     def close(self) -> None:
-        """Close the files that are still written to."""
         for spilled in list(self._open):
             spilled.close()
 

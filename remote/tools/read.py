@@ -126,7 +126,6 @@ class _Wanted:
         self._full = False
 
     def feed(self, block: bytes) -> None:
-        """Take the next bytes of the file."""
         at = 0
         while at < len(block):
             if self.done or self._number + block.count(b"\n", at) < self._offset:
@@ -145,7 +144,6 @@ class _Wanted:
             at = end + 1
 
     def finish(self) -> None:
-        """The file has ended."""
         if self._line_size:
             self._end_line()
 
@@ -176,6 +174,7 @@ class _Wanted:
         self.done = len(self._lines) >= self._limit
 
 
+_HOW = {FileKind.DIRECTORY: ". Use LS to list it, or Glob to find files in it"}
 _HEAD = 16  # bytes that tell the kind of a file
 _WHOLE = (1, MAX_LINES)
 _NOTE_CHARS = 2_000  # room for the notes around the lines
@@ -224,11 +223,8 @@ class Read(Tool):
             if info is None:
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.FILE:
-                if info.kind is FileKind.DIRECTORY:
-                    return refusal(f"{name} is a directory. Use LS to list it, or Glob to find files in it.")
-                return refusal(f"{name} is a {info.kind.value}; only files can be read.")
-            seen = context.files.get(context.host.real_path(path))
-            if "pages" not in tool_input and seen and wanted in seen.ranges and seen.is_untouched(info):
+                return refusal(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
+            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -243,13 +239,17 @@ class Read(Tool):
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
         except Binary as binary:
-            return refusal(
-                f"{name} is a binary file and cannot be shown as text. {file_access.binary_hint(binary.head)}"
-            )
+            hint = file_access.binary_hint(binary.head)
+            return refusal(f"{name} is a binary file and cannot be shown as text. {hint}")
         except NotAFile as error:
             return refusal(f"{spelled(str(error))}; only files can be read.")
         except OSError as error:
             return refusal(os_error(error, name))
+
+
+def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
+    seen = context.files.get(context.host.real_path(path))
+    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
@@ -280,8 +280,8 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     name = spelled(path)
     data = await host_of(context).read(path, 0, MAX_SCALED_BYTES + 1)
     size = image_size(data)
-    if len(data) > MAX_SCALED_BYTES or size is None or not is_whole(data):
-        why = f"it has more than {MAX_SCALED_BYTES:,} bytes" if len(data) > MAX_SCALED_BYTES else DAMAGED
+    why = f"it has more than {MAX_SCALED_BYTES:,} bytes" if len(data) > MAX_SCALED_BYTES else DAMAGED
+    if why is not DAMAGED or size is None or not is_whole(data):
         return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
     if len(data) > MAX_IMAGE_BYTES or max(size) > _GOOD_PIXELS:
@@ -302,9 +302,10 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
         )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
     file: Json = {"filePath": name, "type": media_type, "originalSize": len(data)}
+    blocks = [image_block(shown, media_type)]
     if note:
         file["dimensions"] = {"originalWidth": size[0], "originalHeight": size[1]}
-    blocks = [image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
+        blocks.append({"type": "text", "text": note})
     return ToolResult(blocks, structured={"type": "image", "file": file})
 
 

@@ -23,7 +23,6 @@ from ..sandbox.cage_rules import CageRules
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
-from .output import output_of
 from .tool_contract import Json, ToolContext
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class NameFinder:
         self._root = root
         self._token = host.session
         self._process: subprocess.Popen[bytes] | None = None
-        self._stdin = -1
         self._received = bytearray()
         self._count = 0
         self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
@@ -58,13 +56,13 @@ class NameFinder:
         if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
             _log.warning("the index of files does not answer, and is started again")
             self._end()
+        self._count += 1
+        question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
         try:
             starts = self._process is None or self._process.poll() is not None
-            if starts:
-                self._start()
-            self._count += 1
-            question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
-            os.write(self._stdin, json.dumps(question).encode() + b"\n")
+            process = self._start() if starts or self._process is None else self._process
+            assert process.stdin is not None
+            os.write(process.stdin.fileno(), json.dumps(question).encode() + b"\n")
         except OSError as error:
             _log.warning("the index of files cannot be asked: %s", error)
             self._end()
@@ -75,7 +73,6 @@ class NameFinder:
             self._own(self._look(self._count, query))
 
     async def close(self) -> None:
-        """End the program."""
         self._end()
         await asyncio.gather(*self._tasks)
 
@@ -91,31 +88,18 @@ class NameFinder:
         if found["names"]:
             self._answer(number, found)
 
-    def _start(self) -> None:
+    def _start(self) -> subprocess.Popen[bytes]:
         self._end()
-        mark = new_mark(self._token)
         argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
         argv += [load_program((NAMES, OWNERS, "globs", "walk", "file_names")), self._root]
-        given, self._stdin = os.pipe()
-        try:
-            os.set_blocking(self._stdin, False)
-            environment = {**child_environment(os.environ), MARK: mark}
-            self._process = subprocess.Popen(
-                argv,
-                bufsize=0,
-                cwd="/",
-                env=environment,
-                stdin=given,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError:
-            self._end()
-            raise
-        finally:
-            os.close(given)
-        assert self._process.stdout is not None
-        asyncio.get_running_loop().add_reader(self._process.stdout, self._take, self._process.stdout)
+        environment = {**child_environment(os.environ), MARK: new_mark(self._token)}
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+        process = subprocess.Popen(argv, 0, stdin=pipe, stdout=pipe, stderr=nowhere, cwd="/", env=environment)
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdin.fileno(), False)
+        asyncio.get_running_loop().add_reader(process.stdout, self._take, process.stdout)
+        self._process = process
+        return process
 
     def _take(self, output: IO[bytes]) -> None:
         data = output.read(1 << 16)
@@ -136,14 +120,13 @@ class NameFinder:
                 answer(found)
 
     def _end(self) -> None:
-        if self._stdin >= 0:
-            os.close(self._stdin)
-        process, self._process, self._stdin = self._process, None, -1
+        process, self._process = self._process, None
         self._received.clear()
         self._asked.clear()
         if process is not None:
-            assert process.stdout is not None
+            assert process.stdin is not None and process.stdout is not None
             asyncio.get_running_loop().remove_reader(process.stdout)
+            process.stdin.close()
             process.stdout.close()
             process.kill()
             self._own(in_thread(process.wait))
@@ -182,33 +165,28 @@ LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
 
 def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
-    notes = []
-    if ignored := found["ignored"]["count"]:
-        them = "it" if ignored == 1 else f"{ignored:,} entries"
-        notes.append(f"Not searched, because .gitignore leaves {them} out: {_named(found['ignored'])}.")
-    if found["unobeyed"]["count"]:
-        such = _named(found["unobeyed"])
-        notes.append(f"Not obeyed, being unreadable, no regular file, or over 1 MiB or 10,000 lines: {such}.")
-    if found["unread"]:
-        notes.append(f"{_counted(found['unread'], 'file or directory', 'files or directories')} could not be read.")
-    if cut := found["cut"]:
-        was = "was" if cut == 1 else "were"
-        notes.append(f"{_counted(cut, 'line', 'lines')} over 16 MiB {was} not searched to the end.")
-    if foreign := found["foreign"]["count"]:
-        it = "it" if foreign == 1 else f"{foreign:,} files"
-        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {it}: {_named(found['foreign'])}.")
-    if found["binary"]:
-        notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
-    if found["slow"]["count"]:
-        notes.append(f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched.")
-    if large := found["large"]:
-        was = "was" if large == 1 else "were"
-        notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {was} not searched: multiline is on.")
-    return [f"({note})" for note in notes]
+    ignored, foreign, cut, large = found["ignored"]["count"], found["foreign"]["count"], found["cut"], found["large"]
+    entries, files = _counted(ignored, "it", "entries"), _counted(foreign, "it", "files")
+    unread = _counted(found["unread"], "1 file or directory", "files or directories")
+    lines = _counted(cut, "1 line over 16 MiB was", "lines over 16 MiB were")
+    too_large = _counted(large, "1 file over 32 MiB was", "files over 32 MiB were")
+    ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
+    odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
+    notes = (
+        (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
+        (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
+        (found["unread"], f"{unread} could not be read."),
+        (cut, f"{lines} not searched to the end."),
+        (foreign, f"Not in UTF-8, {ascii_only}."),
+        (found["binary"], "It is a binary file, and was not searched. Use a program in Bash, such as `strings`."),
+        (found["slow"]["count"], f"A pattern takes too long in {_named(found['slow'])}: the rest was not searched."),
+        (large, f"{too_large} not searched: multiline is on."),
+    )
+    return [f"({note})" for count, note in notes if count]
 
 
 def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+    return one if number == 1 else f"{number:,} {many}"
 
 
 def _named(few: Json) -> str:
@@ -240,7 +218,6 @@ def _cage(context: ToolContext, request: Json) -> CageRules | None:
 
 
 def search_command(request: Json) -> list[str]:
-    """Return the command line of the program."""
     return [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
 
 
@@ -256,7 +233,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
     }
     command = search_command({**fixed, **request})
     try:
-        code, answer = await output_of(host, command, _cage(context, request), seconds + _KILL_AFTER, _MAX_FOUND)
+        cage = _cage(context, request)
+        code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
     if code is None:

@@ -104,7 +104,6 @@ class TaskRegistry:
         self._count = max(self._count, count)
 
     def new_id(self, prefix: str) -> str:
-        """Return an id for a new task."""
         self._count += 1
         return f"{prefix}_{self._count}"
 
@@ -132,7 +131,6 @@ class TaskRegistry:
 
     @property
     def running(self) -> list[Task]:
-        """The tasks that run, oldest first."""
         return [task for task in self._tasks.values() if task.end is None]
 
     @property
@@ -150,12 +148,10 @@ class TaskRegistry:
         self._closing = True
 
     def stop_soon(self, task: Task) -> None:
-        """Begin to stop a task."""
         stopping = asyncio.ensure_future(task.stop())
         self._stopping.add(stopping)
         stopping.add_done_callback(self._stopping.discard)
 
     async def stop_all(self, agent_id: str | None = None) -> None:
-        """Stop every running task, or those of one agent."""
         stops = [task.stop() for task in self.running if agent_id in (None, task.agent_id)]
         await asyncio.gather(*stops, *self._stopping, return_exceptions=True)

@@ -52,12 +52,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line ending of the first
     place it is written to, unless one of the strings contains a carriage return. Raise ChangeRefused."""
     text = within.text
-    if old == new:
-        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
-    if not old:
-        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
-    if not within.codec and not (old + new).isascii():
-        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    _check_strings(within, old, new)
     adapts = "\r\n" in text and "\r" not in old + new
     found = _places(text, old, adapts)
     is_loose = not found
@@ -75,14 +70,28 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
         raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
     if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
         raise ChangeRefused(_IN_A_CHARACTER)
-    end = text.find("\n", found[0][0])  # of this line, or else of the one before the last
-    if adapts and text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r":
+    if adapts and _has_crlf_at(text, found[0][0]):
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
     for start, end in found:
         pieces += [text[at:start], _with_quotes_of(text[start:end], new) if is_loose else new]
         at = end
     return Replacement("".join([*pieces, text[at:]]), found)
+
+
+def _has_crlf_at(text: str, place: int) -> bool:
+    """Return whether the line at a place of a text ends with CRLF, or the one before the last line."""
+    end = text.find("\n", place)
+    return text[(end if end >= 0 else text.rfind("\n")) - 1] == "\r"
+
+
+def _check_strings(within: Text, old: str, new: str) -> None:
+    if old == new:
+        raise ChangeRefused("No changes to make: old_string and new_string are exactly the same.")
+    if not old:
+        raise ChangeRefused("old_string is empty: that creates a new file, but the file already has content.")
+    if not within.codec and not (old + new).isascii():
+        raise ChangeRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
 
 
 def _places(text: str, old: str, is_flat: bool, *, any_quotes: bool = False) -> list[tuple[int, int]]:

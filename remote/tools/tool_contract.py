@@ -85,8 +85,8 @@ class FileVersion:
 
 @dataclass(frozen=True)
 class UpcomingChange:
-    """What a tool is about to do to the file `path` (with every link resolved): `data` is its content now, None if
-    there is no file, `mode` its permission bits; `before` and `after` are the digests."""
+    """What a tool is about to do to the file `path`, with every link resolved. `data` is its content now, None without
+    a file; `before` and `after` are the digests."""
 
     path: str
     data: bytes | None

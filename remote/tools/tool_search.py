@@ -105,26 +105,16 @@ def find(query: str, tools: Sequence[Tool], most: int) -> list[Tool]:
 
 
 def _score(query: str, tool: Tool) -> int:
+    name = tool.name.lower()
     parts = {part.lower() for part in _WORDS.findall(_CAMEL.sub(" ", tool.name))}
     told = {word.lower() for word in _WORDS.findall(tool.description)}
     total = 0
     for term in query.lower().split():
-        score = _term_score(term.lstrip("+"), tool.name.lower(), parts, told)
+        score = _WHOLE_NAME if term.lstrip("+") == name else 0
+        for word in _WORDS.findall(term) if not score else ():
+            score += _NAME_PART if word in parts else _IN_NAME if word in name else 0
+            score += _IN_DESCRIPTION if word in told else 0
         if term.startswith("+") and not score:
             return 0
         total += score
     return total
-
-
-def _term_score(term: str, name: str, parts: set[str], told: set[str]) -> int:
-    if term == name:
-        return _WHOLE_NAME
-    found = 0
-    for word in _WORDS.findall(term):
-        if word in parts:
-            found += _NAME_PART
-        elif word in name:
-            found += _IN_NAME
-        if word in told:
-            found += _IN_DESCRIPTION
-    return found

@@ -57,7 +57,6 @@ class FileState:
         return list(self._files)
 
     def get(self, path: str) -> Seen | None:
-        """Return the version of the file that was seen, or None."""
         seen = self._files.get(path)
         if seen is not None:
             self._files.move_to_end(path)

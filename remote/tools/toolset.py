@@ -32,7 +32,6 @@ class Toolset(Sequence["Tool"]):
 
     @property
     def deferred(self) -> tuple[Tool, ...]:
-        """The deferred tools, in order."""
         return tuple(tool for name, tool in self._tools.items() if name in self._deferred)
 
     @overload
@@ -55,7 +54,6 @@ class Toolset(Sequence["Tool"]):
             self._deferred.update(added)
 
     def named(self, name: str) -> Tool | None:
-        """Return the tool of that name, or None."""
         return self._tools.get(name)
 
     def redeclare(self, tool: Tool) -> None:

@@ -18,13 +18,13 @@ from urllib.parse import urljoin
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..system.deadline import in_thread
+from ..system.deadline import in_stoppable_thread, in_thread
 from .file_access import refusal
 from .input_schema import object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 if TYPE_CHECKING:
-    from ccb.tunnel.wire.web_fetch import Page
+    pass
 
 CACHE_S = 900.0
 """Seconds for which a page is kept."""
@@ -136,7 +136,13 @@ async def _read(url: str, context: ToolContext) -> _Content:
         if found.cut:
             text += "\n[... the page is cut here ...]"
         return _Content(found.url, found.status, found.reason, size, text, found.redirect)
-    page = await _fetched(url, allow_private=context.web.allow_private)
+    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
+
+    fetcher = WebFetcher(allow_private=context.web.allow_private)
+    try:
+        page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
+    except asyncio.TimeoutError:
+        raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
     facts = (page.url, page.status, page.reason, len(page.body))
     if page.redirect:
         return _Content(*facts, "", page.redirect)
@@ -152,22 +158,6 @@ async def _read(url: str, context: ToolContext) -> _Content:
     where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
     why = f"{page.url} is no text but {page.media_type} of {len(page.body):,} bytes. {where}"
     return _Content(*facts, "", trouble=why)
-
-
-async def _fetched(url: str, *, allow_private: bool) -> Page:
-    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
-
-    fetcher = WebFetcher(allow_private=allow_private)
-    work = asyncio.ensure_future(in_thread(fetcher.fetch, url))
-    try:
-        await asyncio.wait({work}, timeout=TIMEOUT_S)
-        if not work.done():
-            raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s")
-        return work.result()
-    finally:
-        if not work.done():
-            fetcher.stop()
-            work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
 async def _as_text(text: str, media_type: str, url: str) -> str:
@@ -205,9 +195,9 @@ _MAX_DEPTH = 50  # of lists and quotations
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _BETWEEN = re.compile(r"[\s/]*")
-_ATTRIBUTE = re.compile(r"[^\s/>][^\s/>=]*")
-_EQUALS = re.compile(r"\s*=\s*")
-_BARE_VALUE = re.compile(r"[^\s>]*")
+_ATTRIBUTE = re.compile(  # its quotes are bounded, so that one without an end costs no page its length
+    r"""[\s/]*([^\s/>][^\s/>=]*)(?:\s*=\s*(?:"([^"]{0,4000})"|'([^']{0,4000})'|([^\s>]*)))?"""
+)
 _LONG_NUMBER = re.compile(r"&#(?:[0-9]{8}|[xX][0-9A-Fa-f]{8})[0-9A-Fa-f]*;?")  # no character, and slow to read
 _RAW_ENDS = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
@@ -223,7 +213,6 @@ class _Converter:
     def __init__(self, html: str, base: str) -> None:
         self.title = ""
         self._html = html
-        self._without: set[str] = set()  # quotes that do not follow any more
         self._base = base[:_MAX_ADDRESS]
         self._out: list[str] = []
         self._size = 0
@@ -269,19 +258,13 @@ class _Converter:
     def _start_tag(self, tag: str, at: int) -> int:
         html = self._html
         given: dict[str, str] = {}
-        while True:
-            between = _BETWEEN.match(html, at)
-            at = between.end() if between else at
-            name = _ATTRIBUTE.match(html, at)
-            if name is None:
-                break
-            at, value = name.end(), ""
-            equals = _EQUALS.match(html, at)
-            if equals is not None:
-                value, at = self._value(equals.end())
-            if name[0].lower() in ("href", "alt"):
-                given.setdefault(name[0].lower(), _plain(value))
-        is_closed = between is not None and between[0].endswith("/")
+        while found := _ATTRIBUTE.match(html, at):
+            at = found.end()
+            if found[1].lower() in ("href", "alt"):
+                given.setdefault(found[1].lower(), _plain(found[2] or found[3] or found[4] or ""))
+        blanks = _BETWEEN.match(html, at)
+        assert blanks is not None
+        at, is_closed = blanks.end(), blanks[0].endswith("/")
         if not is_closed or tag in ("br", "hr", "img"):
             self._starts(tag, given)
         raw = _RAW_ENDS.get(tag)
@@ -290,18 +273,6 @@ class _Converter:
             self._data(html[at + 1 : end.start() if end else None])
             return end.start() if end else -1
         return at + 1
-
-    def _value(self, at: int) -> tuple[str, int]:
-        """Return the value of an attribute, and where it ends."""
-        quote = self._html[at : at + 1]
-        if quote in ("'", '"') and quote not in self._without:
-            end = self._html.find(quote, at + 1)
-            if end >= 0:
-                return self._html[at + 1 : end], end + 1
-            self._without.add(quote)
-        bare = _BARE_VALUE.match(self._html, at)
-        assert bare is not None
-        return bare[0], bare.end()
 
     def _starts(self, tag: str, given: dict[str, str]) -> None:
         if tag == "title" and not self.title:
@@ -321,10 +292,7 @@ class _Converter:
                 self._break(2)
             self._lists.append(-1 if tag == "ul" else 0)
         elif tag == "li":
-            if self._lists and self._lists[-1] >= 0:
-                self._lists[-1] += 1
-            mark = f"{self._lists[-1]}. " if self._lists and self._lists[-1] > 0 else "- "
-            self._break(1, "  " * min(max(0, len(self._lists) - 1), _MAX_DEPTH) + mark)
+            self._item()
         elif tag == "pre":
             self._break(2, "```\n")
             self._pre += 1
@@ -367,12 +335,8 @@ class _Converter:
             self._skip.pop()
 
     def _close(self, tag: str) -> None:
-        if tag == "pre" and self._pre:
-            self._pre -= 1
-            self._put("\n```\n\n")
-        elif tag == "code" and self._code:
-            self._code -= 1
-            self._put("`")
+        if tag in ("pre", "code"):
+            self._end_code(tag)
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             if not self._lists:
@@ -389,6 +353,14 @@ class _Converter:
             self._put(_MARKS[tag])
         elif tag in _BLOCKS or tag in _HEADINGS:
             self._break(2)
+
+    def _end_code(self, tag: str) -> None:
+        if tag == "pre" and self._pre:
+            self._pre -= 1
+            self._put("\n```\n\n")
+        elif tag == "code" and self._code:
+            self._code -= 1
+            self._put("`")
 
     def _put(self, text: str) -> None:
         self._out.append(text)
@@ -416,6 +388,13 @@ class _Converter:
         if self._cells:
             self._put(" |")
             self._cells = 0
+
+    def _item(self) -> None:
+        mark = "- "
+        if self._lists and self._lists[-1] >= 0:
+            self._lists[-1] += 1
+            mark = f"{self._lists[-1]}. "
+        self._break(1, "  " * min(max(0, len(self._lists) - 1), _MAX_DEPTH) + mark)
 
     def _end_link(self) -> None:
         if self._link is None:

@@ -105,7 +105,7 @@ async def test_searches_run_in_the_read_only_cage(
     start, cages = box.context.host.start, []
 
     async def noted(
-        argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], *, cage: CageRules | None
+        argv: Sequence[str], cwd: str, on_output: Callable[[bytes], None], env: None, *, cage: CageRules | None
     ) -> Process:
         cages.append(cage)
         return await start(argv, cwd, on_output, cage=cage)

@@ -79,8 +79,8 @@ def test_memory_is_bounded_and_the_file_too(tmp_path: Path) -> None:
         output.add(b"x" * 65536)
     assert len(output._head) + len(output._tail) <= 600_000
     assert os.path.getsize(output.path) == 1 << 20
-    assert output.dropped == 3 << 20
-    assert "the first 1,048,576 of them are in" in output.text()
+    assert output._file is not None and output._file.dropped == 3 << 20
+    assert "the first 1,048,576 bytes of it are in" in output.text()
     assert "the rest was dropped" in output.text()
     output.close()
 
