@@ -71,15 +71,6 @@ class OfferedTools:
 
 
 @dataclass(frozen=True)
-class ToldToClients:
-    """What clients are told; `partial_messages`: also the raw events of the model's stream."""
-
-    announced: Announced = field(default_factory=Announced)
-    api_key_source: str = "none"
-    partial_messages: bool = False
-
-
-@dataclass(frozen=True)
 class ModelChoice:
     """Aliases or ids. `fallback` takes over under overload, `small` answers small questions, `compact` writes summaries
     ("" for the agent's own); `names` are the short names."""
@@ -112,7 +103,9 @@ class AgentConfig:
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offer: OfferedTools = field(default_factory=OfferedTools)
-    disclosure: ToldToClients = field(default_factory=ToldToClients)
+    announced: Announced = field(default_factory=Announced)
+    api_key_source: str = "none"
+    partial_messages: bool = False  # clients want the raw events of the model's stream
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""

@@ -50,14 +50,14 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
         model=model,
         permissionMode=config.permissions.mode,
         sandbox=config.permissions.cage_in_force,
-        apiKeySource=config.disclosure.api_key_source,
+        apiKeySource=config.api_key_source,
         claude_code_version=CLAUDE_CODE_VERSION,
         ccb_version=version,
         additional_directories=list(config.context.add_dirs),
         capabilities=list(CAPABILITIES),
         betas=list(config.models.reasoning.betas),
         output_style=style_name(config.settings),
-        **config.disclosure.announced.init_fields(),
+        **config.announced.init_fields(),
     )
 
 

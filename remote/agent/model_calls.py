@@ -71,7 +71,7 @@ class AnswerListener(TellingListener):
         self._clock = clock = context.deps.clock
         self._tools = context.agent.tools
         self._submit = submit
-        self._partial_messages = context.config.disclosure.partial_messages
+        self._partial_messages = context.config.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
 
@@ -177,7 +177,7 @@ class ModelCalls:
     async def call(self, state: LoopState) -> MessageEnd:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
-        if self._config.disclosure.partial_messages:
+        if self._config.partial_messages:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         fallback = self._config.models.fallback

@@ -105,16 +105,9 @@ class EndReason(Enum):
     NO_STRUCTURED_OUTPUT = "structured_output_retries"
 
 
-_IN_EXECUTION = (
-    EndReason.ABORTED_STREAMING,
-    EndReason.ABORTED_TOOLS,
-    EndReason.MODEL_ERROR,
-    EndReason.STORAGE_FULL,
-    EndReason.SETUP_FAILED,
-)
-
-
-_LIMITS = {
+_SUBTYPES = {
+    **dict.fromkeys((EndReason.ABORTED_STREAMING, EndReason.ABORTED_TOOLS), "error_during_execution"),
+    **dict.fromkeys((EndReason.MODEL_ERROR, EndReason.STORAGE_FULL, EndReason.SETUP_FAILED), "error_during_execution"),
     EndReason.MAX_TURNS: "error_max_turns",
     EndReason.BUDGET_EXHAUSTED: "error_max_budget_usd",
     EndReason.NO_STRUCTURED_OUTPUT: "error_max_structured_output_retries",
@@ -159,9 +152,7 @@ class TurnEnding:
 
     @property
     def subtype(self) -> str:
-        if self.terminal in _IN_EXECUTION:
-            return "error_during_execution"
-        return _LIMITS.get(self.terminal, "success")
+        return _SUBTYPES.get(self.terminal, "success")
 
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools, ToldToClients
+from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_messages import informational
 from ..agent.conversation import Conversation
@@ -175,7 +175,8 @@ def _main_agent(
         tools=tools,
         permissions=engine,
         context=context,
-        disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
+        api_key_source=options.api_key_source,
+        partial_messages=options.partial_messages,
         take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
         offer=OfferedTools(
             options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)

@@ -185,34 +185,11 @@ def processes() -> list[HostFinding]:
         with contextlib.suppress(OSError):
             mine += len(os.listdir("/proc/%d/task" % pid))
     text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
-    room = [] if soft == _UNLIMITED or os.getuid() == 0 else [soft - mine]
-    for where, most, now in tasks():
-        text += "; TasksMax of %s %d, %d in use" % (where, most, now)
-        room.append(most - now)
-    if room and min(room) < _GOOD_TASKS:
-        state = BLOCK if min(room) < _MIN_TASKS else WARN
-        fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
-        return [HostFinding("processes", state, text, fix)]
+    left = soft - mine
+    if soft != _UNLIMITED and os.getuid() and left < _GOOD_TASKS:
+        fix = "End processes of this user, or raise the limit: `ulimit -u`."
+        return [HostFinding("processes", BLOCK if left < _MIN_TASKS else WARN, text, fix)]
     return [HostFinding("processes", OK, text)]
-
-
-def tasks(root: str = "/") -> list[tuple[str, int, int]]:
-    """Return (control group, task limit, tasks now) for each limited control group of this process."""
-    found = []
-    for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "pids" not in controllers.split(","):
-            continue
-        top = os.path.join(root, "sys/fs/cgroup", "pids" if controllers else "")
-        while path:
-            group = os.path.join(top, path.strip("/"))
-            most = text_of(os.path.join(group, "pids.max")).strip()
-            now = text_of(os.path.join(group, "pids.current")).strip()
-            if most.isdigit() and now.isdigit():
-                found.append((os.path.basename(path) or "the container", int(most), int(now)))
-            path = os.path.dirname(path) if path != "/" else ""
-    return found
 
 
 def memory() -> list[HostFinding]:

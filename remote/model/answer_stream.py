@@ -15,9 +15,6 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, dump, is_too_deep, load
 from .model_request import ModelResponse
 from .retry import ModelError, Retry, status_of
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-
 
 @dataclass(frozen=True)
 class SseEvent:
@@ -26,36 +23,26 @@ class SseEvent:
 
 
 class SseParser:
-    """Incremental parser of server-sent events."""
+    """Incremental parser of server-sent events, whose lines end with LF or CRLF."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
         self._pending: list[bytes] = []  # pieces of the unfinished line
         self._size = 0  # bytes of the unfinished event, the unfinished line included
-        self._after_cr = False
-        self._at_start = True
         self._name = ""
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that `data` completes. Raise ModelError when one is over the limit."""
-        if self._after_cr and data:
-            self._after_cr = False
-            if data.startswith(b"\n"):
-                data = data[1:]
-        if not data:
-            return []
-        self._after_cr = data.endswith(b"\r")
-        pieces = _LINE_END.split(data)
+        *ended, rest = data.split(b"\n")
         events = []
-        for piece in pieces[:-1]:
+        for piece in ended:
             self._grow(piece)
-            event = self._line(b"".join(self._pending))
+            event = self._line(b"".join(self._pending).removesuffix(b"\r"))
             self._pending = []
             if event is not None:
                 events.append(event)
-        if pieces[-1]:
-            self._grow(pieces[-1])
+        self._grow(rest)
         return events
 
     def _grow(self, piece: bytes) -> None:
@@ -65,16 +52,12 @@ class SseParser:
         self._pending.append(piece)
 
     def _line(self, line: bytes) -> SseEvent | None:
-        if self._at_start:
-            self._at_start = False
-            if line.startswith(_BOM):
-                line = line[len(_BOM) :]
         if not line:
             event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
             self._name, self._data, self._size = "", [], 0
             return event
         field, _, value = line.partition(b":")
-        text = (value[1:] if value.startswith(b" ") else value).decode("utf-8", "replace")
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
         if field == b"event":
             self._name = text
         elif field == b"data":
@@ -88,16 +71,8 @@ Json = dict[str, Any]
 
 MAX_MESSAGE = 32 * 1024 * 1024  # characters of text and tool input
 _MAX_INPUT_DEPTH = MAX_DEPTH - 50  # a laptop takes MAX_DEPTH with the message around
-PUBLIC_EVENTS = frozenset(
-    (
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-    )
-)
+_OF_BLOCKS = ("content_block_start", "content_block_delta", "content_block_stop")
+PUBLIC_EVENTS = frozenset(("message_start", *_OF_BLOCKS, "message_delta", "message_stop"))
 
 
 @dataclass(frozen=True)

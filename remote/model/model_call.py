@@ -170,7 +170,7 @@ class Attempt:
                 self._hear()
                 self._request_id = response.headers.get("request-id", "")
                 if response.status != 200:
-                    raise await _http_error(response, settings.clock.wall())
+                    raise await _http_error(response)
                 if _kind(response) == "application/json":
                     async for event in whole_answer(response):
                         self._take(event)
@@ -316,7 +316,7 @@ async def _start_of(response: ModelResponse) -> str:
     return b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
 
 
-async def _http_error(response: ModelResponse, wall: float) -> ModelError:
+async def _http_error(response: ModelResponse) -> ModelError:
     text = await _start_of(response)
     try:
         data = json.loads(text)
@@ -329,7 +329,7 @@ async def _http_error(response: ModelResponse, wall: float) -> ModelError:
         str(fields.get("message") or "") or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
         status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
-        retry_after=retry_after(response.headers.get("retry-after"), wall),
+        retry_after=retry_after(response.headers.get("retry-after")),
         retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", ""), Retry.BY_STATUS),
         request_id=response.headers.get("request-id", ""),
     )

@@ -70,7 +70,7 @@ class SessionExtensions:
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
         agent.commands.provide(lambda: self._files.commands() if self._files is not None else iter(()))
-        announced, sub_agents = agent.config.disclosure.announced, self._sub_agents
+        announced, sub_agents = agent.config.announced, self._sub_agents
         announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
         announced.add("skills", lambda: [*self._files.skills()] if self._files is not None else [])
         announced.add("plugins", plugins)

@@ -72,7 +72,7 @@ _SERVERS_S = 5.0  # `initialize` waits for MCP servers
 
 def register_client_requests(session: Session) -> None:
     broker, agent = session.broker, session.agent
-    announced = agent.config.disclosure.announced
+    announced = agent.config.announced
 
     async def context_usage(_: None) -> Json:
         return (await agent.context_report()).public()
@@ -115,7 +115,7 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 async def _description(session: Session, setup: Initialize) -> Json:
     await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
-    model, announced, known = session.agent.model, session.agent.config.disclosure.announced, session.models
+    model, announced, known = session.agent.model, session.agent.config.announced, session.models
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {

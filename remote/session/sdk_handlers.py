@@ -134,7 +134,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
     if given.get("refuse_if_busy") and session.state != "idle":
         raise RequestRefused("the session is busy", "reload_plugins_busy")
     await session.extensions.reload()
-    announced = session.agent.config.disclosure.announced
+    announced = session.agent.config.announced
     return {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),
@@ -146,7 +146,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
 
 async def _reload_skills(session: Session, _: Json) -> Json:
     await session.extensions.reload()
-    skills = session.agent.config.disclosure.announced.entries("skills")
+    skills = session.agent.config.announced.entries("skills")
     return {"skills": [{"argumentHint": "", **each} for each in skills]}
 
 

@@ -232,11 +232,9 @@ class Session:
         context.web.use(options.web, options.web_allow_private)
         self.log.emit(OptionsRecord(options.to_json()))
         self.launches.use(options)
-        told = replace(
-            config.disclosure, partial_messages=options.partial_messages, api_key_source=options.api_key_source
-        )
         offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
-        config = replace(config.with_options(options), disclosure=told, offer=offer)
+        config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
+        config = replace(config, api_key_source=options.api_key_source)
         if "system_prompt" in given or "append_system_prompt" in given:
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)

@@ -18,7 +18,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
+from ..agent.agent_config import AgentConfig, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
 from ..context.instructions import InstructionFile
@@ -478,7 +478,7 @@ class SubAgents:
                 reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
             ),
             max_turns=definition.max_turns,
-            disclosure=ToldToClients(api_key_source=main.disclosure.api_key_source),
+            api_key_source=main.api_key_source,
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
