@@ -41,7 +41,6 @@ async def before_question(context: TurnContext, call: ParsedCall, decision: Deci
 
 
 async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult) -> HookOutcome:
-    """Run the hooks of a tool that has run. The model gets their words after the tool's result."""
     if result.is_error:
         event = events.POST_TOOL_USE_FAILURE
         error = result.content if isinstance(result.content, str) else "the tool failed"
@@ -55,7 +54,6 @@ async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult)
 
 
 async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcome:
-    """Run the hooks of an answer whose calls have all ended."""
     if not calls:
         return NOTHING
     outcome = await context.deps.hooks.run(
@@ -71,7 +69,6 @@ def batched(call: ToolCall, result: ToolResult) -> Json:
 
 
 async def works_on(context: TurnContext, path: str) -> None:
-    """Let the instruction files above a file that the model works with reach it."""
     found = await context.deps.nested.work_on(path)
     instructions_loaded(context.deps.hooks, context.log.agent_id, found, "nested_traversal")
 
@@ -108,7 +105,6 @@ async def agent_starts(context: TurnContext) -> None:
 
 
 async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState) -> HookOutcome:
-    """Run the Stop hooks, those of SubagentStop for a sub-agent."""
     agent_id, agent_type = context.log.agent_id, context.config.agent_type
     running: list[Json] = []
     for task in context.config.context.tasks.running:
@@ -137,7 +133,6 @@ def model_failed(context: TurnContext, failure: ModelError) -> None:
 
 
 def remind(context: TurnContext, key: str, hook: str, outcome: HookOutcome) -> None:
-    """Let the model read what hooks say to it, with the next user message."""
     if outcome.context:
         said = "\n\n".join(outcome.context)
         context.deps.reminders.add(key, f"{hook} hook additional context: {said}")

@@ -27,7 +27,7 @@ _MAX_LATEST = 16_000  # of the latest
 
 
 class CompactionFailed(Exception):
-    """There is no summary; the text says why."""
+    pass
 
 
 class Compactions(Projection):
@@ -102,8 +102,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Answer:
-    """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
-
     message_id: str
     message: HistoryMessage
     mark: object = field(default_factory=object)  # the origin of its blocks

@@ -44,8 +44,6 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id an
 
 
 class TellingListener(ReplyListener):
-    """Tells of silence and of attempts that fail."""
-
     def __init__(self, log: AgentLog) -> None:
         super().__init__()
         self._log = log
@@ -163,7 +161,6 @@ class ModelCalls:
 
     @contextmanager
     def on_model(self, name: str | None) -> Iterator[None]:
-        """Use another model in this context, such as that of a command."""
         before = self._agent.model
         if name:
             self._lend(resolve_model(name, self._config.models.names))
@@ -325,7 +322,6 @@ async def text_answer(
     retries: int = _MAX_RETRIES,
     listener: ReplyListener | None = None,
 ) -> str:
-    """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)

@@ -86,7 +86,6 @@ class ToolExecutor:
             raise self._error
 
     def halt(self) -> None:
-        """Start no more calls. Running calls go on until `cancel`."""
         self._stopped = True
 
     async def cancel(self) -> None:
@@ -175,7 +174,6 @@ def may_run_in_parallel(call: ToolCall) -> bool:
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Run the PreToolUse hooks, which see what the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, call_context(context)))
     outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
     if isinstance(call.tool, TodoWrite) and not outcome.blocked:
@@ -211,7 +209,6 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
 
 
 async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
-    """Run the tool; meanwhile, send its live output and regular signs of life."""
     log = context.log
 
     def show(update: Json) -> None:

@@ -40,7 +40,6 @@ class DenialCounter:
         self._in_all = 0
 
     def denied(self) -> bool:
-        """Count a denial. Return True when feedback is due; the count then starts anew."""
         self._in_a_row += 1
         self._in_all += 1
         if self._in_a_row < _MAX_IN_A_ROW and self._in_all < _MAX_IN_ALL:
@@ -161,7 +160,7 @@ _CANCEL_GRACE = 5.0
 
 
 class Interrupted(Exception):
-    """The person interrupted the turn, or ended it by denying a call."""
+    pass
 
 
 class StopSignal:
@@ -307,7 +306,6 @@ class TokenTarget:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the model has done little after it was told to go on."""
         return self._nudges >= _MIN_NUDGES and self._little >= 2
 
 

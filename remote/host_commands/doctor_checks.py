@@ -42,7 +42,6 @@ _MAX_BYTES = 2000
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    """Report each check as soon as it is done, then serve the laptop's measurements."""
     checks: list[tuple[str, Callable[[], list[HostFinding]]]] = [
         ("system", system),
         ("user", user),
@@ -292,8 +291,6 @@ _LAYOUT = struct.Struct("=8QI")
 
 
 class Quota(NamedTuple):
-    """Bytes and inodes in use, and their limits. A limit of 0 means none."""
-
     used: int
     limit: int
     nodes: int
@@ -314,7 +311,6 @@ class Quota(NamedTuple):
 
 
 def of_path(path: str, device: str) -> Quota | None:
-    """Return this user's quota on the file system of `path`, None without one."""
     try:
         import ctypes
 
@@ -351,7 +347,6 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip)")
 
 
 def directories() -> list[HostFinding]:
-    """Check the directories for home, state, bundles, sockets and /tmp."""
     home = session_paths.home_directory()
     state, _ = session_paths.durable_directory("x")
     where = [
@@ -444,7 +439,6 @@ def _directory(name: str, path: str) -> HostFinding:
 
 
 def _room(path: str, device: str) -> tuple[list[str], list[str]]:
-    """Return texts on the free space, and on what is short."""
     try:
         info = os.statvfs(path)
     except OSError as error:
@@ -517,7 +511,6 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
-    """Report where the bundle of this ccb is stored or would be, and how many bundles are kept."""
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     problems = [(top, _store_problem(top)) for top in _stores()]

@@ -39,7 +39,6 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """Return the last `count` readable lines, read backwards until there are enough."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:

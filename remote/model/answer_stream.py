@@ -121,7 +121,6 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
-        """Append a delta. Return its number of characters."""
         kind = str(delta.get("type"))
         if kind == "signature_delta":
             self.signature = str(delta.get("signature") or "")
@@ -309,7 +308,6 @@ def error_in(event: Json) -> ModelError | None:
 
 
 def _class_of(error: Json) -> tuple[int | None, str]:
-    """Return the HTTP status that an error names, None for none, and its class."""
     named = [error.get(name) for name in ("type", "code", "status")]
     status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
     kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]

@@ -49,8 +49,6 @@ class Retrying:
 
 
 class ReplyListener:
-    """Receives the results of a model call, in order, and keeps the blocks of the answer that counts."""
-
     def __init__(self) -> None:
         self.blocks: list[Json] = []
 
@@ -252,7 +250,6 @@ class Attempt:
         return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
 
     def close_events(self, from_index: int | None = None) -> None:
-        """Close the events that clients saw open."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return

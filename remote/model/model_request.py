@@ -154,7 +154,6 @@ def _levels(model: str, known: ModelFacts) -> list[str]:
 
 
 def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
-    """Return whether a model may think for minutes in silence."""
     kind = (asked.get("thinking") or {}).get("type")
     return kind != "disabled" and (kind is not None or known.efforts is not None)
 
@@ -198,7 +197,6 @@ class HistoryMessage:
 
     @property
     def origins(self) -> list[object]:
-        """The answer that each block belongs to; None in user messages."""
         return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
 
     def show(self, may_see: Callable[[Json], bool]) -> None:
@@ -251,8 +249,6 @@ class HistoryMessage:
 
 
 class RequestPrefix:
-    """System blocks and tools of an agent, encoded once."""
-
     def __init__(self, system: Sequence[Json], tools: Sequence[Json]) -> None:
         used = sum(1 for block in system if "cache_control" in block)
         marked = [dict(tool) for tool in tools]

@@ -23,7 +23,7 @@ _PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
 
 
 class TooManyInputs(Exception):
-    """The queue of prompts is full, and nothing was applied."""
+    pass
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class InputQueue:
         self._echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
 
     def __len__(self) -> int:
-        """The number of items that start a turn of the main agent."""
         return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
 
     @property
@@ -84,7 +83,6 @@ class InputQueue:
             raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
     def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
-        """Queue a prompt. Return whether the running turn is to make room for it."""
         self.any_prompt = True
         if echo:
             self._echoes[input_id] = line.body
@@ -136,7 +134,6 @@ class InputQueue:
         return self._taken(taken)
 
     def waiting_id(self, uuid: str) -> str:
-        """Return the input id of a waiting prompt, by its message's uuid or its own id; "" for none."""
         found = (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id))
         return next(found, "")
 

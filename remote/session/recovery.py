@@ -154,7 +154,6 @@ class Recovered(Projection):
 
     @on(records.ForkedRecord)
     def _forked(self, _: records.ForkedRecord, __: Record) -> None:
-        """Drop the running turn and the permissions of the original: they do not belong to the copy."""
         self.updates.clear()
         self.result_due = False
 
@@ -198,7 +197,6 @@ class Recovered(Projection):
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, _: Record) -> None:
-        """Take the permission updates of answers and of the person's own changes."""
         line = content.public
         if isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
             with suppress(RequestRefused):

@@ -55,7 +55,6 @@ class OpenRequests(Projection):
         return [line.body for asked, line in self._open.values() if asked <= seq]
 
     def after_restart(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the requests that stay open over a restart, and the others."""
         mine = [(each, line) for each, (_, line) in self._open.items() if each not in self._copied]
         kept = [request_id for request_id, line in mine if line.subtype in self._surviving]
         return kept, [request_id for request_id in self._open if request_id not in kept]
@@ -82,7 +81,6 @@ class OpenRequests(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """Forget the requests of the original: the copy does not wait for them."""
         self._copied = set(self._open)
 
 
@@ -116,7 +114,6 @@ class RequestBroker:
         return self._can_ask(kind.answered_by)
 
     async def request(self, request: Request[P, A]) -> A:
-        """Ask. A request that survives restarts may be asked again under its id, and may have its answer already."""
         kind = request.kind
         answered = self._journalled.answers.get(request.id)
         if answered is not None:

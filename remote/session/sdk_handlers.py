@@ -232,7 +232,6 @@ def _rename(session: Session, given: Json) -> RequestOutcome:
 
 
 def _title(session: Session, given: Json) -> RequestOutcome:
-    """A title made of the description's first words. It costs no model call."""
     title = " ".join(_text(given, "description").split()[:8])[:60]
     if given.get("persist"):
         session.name(title)

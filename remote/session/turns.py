@@ -11,19 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    TASK_PREFIX,
-    Content,
-    ForkedRecord,
-    MessageRecord,
-    PromptRecord,
-    QueuedRecord,
-    Record,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-)
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, TASK_PREFIX, Record
 from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -38,7 +27,7 @@ from .input_queue import InputQueue
 
 Json = dict[str, Any]
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class TurnState(Enum):
@@ -140,21 +129,21 @@ class Turns(Projection):
     async def _turn(self, prompts: Sequence[Prompt]) -> None:
         self.state = TurnState.RUNNING
         try:
-            self._log.emit(TurnStartRecord())
+            self._log.emit(records.TurnStartRecord())
             await self._agent.run_turn(prompts)
         except JournalError as error:
-            log.error("the turn ended: %s", error)
+            _log.error("the turn ended: %s", error)
             if self.state is TurnState.RUNNING:
                 self.fail([str(error)], full=error.full, unkept=error.result)
-        except Exception as error:
-            log.exception("the turn ended in a bug")
+        except Exception as error:  # noqa: BLE001 - one turn must not end the session
+            _log.exception("the turn ended in a bug")
             if self.state is TurnState.RUNNING:
                 self.fail([f"internal error in the worker: {type(error).__name__}: {error}"])
         finally:
             self.state = TurnState.NONE
             self._log.changed()
         with contextlib.suppress(JournalError):
-            self._log.emit(TurnEndRecord())
+            self._log.emit(records.TurnEndRecord())
             self._log.journal.flush_soon()
 
     @on(ResultMessage, main_only=True)
@@ -162,17 +151,14 @@ class Turns(Projection):
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
 
-    @on(PromptRecord, TakenRecord, main_only=True)
-    def _taken(self, content: PromptRecord | TakenRecord, _: Record) -> None:
-        """Show the prompts that a turn has taken again, to clients that asked for echoes."""
-        for input_id in content.input_ids if isinstance(content, PromptRecord) else [content.input_id]:
+    @on(records.PromptRecord, records.TakenRecord, main_only=True)
+    def _taken(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
+        for input_id in content.input_ids if isinstance(content, records.PromptRecord) else [content.input_id]:
             body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})
 
-
-_log = logging.getLogger(__name__)
 
 _WORKER_GONE = "was stopped with the worker that ran it"
 _IN_ORIGINAL = "stays with the session that this one was copied from"
@@ -188,28 +174,28 @@ class JournalledTasks(Projection):
     def __init__(self) -> None:
         self.count = 0
         self.open: OrderedDict[str, tuple[TaskMessage, str]] = OrderedDict()
-        self.told: dict[str, QueuedRecord] = {}
+        self.told: set[str] = set()
         self.copied: set[str] = set()
 
     @on(TaskMessage)
     def _news(self, line: TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self.open.pop(line.task_id, None)
-            self.told.pop(line.task_id, None)
+            self.told.discard(line.task_id)
         elif line.in_background and line.task_id not in self.open:
             number = line.task_id.rpartition("_")[2]
             if number.isdecimal() and len(number) < _MAX_DIGITS:
                 self.count = max(self.count, int(number))
             self.open[line.task_id] = line, record.agent_id
 
-    @on(QueuedRecord)
-    def _queued(self, content: QueuedRecord, _: Record) -> None:
+    @on(records.QueuedRecord)
+    def _queued(self, content: records.QueuedRecord, _: Record) -> None:
         task_id = content.id[len(TASK_PREFIX) :]
         if content.id.startswith(TASK_PREFIX) and task_id in self.open:
-            self.told[task_id] = content
+            self.told.add(task_id)
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.copied = set(self.open)
 
 
@@ -220,7 +206,7 @@ class TaskNotices:
         self._tasks = tasks
         self._session = log
         self._inputs = inputs
-        self._due: deque[tuple[Content, str]] = deque()  # records, each with its agent
+        self._due: deque[tuple[records.Content, str]] = deque()  # records, each with its agent
 
     def begin(self, journalled: JournalledTasks | None = None) -> None:
         """Watch from now on. Tell of the tasks that ended with an earlier worker."""
@@ -238,7 +224,7 @@ class TaskNotices:
         self.flush()
 
     def started(self, task: Task) -> None:
-        self._due.append((MessageRecord(_started(task)), task.agent_id))
+        self._due.append((records.MessageRecord(_started(task)), task.agent_id))
         self.flush()
 
     def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
@@ -257,7 +243,7 @@ class TaskNotices:
                 _log.error("news of a task is not in the journal yet: %s", error)
                 return
             self._due.popleft()
-            if isinstance(content, QueuedRecord):
+            if isinstance(content, records.QueuedRecord):
                 self._inputs.notify(content, agent_id)
         self._session.journal.flush_soon()
 
@@ -266,7 +252,7 @@ class TaskNotices:
         if not end.told:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
-            self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
+            self._due.append((records.QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
         body: Json = {
             "type": "system",
             "subtype": "task_notification",
@@ -277,7 +263,7 @@ class TaskNotices:
         }
         more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
         body.update({name: value for name, value in more.items() if value is not None})
-        self._due.append((MessageRecord(body), agent_id))
+        self._due.append((records.MessageRecord(body), agent_id))
 
 
 def notification_text(line: TaskMessage, end: TaskEnd) -> str:

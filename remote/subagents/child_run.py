@@ -103,7 +103,6 @@ class Child:
         return {"total_tokens": doing.tokens, "tool_uses": doing.tool_uses, "duration_ms": duration}
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
-        """Run the agent's turn. When cancelled by the person, the turn ends with a note first."""
         self._started = self._clock.now()
         if not self._background:
             facts = self.facts
