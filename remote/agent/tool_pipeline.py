@@ -74,7 +74,9 @@ class ToolExecutor:
         self._changed = asyncio.Event()
 
     def submit(self, call: ToolCall) -> None:
-        self._entries.append(_Entry(call, may_run_in_parallel(call)))
+        refused = call.tool is None or call.broken or issues(call.input, call.tool.checked_schema)
+        parallel = bool(refused) or (call.tool is not None and call.tool.is_read_only(call.input))
+        self._entries.append(_Entry(call, parallel))
         self._pump()
 
     async def drain(self) -> None:
@@ -165,12 +167,6 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
     context.log.record(ToolStartRecord(call.id, call.name))
     await context.log.commit()
     return call
-
-
-def may_run_in_parallel(call: ToolCall) -> bool:
-    if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
-        return True
-    return call.tool.is_read_only(call.input)
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:

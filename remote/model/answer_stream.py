@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Union
+from typing import Any
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -83,11 +83,6 @@ class MessageHead:
 
 
 @dataclass(frozen=True)
-class BlockStarted:
-    index: int
-
-
-@dataclass(frozen=True)
 class BlockDone:
     """`broken` says why the input of a tool_use cannot be used. `bare`: its input is empty, perhaps cut."""
 
@@ -97,11 +92,6 @@ class BlockDone:
     bare: bool = False
 
 
-@dataclass(frozen=True)
-class StopKnown:
-    stop_reason: str
-
-
 CUT = {
     "max_tokens": "the answer reached its output limit",
     "model_context_window_exceeded": "the context window is full",
@@ -109,8 +99,6 @@ CUT = {
 }
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 _PIECES = {**dict(_DELTAS.values()), "input_json_delta": "partial_json"}
-
-Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
 
 class _Block:
@@ -168,13 +156,15 @@ class MessageAssembler:
     def open_indices(self) -> list[int]:
         return sorted(self._open)
 
-    def feed(self, event: Json) -> Step:
+    def feed(self, event: Json) -> BlockDone | None:
+        """Take one event, and return the block that it finishes."""
         kind = event.get("type")
         failure = error_in(event)
         if failure is not None:
             raise failure
         if kind == "message_start":
-            return self._start(_object(event, "message"))
+            self._start(_object(event, "message"))
+            return None
         if kind not in PUBLIC_EVENTS:
             return None
         if self.head is None:
@@ -184,9 +174,11 @@ class MessageAssembler:
             if index in self._open:
                 raise _wrong(f"the answer starts block {index} twice")
             self._open[index] = _Block(_object(event, "content_block"))
-            return BlockStarted(index)
+            return None
         if kind == "content_block_delta":
-            self._delta(_index(event), _object(event, "delta"))
+            self.size += self._block(_index(event)).add(_object(event, "delta"))
+            if self.size > MAX_MESSAGE:
+                raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
             return None
         if kind == "content_block_stop":
             index = _index(event)
@@ -195,7 +187,8 @@ class MessageAssembler:
             bare = block.get("type") == "tool_use" and not (broken or block["input"])
             return BlockDone(index, block, broken, bare)
         if kind == "message_delta":
-            return self._end(event)
+            self._end(event)
+            return None
         if self._open:
             raise _wrong("the answer ends inside a block")
         self.finished = True
@@ -208,13 +201,12 @@ class MessageAssembler:
         """Return the text of open blocks. A part of thinking or of a tool's input is useless."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
-    def _start(self, message: Json) -> MessageHead:
+    def _start(self, message: Json) -> None:
         if self.head is not None:
             raise _wrong("the answer starts twice")
         add_usage(self.usage, message.get("usage"))
         message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
         self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
-        return self.head
 
     def _block(self, index: int) -> _Block:
         block = self._open.get(index)
@@ -222,24 +214,17 @@ class MessageAssembler:
             raise _wrong(f"the answer goes on with block {index}, which is not open")
         return block
 
-    def _delta(self, index: int, delta: Json) -> None:
-        self.size += self._block(index).add(delta)
-        if self.size > MAX_MESSAGE:
-            raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
-
-    def _end(self, event: Json) -> Step:
+    def _end(self, event: Json) -> None:
         usage = event.get("usage")
         add_usage(self.usage, usage)
         if isinstance(usage, dict):
             self._output_told = self._output_told or count(usage, "output_tokens") > 0
         delta = event.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
-        if not isinstance(reason, str):
-            return None
-        if self._open:
-            raise _wrong("the answer ends inside a block")
-        self.stop_reason = reason
-        return StopKnown(reason)
+        if isinstance(reason, str):
+            if self._open:
+                raise _wrong("the answer ends inside a block")
+            self.stop_reason = reason
 
 
 def decode_event(data: str) -> Json:

@@ -19,11 +19,9 @@ from .answer_stream import (
     CUT,
     PUBLIC_EVENTS,
     BlockDone,
-    BlockStarted,
     MessageAssembler,
     MessageHead,
     SseParser,
-    StopKnown,
     decode_event,
     error_in,
     event_of,
@@ -197,18 +195,18 @@ class Attempt:
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
 
     def _take(self, event: Json) -> None:
-        size = self._assembler.size
-        step = self._assembler.feed(event)
-        if step is not None or self._assembler.size > size:  # pings and empty deltas say nothing
+        assembler, kind, size = self._assembler, event.get("type"), self._assembler.size
+        done = assembler.feed(event)
+        counts = kind == "content_block_start" or (kind == "message_delta" and assembler.stop_reason is not None)
+        if done or counts or kind == "message_start" or assembler.size > size:  # pings and empty deltas say nothing
             self._hear()
-        counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
-        if counts and not self._truncated():
-            self._release(cut=CUT.get(self._assembler.stop_reason or "", ""))
-        if isinstance(step, BlockDone):
-            self._next_index = step.index + 1
+        if (counts or assembler.finished) and not self._truncated():
+            self._release(cut=CUT.get(assembler.stop_reason or "", ""))
+        if done is not None:
+            self._next_index = done.index + 1
             self._release()  # a block is held here only if blocks overlap
-            self._held = (step, event)
-            if step.block.get("type") == "tool_use" and not (step.broken or step.bare):
+            self._held = (done, event)
+            if done.block.get("type") == "tool_use" and not (done.broken or done.bare):
                 self._release()
             return
         if event.get("type") in PUBLIC_EVENTS and not self._truncated():

@@ -102,7 +102,7 @@ class RequestBroker:
         self._can_ask = can_ask
         self._open: OrderedDict[str, tuple[Request[Any, Any], asyncio.Future[Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
-        self._journalled = journalled or OpenRequests()
+        self.journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
         self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
         self._working: set[asyncio.Task[None]] = set()
@@ -115,7 +115,7 @@ class RequestBroker:
 
     async def request(self, request: Request[P, A]) -> A:
         kind = request.kind
-        answered = self._journalled.answers.get(request.id)
+        answered = self.journalled.answers.get(request.id)
         if answered is not None:
             return kind.read_answer(answered)
         if request.id in self._open:
@@ -193,11 +193,8 @@ class RequestBroker:
             if request.kind.durability is Durability.MEMORY:
                 self._tell_driver(request.id, request.public())
 
-    def open_until(self, seq: int) -> list[Json]:
-        return self._journalled.asked_until(seq)
-
     def resume(self) -> None:
-        kept, abandoned = self._journalled.after_restart()
+        kept, abandoned = self.journalled.after_restart()
         self._unclaimed.update(kept)
         for request_id in abandoned:
             self._log.emit(MessageRecord(public_withdrawal(request_id)))

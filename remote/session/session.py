@@ -146,7 +146,7 @@ class Session:
         return "running" if self.turns.state is not TurnState.NONE or self.turns.due else "idle"
 
     def snapshot(self, seq: int) -> Json:
-        asks = self.broker.open_until(seq)
+        asks = self.broker.journalled.asked_until(seq)
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
