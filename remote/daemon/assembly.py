@@ -27,7 +27,6 @@ from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
 from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox, with_own_files
-from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import (
@@ -38,6 +37,7 @@ from ..session.request_handlers import (
 )
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
+from ..session.turns import InputQueue
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere

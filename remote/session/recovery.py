@@ -24,10 +24,9 @@ from ..permissions.rules import COMMAND_LINE
 from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
 from ..session_store.session_log import SessionLog
 from .client_setup import ClientLaunches, ClientSetup
-from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .turns import JournalledTasks
+from .turns import InputQueue, JournalledTasks
 
 Json = dict[str, Any]
 

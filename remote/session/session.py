@@ -41,10 +41,9 @@ from .client_setup import (
     with_own_files,
 )
 from .extensions import SessionExtensions
-from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
-from .turns import JournalledTasks, TaskNotices, Turns, TurnState
+from .turns import InputQueue, JournalledTasks, TaskNotices, Turns, TurnState
 
 Json = dict[str, Any]
 
