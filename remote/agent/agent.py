@@ -108,7 +108,6 @@ class Agent:
         return context_report(self._state, prefix, config.window, counted, coming)
 
     async def side_answer(self, question: str) -> str | None:
-        """Answer a question beside the conversation, None before the first turn. Raise ModelError."""
         return await side_answer(self._deps, self._state, question)
 
     def set_model(self, name: str | None) -> None:
@@ -122,16 +121,13 @@ class Agent:
         return resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
-        """Go on with another conversation, which is the earlier part of this one. No turn may run."""
         self._state.conversation = conversation
         conversation.use(self._state.model)
 
     def configure(self, config: AgentConfig) -> None:
-        """Use another configuration from the next turn on, with the present model."""
         self._next = config
 
     def interrupt(self) -> bool:
-        """End the running turn. Return False when none is running. Idempotent."""
         if self._turn is None:
             return False
         self._turn.interrupt()
@@ -261,7 +257,6 @@ class ContextReport:
         return "\n".join([*lines, "", f"The conversation is {compacts}."])
 
     def _cells(self) -> list[str]:
-        """Return the category of each cell. What is there has at least one."""
         found: list[str] = []
         for name, tokens in self.parts.items():
             if name in ("Free space", "Kept free for compaction"):

@@ -64,19 +64,9 @@ class OfferedTools:
     role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
-        """Return whether a tool is offered. A role does not limit how deferred tools are found."""
         if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
             return False
         return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
-
-
-@dataclass(frozen=True)
-class ToldToClients:
-    """What clients are told; `partial_messages`: also the raw events of the model's stream."""
-
-    announced: Announced = field(default_factory=Announced)
-    api_key_source: str = "none"
-    partial_messages: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +102,9 @@ class AgentConfig:
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offer: OfferedTools = field(default_factory=OfferedTools)
-    disclosure: ToldToClients = field(default_factory=ToldToClients)
+    announced: Announced = field(default_factory=Announced)
+    api_key_source: str = "none"
+    partial_messages: bool = False  # clients want the raw events of the model's stream
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""
@@ -133,14 +125,12 @@ class AgentConfig:
         return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
     def visible_tools(self) -> dict[str, Tool]:
-        """Return the tools that are offered and not denied altogether, by name."""
         return self._allowed(self.tools)
 
     def _allowed(self, tools: Iterable[Tool]) -> dict[str, Tool]:
         return {tool.name: tool for tool in tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
-        """Return the visible tools by each name under which the model may call them."""
         tools = self.visible_tools()
         aliases = {alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools}
         return {**tools, **aliases}
@@ -186,7 +176,6 @@ class AgentDeps:
     def call_settings(
         self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = (), thinks: bool = False
     ) -> CallSettings:
-        """Return the settings of a model call. `thinks`: the model may think in silence."""
         return CallSettings(
             transport=self.transport,
             clock=self.clock,

@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    Content,
-    ForkedRecord,
-    MessageRecord,
-    Record,
-    WorktreeRecord,
-)
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
 from ccb.tunnel.wire.projection import Projection, on, replay
@@ -65,8 +58,8 @@ class Ledger(Projection):
         self.total_cost_usd = float(result.total_cost_usd)
         self.model_usage = {name: dict(entry) for name, entry in result.model_usage.items()}
 
-    @on(AgentResultRecord)
-    def _agent_result(self, record: AgentResultRecord, envelope: Record) -> None:
+    @on(records.AgentResultRecord)
+    def _agent_result(self, record: records.AgentResultRecord, envelope: Record) -> None:
         if isinstance(record.public, ResultMessage):
             self._result(record.public, envelope)
 
@@ -118,7 +111,7 @@ class AgentHistory(Projection):
     def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.conversation = Conversation(agent_id, rewound)
         self.ledger = Ledger()
-        self.worktree: WorktreeRecord | None = None
+        self.worktree: records.WorktreeRecord | None = None
 
     def apply(self, record: Record) -> None:
         self.conversation.apply(record)
@@ -132,26 +125,25 @@ class AgentHistories(Projection):
         self._rewound = rewound
         self.main = AgentHistory(MAIN_AGENT, rewound)
         self._by_id = {MAIN_AGENT: self.main}
-        self.worktrees: dict[str, WorktreeRecord] = {}  # the newest of each agent that ever had one
+        self.worktrees: dict[str, records.WorktreeRecord] = {}  # the newest of each agent that ever had one
 
     def apply(self, record: Record) -> None:
-        if isinstance(record.content, WorktreeRecord):
+        if isinstance(record.content, records.WorktreeRecord):
             self.worktrees[record.agent_id] = record.content
-        elif isinstance(record.content, ForkedRecord):
+        elif isinstance(record.content, records.ForkedRecord):
             for history in self._by_id.values():
                 history.apply(record)
-        elif isinstance(record.content, AgentResultRecord):
+        elif isinstance(record.content, records.AgentResultRecord):
             if record.agent_id != MAIN_AGENT:  # the id may be damaged
                 self._by_id.pop(record.agent_id, None)
         else:
             self.of(record.agent_id).apply(record)
 
     def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        """Any record of a sub-agent says that it runs."""
         parts = self.main.conversation, self.main.ledger
         return (
             not main
-            or kind in (WorktreeRecord, ForkedRecord, AgentResultRecord)
+            or kind in (records.WorktreeRecord, records.ForkedRecord, records.AgentResultRecord)
             or any(each.takes(kind, public, main=main) for each in parts)
         )
 
@@ -162,7 +154,6 @@ class AgentHistories(Projection):
 
     @property
     def cut(self) -> list[AgentHistory]:
-        """The histories of the sub-agents that were interrupted in a turn."""
         return [history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT]
 
     def cut_agent(self, agent_id: str) -> AgentHistory | None:
@@ -205,7 +196,7 @@ class AgentLog:
         if self.agent_id == MAIN_AGENT:
             self.message(result)
         else:
-            self.record(AgentResultRecord(result))
+            self.record(records.AgentResultRecord(result))
 
     def record(self, content: Content) -> None:
         record = self._log.emit(content, self.agent_id)
@@ -220,5 +211,4 @@ class AgentLog:
         self._log.progress(key, body)
 
     async def commit(self) -> None:
-        """Return when everything recorded so far is durable (group commit)."""
         await self._log.commit()

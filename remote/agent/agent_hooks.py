@@ -8,22 +8,9 @@ from typing import Any
 from ccb.tunnel.wire.control_protocol import ToolPermission
 
 from ..context.instructions import InstructionFile
+from ..hooks import hook_table as events
 from ..hooks.hook_outcome import NOTHING, HookOutcome
 from ..hooks.hook_runner import HookRunner
-from ..hooks.hook_table import (
-    INSTRUCTIONS_LOADED,
-    NOTIFICATION,
-    PERMISSION_REQUEST,
-    POST_TOOL_BATCH,
-    POST_TOOL_USE,
-    POST_TOOL_USE_FAILURE,
-    STOP,
-    STOP_FAILURE,
-    SUBAGENT_START,
-    SUBAGENT_STOP,
-    TASK_COMPLETED,
-    TASK_CREATED,
-)
 from ..model.retry import ModelError
 from ..permissions.rules import Decision
 from ..tools.tasks import TaskKind
@@ -38,7 +25,7 @@ MAX_STOP_BLOCKS = 10  # in one turn
 
 async def before_question(context: TurnContext, call: ParsedCall, decision: Decision) -> ToolPermission | None:
     """Return the answer of a PermissionRequest hook, None if a person has to give it."""
-    outcome = await run_for_call(context, PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
+    outcome = await run_for_call(context, events.PERMISSION_REQUEST, call, permission_suggestions=decision.suggestions)
     if outcome.decision == "allow":
         return ToolPermission(True, updated_input=outcome.updated_input, updates=outcome.updates)
     if outcome.refuses:
@@ -49,18 +36,17 @@ async def before_question(context: TurnContext, call: ParsedCall, decision: Deci
         "title": "Permission needed",
         "notification_type": "permission_prompt",
     }
-    context.deps.hooks.run_later(NOTIFICATION, notice, "permission_prompt", agent_id=context.log.agent_id)
+    context.deps.hooks.run_later(events.NOTIFICATION, notice, "permission_prompt", agent_id=context.log.agent_id)
     return None
 
 
 async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult) -> HookOutcome:
-    """Run the hooks of a tool that has run. The model gets their words after the tool's result."""
     if result.is_error:
-        event = POST_TOOL_USE_FAILURE
+        event = events.POST_TOOL_USE_FAILURE
         error = result.content if isinstance(result.content, str) else "the tool failed"
         outcome = await run_for_call(context, event, call, error=error, is_interrupt=False)
     else:
-        event = POST_TOOL_USE
+        event = events.POST_TOOL_USE
         outcome = await run_for_call(context, event, call, tool_response=_response(result))
     if outcome.blocked:
         context.deps.reminders.add(f"hook:{call.id}", f"{event}:{call.name} hook feedback:\n{outcome.reason}")
@@ -68,11 +54,12 @@ async def after_tool(context: TurnContext, call: ParsedCall, result: ToolResult)
 
 
 async def after_batch(context: TurnContext, calls: Sequence[Json]) -> HookOutcome:
-    """Run the hooks of an answer whose calls have all ended."""
     if not calls:
         return NOTHING
-    outcome = await context.deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=context.log.agent_id)
-    remind(context, f"batch:{calls[0]['tool_use_id']}", POST_TOOL_BATCH, outcome)
+    outcome = await context.deps.hooks.run(
+        events.POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=context.log.agent_id
+    )
+    remind(context, f"batch:{calls[0]['tool_use_id']}", events.POST_TOOL_BATCH, outcome)
     return outcome
 
 
@@ -82,7 +69,6 @@ def batched(call: ToolCall, result: ToolResult) -> Json:
 
 
 async def works_on(context: TurnContext, path: str) -> None:
-    """Let the instruction files above a file that the model works with reach it."""
     found = await context.deps.nested.work_on(path)
     instructions_loaded(context.deps.hooks, context.log.agent_id, found, "nested_traversal")
 
@@ -94,7 +80,7 @@ def instructions_loaded(hooks: HookRunner, agent_id: str, files: Iterable[Instru
         if file.importer:
             reason, payload["parent_file_path"] = "include", file.importer
         payload["load_reason"] = reason
-        hooks.run_later(INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
+        hooks.run_later(events.INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
 
 
 async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[Json]) -> str:
@@ -103,7 +89,7 @@ async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[
     for place, each in enumerate(new, 1):
         subject = str(each["content"])
         added, completed = subject not in before, "completed" == each["status"] != before.get(subject)
-        for event in (TASK_CREATED,) * added + (TASK_COMPLETED,) * completed:
+        for event in (events.TASK_CREATED,) * added + (events.TASK_COMPLETED,) * completed:
             payload = {"task_id": str(place), "task_subject": subject, "task_description": str(each["activeForm"])}
             outcome = await context.deps.hooks.run(event, payload, agent_id=context.log.agent_id)
             if outcome.refuses:
@@ -114,12 +100,11 @@ async def before_todos(context: TurnContext, old: Sequence[Json], new: Sequence[
 async def agent_starts(context: TurnContext) -> None:
     agent_type = context.config.agent_type
     payload = {"agent_type": agent_type}
-    outcome = await context.deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=context.log.agent_id)
-    remind(context, SUBAGENT_START, SUBAGENT_START, outcome)
+    outcome = await context.deps.hooks.run(events.SUBAGENT_START, payload, agent_type, agent_id=context.log.agent_id)
+    remind(context, events.SUBAGENT_START, events.SUBAGENT_START, outcome)
 
 
 async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState) -> HookOutcome:
-    """Run the Stop hooks, those of SubagentStop for a sub-agent."""
     agent_id, agent_type = context.log.agent_id, context.config.agent_type
     running: list[Json] = []
     for task in context.config.context.tasks.running:
@@ -136,17 +121,18 @@ async def before_stop(context: TurnContext, ending: TurnEnding, state: LoopState
     }
     if agent_type:
         payload["agent_type"] = agent_type
-    return await context.deps.hooks.run(SUBAGENT_STOP if agent_id else STOP, payload, agent_type, agent_id=agent_id)
+    return await context.deps.hooks.run(
+        events.SUBAGENT_STOP if agent_id else events.STOP, payload, agent_type, agent_id=agent_id
+    )
 
 
 def model_failed(context: TurnContext, failure: ModelError) -> None:
     if not context.log.agent_id:
         payload = {"error": failure.kind, "error_details": failure.message}
-        context.deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)
+        context.deps.hooks.run_later(events.STOP_FAILURE, payload, failure.kind)
 
 
 def remind(context: TurnContext, key: str, hook: str, outcome: HookOutcome) -> None:
-    """Let the model read what hooks say to it, with the next user message."""
     if outcome.context:
         said = "\n\n".join(outcome.context)
         context.deps.reminders.add(key, f"{hook} hook additional context: {said}")

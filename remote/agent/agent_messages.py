@@ -50,14 +50,14 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
         model=model,
         permissionMode=config.permissions.mode,
         sandbox=config.permissions.cage_in_force,
-        apiKeySource=config.disclosure.api_key_source,
+        apiKeySource=config.api_key_source,
         claude_code_version=CLAUDE_CODE_VERSION,
         ccb_version=version,
         additional_directories=list(config.context.add_dirs),
         capabilities=list(CAPABILITIES),
         betas=list(config.models.reasoning.betas),
         output_style=style_name(config.settings),
-        **config.disclosure.announced.init_fields(),
+        **config.announced.init_fields(),
     )
 
 
@@ -130,7 +130,6 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
 
 
 def user_text(text: str, *, synthetic: bool = False) -> Json:
-    """Return a note to the model. `synthetic`: clients need not show it."""
     return user_blocks([{"type": "text", "text": text}], synthetic=synthetic)
 
 
@@ -208,7 +207,6 @@ def tool_approval(
 
 
 def tool_progress(name: str, tool_use_id: str, elapsed: object, **more: object) -> Json:
-    """Return live output of a running tool, or a sign of life (`heartbeat`)."""
     body = {"type": "tool_progress", "tool_use_id": tool_use_id, "tool_name": name, "elapsed_time_seconds": elapsed}
     return {**body, **more, "parent_tool_use_id": None}
 

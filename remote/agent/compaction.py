@@ -80,7 +80,6 @@ class Compactor:
         return True
 
     def clear_old_results(self) -> int:
-        """Leave out old tool results if that saves much. Return the number of tokens saved."""
         usable, pre = self.limits.usable, self._agent.tokens
         old, saved = old_results(self._agent.conversation.messages, round(usable * _KEPT_RESULTS))
         if saved < usable * _WORTH_IT:
@@ -139,7 +138,6 @@ class Compactor:
         raise AssertionError
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
-        """Ask the model that shall write summaries, or the agent's own if that one fails or has less room."""
         own, config, known = self._agent.model, self._config, self._agent.models.facts
         other = resolve_model(config.models.compact or own, config.models.names)
         if other != own and known(other).context_window >= known(own).context_window:

@@ -9,24 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any, Callable
 
+from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    CompactEndRecord,
-    CompactStartRecord,
-    ForkedRecord,
-    InputRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    PromptRecord,
-    QueuedRecord,
-    Record,
-    ToolStartRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-    record_of,
-)
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Record, record_of
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
 from ccb.tunnel.wire.projection import Projection, on, replay
@@ -42,14 +27,14 @@ _MAX_LATEST = 16_000  # of the latest
 
 
 class CompactionFailed(Exception):
-    """There is no summary; the text says why."""
+    pass
 
 
 class Compactions(Projection):
     """`unfinished` was begun by a dead worker; `failures` counts those in a row that nobody has asked for."""
 
     def __init__(self) -> None:
-        self.unfinished: CompactStartRecord | None = None
+        self.unfinished: records.CompactStartRecord | None = None
         self.failures = 0
         self._counted = False
 
@@ -57,14 +42,14 @@ class Compactions(Projection):
     def given_up(self) -> bool:
         return self.failures >= MAX_FAILURES
 
-    @on(CompactStartRecord)
-    def _start(self, record: CompactStartRecord, _: Record) -> None:
+    @on(records.CompactStartRecord)
+    def _start(self, record: records.CompactStartRecord, _: Record) -> None:
         self.unfinished = record
         self._counted = record.trigger != "manual"
         self.failures += self._counted  # until it succeeds: one that kills its worker must not go on for ever
 
-    @on(CompactEndRecord)
-    def _end(self, record: CompactEndRecord, _: Record) -> None:
+    @on(records.CompactEndRecord)
+    def _end(self, record: records.CompactEndRecord, _: Record) -> None:
         self.unfinished = None
         if record.outcome == "interrupted":
             self.failures -= self._counted
@@ -76,8 +61,8 @@ class Compactions(Projection):
             if line.post_tokens * 4 <= line.pre_tokens * 3:
                 self.failures = 0
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.unfinished = None  # the original goes on with it
 
 
@@ -117,8 +102,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Answer:
-    """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
-
     message_id: str
     message: HistoryMessage
     mark: object = field(default_factory=object)  # the origin of its blocks
@@ -182,7 +165,7 @@ class Conversation(Projection):
 
     def apply(self, record: Record) -> None:
         """Take a record of this agent, unless a rewind has taken it back."""
-        if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
+        if record.agent_id != self.agent_id and not isinstance(record.content, records.ForkedRecord):
             return
         if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
             self._taken_back(record)
@@ -195,11 +178,11 @@ class Conversation(Projection):
 
     def _taken_back(self, record: Record) -> None:
         content = record.content
-        if isinstance(content, ModelRecord):
+        if isinstance(content, records.ModelRecord):
             self._model(content, record)
-        elif isinstance(content, InputRecord):
+        elif isinstance(content, records.InputRecord):
             self._input(content, record)
-        elif isinstance(content, PromptRecord):
+        elif isinstance(content, records.PromptRecord):
             for input_id in content.input_ids:
                 self._inputs.pop(input_id, None)
 
@@ -228,35 +211,35 @@ class Conversation(Projection):
                 _trim(message)
         self._drop_empty()
 
-    @on(InputRecord)
-    def _input(self, record: InputRecord, _: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, record: records.InputRecord, _: Record) -> None:
         if isinstance(record.public, UserMessage):
             self.know_input(record.id, record.public.blocks)
 
-    @on(QueuedRecord)
-    def _queued(self, record: QueuedRecord, _: Record) -> None:
+    @on(records.QueuedRecord)
+    def _queued(self, record: records.QueuedRecord, _: Record) -> None:
         self.know_input(record.id, record.content)
 
-    @on(UnqueuedRecord)
-    def _unqueued(self, record: UnqueuedRecord, _: Record) -> None:
+    @on(records.UnqueuedRecord)
+    def _unqueued(self, record: records.UnqueuedRecord, _: Record) -> None:
         self._inputs.pop(record.id, None)
 
-    @on(ToolStartRecord)
-    def _tool_start(self, record: ToolStartRecord, _: Record) -> None:
+    @on(records.ToolStartRecord)
+    def _tool_start(self, record: records.ToolStartRecord, _: Record) -> None:
         if record.tool_use_id in self._open:
             self.started.add(record.tool_use_id)
 
-    @on(ForkedRecord)
-    def _forked(self, record: ForkedRecord, _: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, record: records.ForkedRecord, _: Record) -> None:
         self.copied = set(self._open)
 
-    @on(ModelEndRecord)
-    def _model_end(self, record: ModelEndRecord, _: Record) -> None:
+    @on(records.ModelEndRecord)
+    def _model_end(self, record: records.ModelEndRecord, _: Record) -> None:
         self._answer = None
         self.size.ended(record.usage)
 
-    @on(ModelRecord)
-    def _model(self, record: ModelRecord, _: Record) -> None:
+    @on(records.ModelRecord)
+    def _model(self, record: records.ModelRecord, _: Record) -> None:
         self.use(record.model)
 
     @on(AssistantMessage)
@@ -341,8 +324,8 @@ class Conversation(Projection):
         user.put(block, at=results)
         self.size.sent(block)
 
-    @on(PromptRecord)
-    def _prompt(self, record: PromptRecord, _: Record) -> None:
+    @on(records.PromptRecord)
+    def _prompt(self, record: records.PromptRecord, _: Record) -> None:
         blocks = list(record.context)
         for item in record.items:
             known = self._inputs.pop(item.input_id, None) if item.input_id else item.content
@@ -353,8 +336,8 @@ class Conversation(Projection):
         sendable = [block for block in blocks if _is_sendable(block)]
         self._user(sendable or [{"type": "text", "text": "(empty message)"}])
 
-    @on(WithdrawnRecord)
-    def _withdraw(self, record: WithdrawnRecord, _: Record) -> None:
+    @on(records.WithdrawnRecord)
+    def _withdraw(self, record: records.WithdrawnRecord, _: Record) -> None:
         answer, self._answer = self._answer, None
         if answer is None or answer.message_id != record.message_id:
             return

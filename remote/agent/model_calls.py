@@ -44,8 +44,6 @@ _WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # what the API accepts as the id an
 
 
 class TellingListener(ReplyListener):
-    """Tells of silence and of attempts that fail."""
-
     def __init__(self, log: AgentLog) -> None:
         super().__init__()
         self._log = log
@@ -71,7 +69,7 @@ class AnswerListener(TellingListener):
         self._clock = clock = context.deps.clock
         self._tools = context.agent.tools
         self._submit = submit
-        self._partial_messages = context.config.disclosure.partial_messages
+        self._partial_messages = context.config.partial_messages
         self._asked = ""  # the model
         self._asked_at = clock.now()
 
@@ -163,7 +161,6 @@ class ModelCalls:
 
     @contextmanager
     def on_model(self, name: str | None) -> Iterator[None]:
-        """Use another model in this context, such as that of a command."""
         before = self._agent.model
         if name:
             self._lend(resolve_model(name, self._config.models.names))
@@ -177,7 +174,7 @@ class ModelCalls:
     async def call(self, state: LoopState) -> MessageEnd:
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(state)
-        if self._config.disclosure.partial_messages:
+        if self._config.partial_messages:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         fallback = self._config.models.fallback
@@ -266,18 +263,17 @@ class ModelCalls:
         limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
         higher = reasoning.allowed(max_tokens(known, escalated=True))
         conversation.seal()
-        asked = reasoning.fields(model, known, limit, may_think=conversation.may_think)
+        more, limit_asked, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
         body = model_request.body(
             agent.prefix,
             conversation.messages,
             model=model,
-            max_tokens=asked.max_tokens,
+            max_tokens=limit_asked,
             session_id=deps.log.session_id,
-            more=asked.body,
+            more=more,
         )
-        betas = (*asked.betas, *betas_of(model))
-        thinking = thinks(known, asked.body)
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=betas, thinks=thinking)
+        betas = (*betas, *betas_of(model))
+        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=betas, thinks=thinks(known, more))
 
     def _lend(self, model: str) -> None:
         self._lent = model
@@ -304,7 +300,12 @@ no tool. The work goes on afterwards, and you will not remember the question.
 async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
     if agent.prefix is None or not agent.conversation.messages:
         return None
-    history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)
+    open_uses = agent.conversation.open_tool_uses
+    history = list(agent.conversation.messages)
+    for place, message in enumerate(history):
+        if any(block.get("id") in open_uses for block in message.blocks):
+            del history[place:]  # a request must not hold calls that still run
+            break
     return await text_answer(deps, agent, agent.prefix, with_question(history, _SIDE + question), agent.model)
 
 
@@ -325,7 +326,6 @@ async def text_answer(
     retries: int = _MAX_RETRIES,
     listener: ReplyListener | None = None,
 ) -> str:
-    """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
@@ -342,14 +342,6 @@ def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryM
         ask.put(block)
     ask.put({"type": "text", "text": text})
     return [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
-
-
-def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> list[HistoryMessage]:
-    """Return the history up to the message whose tool calls still run: a request must not hold them."""
-    for place, message in enumerate(history):
-        if any(block.get("id") in open_uses for block in message.blocks):
-            return list(history[:place])
-    return list(history)
 
 
 def _without_thinking(message: HistoryMessage) -> HistoryMessage:

@@ -89,7 +89,6 @@ class PromptOpening:
         return opened
 
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
-        """Let the hooks see prompts that are not commands."""
         said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
         if not self._main or not said or not self._hooks.matching(USER_PROMPT_SUBMIT):
             return Opened(prompts)
@@ -188,7 +187,6 @@ class PromptOpening:
         return str(result.content)
 
     async def _read(self, path: str) -> str | None:
-        """Return what Read says of a file, None for a missing or forbidden one."""
         context = self._context.config.context
         full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
         if await context.host.stat(full) is None:
@@ -266,7 +264,6 @@ async def _named(context: TurnContext, name: str) -> list[Json] | None:
 
 
 async def _shown(context: TurnContext, path: str, lines: re.Match[str] | None) -> list[Json]:
-    """Return a file or a directory for the model."""
     shown = spelled(path)
     if os.path.isdir(path):
         result = await run_unasked(context, LS.name, {"path": shown})

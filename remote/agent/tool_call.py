@@ -49,8 +49,6 @@ class CallOutcome:
 
 
 class CallRefused(Exception):
-    """Raised by a step: the tool does not run."""
-
     def __init__(self, outcome: CallOutcome) -> None:
         super().__init__()
         self.outcome = outcome

@@ -74,7 +74,9 @@ class ToolExecutor:
         self._changed = asyncio.Event()
 
     def submit(self, call: ToolCall) -> None:
-        self._entries.append(_Entry(call, may_run_in_parallel(call)))
+        refused = call.tool is None or call.broken or issues(call.input, call.tool.checked_schema)
+        parallel = bool(refused) or (call.tool is not None and call.tool.is_read_only(call.input))
+        self._entries.append(_Entry(call, parallel))
         self._pump()
 
     async def drain(self) -> None:
@@ -86,7 +88,6 @@ class ToolExecutor:
             raise self._error
 
     def halt(self) -> None:
-        """Start no more calls. Running calls go on until `cancel`."""
         self._stopped = True
 
     async def cancel(self) -> None:
@@ -168,14 +169,7 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
     return call
 
 
-def may_run_in_parallel(call: ToolCall) -> bool:
-    if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
-        return True
-    return call.tool.is_read_only(call.input)
-
-
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    """Run the PreToolUse hooks, which see what the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, call_context(context)))
     outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
     if isinstance(call.tool, TodoWrite) and not outcome.blocked:
@@ -211,7 +205,6 @@ async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOut
 
 
 async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
-    """Run the tool; meanwhile, send its live output and regular signs of life."""
     log = context.log
 
     def show(update: Json) -> None:

@@ -86,8 +86,6 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 class Turn:
-    """Call `run` once."""
-
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state)
@@ -216,7 +214,6 @@ class Turn:
         self._log.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> TurnEnding:
-        """Call the model until it stops without a tool call, or the budget is spent."""
         state = LoopState()
         while True:
             self._calls = state.calls
@@ -247,7 +244,6 @@ class Turn:
                 state = stopped
 
     async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
-        """The model has stopped. Return how the turn ends, or how it goes on."""
         answered = self._demands.at_stop(ending)
         if answered is None or self._is_to_go_on(answered, state):
             return state.next_turn()

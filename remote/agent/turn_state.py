@@ -40,7 +40,6 @@ class DenialCounter:
         self._in_all = 0
 
     def denied(self) -> bool:
-        """Count a denial. Return True when feedback is due; the count then starts anew."""
         self._in_a_row += 1
         self._in_all += 1
         if self._in_a_row < _MAX_IN_A_ROW and self._in_all < _MAX_IN_ALL:
@@ -105,16 +104,9 @@ class EndReason(Enum):
     NO_STRUCTURED_OUTPUT = "structured_output_retries"
 
 
-_IN_EXECUTION = (
-    EndReason.ABORTED_STREAMING,
-    EndReason.ABORTED_TOOLS,
-    EndReason.MODEL_ERROR,
-    EndReason.STORAGE_FULL,
-    EndReason.SETUP_FAILED,
-)
-
-
-_LIMITS = {
+_SUBTYPES = {
+    **dict.fromkeys((EndReason.ABORTED_STREAMING, EndReason.ABORTED_TOOLS), "error_during_execution"),
+    **dict.fromkeys((EndReason.MODEL_ERROR, EndReason.STORAGE_FULL, EndReason.SETUP_FAILED), "error_during_execution"),
     EndReason.MAX_TURNS: "error_max_turns",
     EndReason.BUDGET_EXHAUSTED: "error_max_budget_usd",
     EndReason.NO_STRUCTURED_OUTPUT: "error_max_structured_output_retries",
@@ -159,9 +151,7 @@ class TurnEnding:
 
     @property
     def subtype(self) -> str:
-        if self.terminal in _IN_EXECUTION:
-            return "error_during_execution"
-        return _LIMITS.get(self.terminal, "success")
+        return _SUBTYPES.get(self.terminal, "success")
 
 
 T = TypeVar("T")
@@ -170,7 +160,7 @@ _CANCEL_GRACE = 5.0
 
 
 class Interrupted(Exception):
-    """The person interrupted the turn, or ended it by denying a call."""
+    pass
 
 
 class StopSignal:
@@ -316,7 +306,6 @@ class TokenTarget:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether the model has done little after it was told to go on."""
         return self._nudges >= _MIN_NUDGES and self._little >= 2
 
 

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools, ToldToClients
+from ..agent.agent_config import AgentConfig, AgentDeps, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory
 from ..agent.agent_messages import informational
 from ..agent.conversation import Conversation
@@ -27,7 +27,6 @@ from ..model.retry import RetrySettings
 from ..permissions.engine import LaunchRules, PermissionEngine
 from ..permissions.modes import Sandbox
 from ..session.client_setup import ClientLaunches, ClientSetup, added_directories, check_sandbox, with_own_files
-from ..session.input_queue import InputQueue
 from ..session.recovery import restore, take_up
 from ..session.request_broker import OpenRequests
 from ..session.request_handlers import (
@@ -38,6 +37,7 @@ from ..session.request_handlers import (
 )
 from ..session.rewind import register_rewinds
 from ..session.session import Session, SessionParts
+from ..session.turns import InputQueue
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal
 from ..session_store.session_directory import resumed_elsewhere
@@ -171,7 +171,8 @@ def _main_agent(
         tools=tools,
         permissions=engine,
         context=context,
-        disclosure=ToldToClients(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
+        api_key_source=options.api_key_source,
+        partial_messages=options.partial_messages,
         take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
         offer=offer,
     ).with_options(options)

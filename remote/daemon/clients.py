@@ -43,8 +43,8 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
-from ..session.input_queue import TooManyInputs
 from ..session.session import Session
+from ..session.turns import TooManyInputs
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal

@@ -42,7 +42,6 @@ _MAX_BYTES = 2000
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    """Report each check as soon as it is done, then serve the laptop's measurements."""
     checks: list[tuple[str, Callable[[], list[HostFinding]]]] = [
         ("system", system),
         ("user", user),
@@ -185,34 +184,11 @@ def processes() -> list[HostFinding]:
         with contextlib.suppress(OSError):
             mine += len(os.listdir("/proc/%d/task" % pid))
     text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
-    room = [] if soft == _UNLIMITED or os.getuid() == 0 else [soft - mine]
-    for where, most, now in tasks():
-        text += "; TasksMax of %s %d, %d in use" % (where, most, now)
-        room.append(most - now)
-    if room and min(room) < _GOOD_TASKS:
-        state = BLOCK if min(room) < _MIN_TASKS else WARN
-        fix = "End processes of this user, or raise the limit: `ulimit -u`, or TasksMax of the user's slice."
-        return [HostFinding("processes", state, text, fix)]
+    left = soft - mine
+    if soft != _UNLIMITED and os.getuid() and left < _GOOD_TASKS:
+        fix = "End processes of this user, or raise the limit: `ulimit -u`."
+        return [HostFinding("processes", BLOCK if left < _MIN_TASKS else WARN, text, fix)]
     return [HostFinding("processes", OK, text)]
-
-
-def tasks(root: str = "/") -> list[tuple[str, int, int]]:
-    """Return (control group, task limit, tasks now) for each limited control group of this process."""
-    found = []
-    for line in text_of(os.path.join(root, "proc/self/cgroup")).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "pids" not in controllers.split(","):
-            continue
-        top = os.path.join(root, "sys/fs/cgroup", "pids" if controllers else "")
-        while path:
-            group = os.path.join(top, path.strip("/"))
-            most = text_of(os.path.join(group, "pids.max")).strip()
-            now = text_of(os.path.join(group, "pids.current")).strip()
-            if most.isdigit() and now.isdigit():
-                found.append((os.path.basename(path) or "the container", int(most), int(now)))
-            path = os.path.dirname(path) if path != "/" else ""
-    return found
 
 
 def memory() -> list[HostFinding]:
@@ -315,8 +291,6 @@ _LAYOUT = struct.Struct("=8QI")
 
 
 class Quota(NamedTuple):
-    """Bytes and inodes in use, and their limits. A limit of 0 means none."""
-
     used: int
     limit: int
     nodes: int
@@ -337,7 +311,6 @@ class Quota(NamedTuple):
 
 
 def of_path(path: str, device: str) -> Quota | None:
-    """Return this user's quota on the file system of `path`, None without one."""
     try:
         import ctypes
 
@@ -374,7 +347,6 @@ _BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip)")
 
 
 def directories() -> list[HostFinding]:
-    """Check the directories for home, state, bundles, sockets and /tmp."""
     home = session_paths.home_directory()
     state, _ = session_paths.durable_directory("x")
     where = [
@@ -467,7 +439,6 @@ def _directory(name: str, path: str) -> HostFinding:
 
 
 def _room(path: str, device: str) -> tuple[list[str], list[str]]:
-    """Return texts on the free space, and on what is short."""
     try:
         info = os.statvfs(path)
     except OSError as error:
@@ -540,7 +511,6 @@ def _file_system(path: str) -> tuple[str, str]:
 
 
 def bundle_cache(bundle: str) -> list[HostFinding]:
-    """Report where the bundle of this ccb is stored or would be, and how many bundles are kept."""
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
     problems = [(top, _store_problem(top)) for top in _stores()]

@@ -125,7 +125,6 @@ def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
 
 
 def session_places() -> list[str]:
-    """Return the directories in which sessions work, or have worked."""
     return sorted({entry.cwd for entry in sessions() if entry.cwd})
 
 
@@ -216,7 +215,6 @@ def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> 
 
 
 def _unused_sessions(remover: Remover) -> None:
-    """Remove state directories whose session never began."""
     owners = live_sessions()
     for session, directory in directories():
         journal = os.path.join(directory, "journal.jsonl")
@@ -231,7 +229,6 @@ def _unused_sessions(remover: Remover) -> None:
 
 
 def _dead_sockets(remover: Remover, top: str, names: Sequence[str]) -> None:
-    """Remove the sockets and locks of daemons that have ended."""
     homes = dict(directories())
     for name in names:
         session, ending = os.path.splitext(name)
@@ -253,7 +250,6 @@ def _dead_sockets(remover: Remover, top: str, names: Sequence[str]) -> None:
 
 
 def _is_dead(path: str) -> bool:
-    """Return whether a socket has no lock file, and no process listens on it."""
     try:
         if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
             return False
@@ -307,7 +303,6 @@ def _own_directories(remover: Remover) -> None:
 
 
 def _made_for(directory: str) -> list[str]:
-    """Return the parent directories that ccb created together with this directory, the nearest one first."""
     try:
         fd = os.open(os.path.join(directory, MADE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(fd, encoding="utf-8") as file:

@@ -149,7 +149,6 @@ def _keys(switch: Switch) -> list[str]:
 
 
 def _line(text: str, keys: Sequence[str]) -> int:
-    """Return the number of the line on which the last of these nested keys stands."""
     at = 0
     for key in keys:
         at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))

@@ -7,21 +7,8 @@ import os
 import time
 from typing import Callable
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    OptionsRecord,
-    Record,
-    UnknownRecord,
-    WithdrawnRecord,
-    WorkerRecord,
-    parse_line,
-)
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, parse_line
 from ccb.tunnel.wire.messages import (
     AssistantMessage,
     ControlCancel,
@@ -52,7 +39,6 @@ def last_lines(directory: str, count: int) -> list[tuple[str, str, str]]:
 
 
 def _from_end(path: str, count: int, readable: Callable[[list[bytes]], list[LogLine]]) -> list[LogLine]:
-    """Return the last `count` readable lines, read backwards until there are enough."""
     span = _BLOCK
     try:
         with open(path, "rb") as file:
@@ -97,12 +83,12 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
 
 _TEXTS: dict[type, str] = {
     ControlCancel: "question withdrawn",
-    DriverRecord: "driver: {0.by}",
-    WorkerRecord: "worker started, pid {0.pid}",
-    ForkedRecord: "copied from session {0.source}",
-    DamagedRecord: "journal damaged: {0.what}",
-    LateAnswerRecord: "an answer came too late and was dropped",
-    WithdrawnRecord: "a partial answer was withdrawn",
+    records.DriverRecord: "driver: {0.by}",
+    records.WorkerRecord: "worker started, pid {0.pid}",
+    records.ForkedRecord: "copied from session {0.source}",
+    records.DamagedRecord: "journal damaged: {0.what}",
+    records.LateAnswerRecord: "an answer came too late and was dropped",
+    records.WithdrawnRecord: "a partial answer was withdrawn",
 }
 
 
@@ -138,8 +124,8 @@ class _JournalLog(Projection):
         end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
         self.add(record.time, end, record.agent_id)
 
-    @on(AgentResultRecord)
-    def _agent_result(self, content: AgentResultRecord, record: Record) -> None:
+    @on(records.AgentResultRecord)
+    def _agent_result(self, content: records.AgentResultRecord, record: Record) -> None:
         if isinstance(content.public, ResultMessage):
             self._result(content.public, record)
 
@@ -153,8 +139,8 @@ class _JournalLog(Projection):
         if line.subtype == "init":
             self.add(record.time, "model %s, permission mode %s" % (line.model, line.permission_mode), record.agent_id)
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, record: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
         if isinstance(line, UserMessage):
             texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
@@ -168,12 +154,12 @@ class _JournalLog(Projection):
     def _other(self, content: object, record: Record) -> None:
         self.add(record.time, _TEXTS[type(content)].format(content), record.agent_id)
 
-    @on(OptionsRecord)
-    def _options(self, content: OptionsRecord, record: Record) -> None:
+    @on(records.OptionsRecord)
+    def _options(self, content: records.OptionsRecord, record: Record) -> None:
         self.add(record.time, "session in %s" % content.cwd if content.cwd else "new options")
 
-    @on(UnknownRecord)
-    def _unknown(self, content: UnknownRecord, record: Record) -> None:
+    @on(records.UnknownRecord)
+    def _unknown(self, content: records.UnknownRecord, record: Record) -> None:
         self.add(record.time, "%s %s" % (content.kind, _compact(content.body)), record.agent_id)
 
 

@@ -24,7 +24,6 @@ class HostFinding:
 
 
 def text_of(path: str, most: int = 65536) -> str:
-    """Return the start of a file; "" when it cannot be read."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:

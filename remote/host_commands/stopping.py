@@ -68,7 +68,6 @@ def all_targets(*, alive: bool = True) -> list[StopTarget]:
 
 
 def chosen(params: Json) -> list[StopTarget]:
-    """Return the sessions that the parameters of `stop` name. Raise HostRefusal."""
     if params.get("all"):
         return all_targets()
     wanted = str(params.get("session") or "")
@@ -87,8 +86,6 @@ def chosen(params: Json) -> list[StopTarget]:
 
 
 def stop_all(targets: Iterable[StopTarget], reports: Reports) -> None:
-    """End these sessions, all at the same time, and report each when it has ended."""
-
     async def all_of_them() -> None:
         await asyncio.gather(*[_stop(target, reports) for target in targets])
 
@@ -119,7 +116,6 @@ async def _stop(target: StopTarget, reports: Reports) -> None:
 
 
 async def _end(target: StopTarget) -> str:
-    """Ask the daemon to end, then kill it. Return how it ended."""
     pid = target.pid
     for number, seconds, how in (
         (signal.SIGINT, ASK_S, "ended when asked"),
@@ -213,7 +209,6 @@ def own_processes() -> Iterator[int]:
 
 
 def _of_process(pid: int, name: str) -> bytes:
-    """Return a file of /proc; b"" when the process has ended."""
     with contextlib.suppress(OSError), open("/proc/%d/%s" % (pid, name), "rb") as file:
         return file.read(1 << 20)
     return b""
@@ -236,7 +231,6 @@ def name_of(pid: int) -> str:
 
 
 def bundles_in_use() -> set[str]:
-    """Return the hashes of the bundles that living daemons and bridges may still read."""
     used = {str(owner.get("bundle")) for owner in live_sessions().values()}
     for pid in own_processes():
         used.update(word.decode() for word in _DIGEST.findall(_of_process(pid, "cmdline")))
@@ -338,12 +332,10 @@ class Remover:
         self.reports.removed(path, what, size, why)
 
     def session(self, directory: str, why: str) -> None:
-        """Remove the directory of a session, and its worktrees."""
         self.worktrees(directory)
         self.tree(directory, "session", why)
 
     def worktrees(self, directory: str) -> None:
-        """Remove the untouched worktrees of a session; report the others."""
         try:
             left = [tree for tree in worktrees(os.path.join(directory, "journal.jsonl")) if os.path.isdir(tree.path)]
         except OSError:

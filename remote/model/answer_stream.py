@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Union
+from typing import Any
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
@@ -15,9 +15,6 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, dump, is_too_deep, load
 from .model_request import ModelResponse
 from .retry import ModelError, Retry, status_of
 
-_LINE_END = re.compile(rb"\r\n|\r|\n")
-_BOM = b"\xef\xbb\xbf"
-
 
 @dataclass(frozen=True)
 class SseEvent:
@@ -26,36 +23,26 @@ class SseEvent:
 
 
 class SseParser:
-    """Incremental parser of server-sent events."""
+    """Incremental parser of server-sent events, whose lines end with LF or CRLF."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
         self._pending: list[bytes] = []  # pieces of the unfinished line
         self._size = 0  # bytes of the unfinished event, the unfinished line included
-        self._after_cr = False
-        self._at_start = True
         self._name = ""
         self._data: list[str] = []
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that `data` completes. Raise ModelError when one is over the limit."""
-        if self._after_cr and data:
-            self._after_cr = False
-            if data.startswith(b"\n"):
-                data = data[1:]
-        if not data:
-            return []
-        self._after_cr = data.endswith(b"\r")
-        pieces = _LINE_END.split(data)
+        *ended, rest = data.split(b"\n")
         events = []
-        for piece in pieces[:-1]:
+        for piece in ended:
             self._grow(piece)
-            event = self._line(b"".join(self._pending))
+            event = self._line(b"".join(self._pending).removesuffix(b"\r"))
             self._pending = []
             if event is not None:
                 events.append(event)
-        if pieces[-1]:
-            self._grow(pieces[-1])
+        self._grow(rest)
         return events
 
     def _grow(self, piece: bytes) -> None:
@@ -65,16 +52,12 @@ class SseParser:
         self._pending.append(piece)
 
     def _line(self, line: bytes) -> SseEvent | None:
-        if self._at_start:
-            self._at_start = False
-            if line.startswith(_BOM):
-                line = line[len(_BOM) :]
         if not line:
             event = SseEvent(self._name, "\n".join(self._data)) if self._data else None
             self._name, self._data, self._size = "", [], 0
             return event
         field, _, value = line.partition(b":")
-        text = (value[1:] if value.startswith(b" ") else value).decode("utf-8", "replace")
+        text = value.removeprefix(b" ").decode("utf-8", "replace")
         if field == b"event":
             self._name = text
         elif field == b"data":
@@ -88,16 +71,8 @@ Json = dict[str, Any]
 
 MAX_MESSAGE = 32 * 1024 * 1024  # characters of text and tool input
 _MAX_INPUT_DEPTH = MAX_DEPTH - 50  # a laptop takes MAX_DEPTH with the message around
-PUBLIC_EVENTS = frozenset(
-    (
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-    )
-)
+_OF_BLOCKS = ("content_block_start", "content_block_delta", "content_block_stop")
+PUBLIC_EVENTS = frozenset(("message_start", *_OF_BLOCKS, "message_delta", "message_stop"))
 
 
 @dataclass(frozen=True)
@@ -105,11 +80,6 @@ class MessageHead:
     id: str
     model: str
     usage: Json
-
-
-@dataclass(frozen=True)
-class BlockStarted:
-    index: int
 
 
 @dataclass(frozen=True)
@@ -122,11 +92,6 @@ class BlockDone:
     bare: bool = False
 
 
-@dataclass(frozen=True)
-class StopKnown:
-    stop_reason: str
-
-
 CUT = {
     "max_tokens": "the answer reached its output limit",
     "model_context_window_exceeded": "the context window is full",
@@ -134,8 +99,6 @@ CUT = {
 }
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 _PIECES = {**dict(_DELTAS.values()), "input_json_delta": "partial_json"}
-
-Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
 
 class _Block:
@@ -146,7 +109,6 @@ class _Block:
         self.signature = str(start.get("signature") or "")
 
     def add(self, delta: Json) -> int:
-        """Append a delta. Return its number of characters."""
         kind = str(delta.get("type"))
         if kind == "signature_delta":
             self.signature = str(delta.get("signature") or "")
@@ -194,13 +156,15 @@ class MessageAssembler:
     def open_indices(self) -> list[int]:
         return sorted(self._open)
 
-    def feed(self, event: Json) -> Step:
+    def feed(self, event: Json) -> BlockDone | None:
+        """Take one event, and return the block that it finishes."""
         kind = event.get("type")
         failure = error_in(event)
         if failure is not None:
             raise failure
         if kind == "message_start":
-            return self._start(_object(event, "message"))
+            self._start(_object(event, "message"))
+            return None
         if kind not in PUBLIC_EVENTS:
             return None
         if self.head is None:
@@ -210,9 +174,11 @@ class MessageAssembler:
             if index in self._open:
                 raise _wrong(f"the answer starts block {index} twice")
             self._open[index] = _Block(_object(event, "content_block"))
-            return BlockStarted(index)
+            return None
         if kind == "content_block_delta":
-            self._delta(_index(event), _object(event, "delta"))
+            self.size += self._block(_index(event)).add(_object(event, "delta"))
+            if self.size > MAX_MESSAGE:
+                raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
             return None
         if kind == "content_block_stop":
             index = _index(event)
@@ -221,7 +187,8 @@ class MessageAssembler:
             bare = block.get("type") == "tool_use" and not (broken or block["input"])
             return BlockDone(index, block, broken, bare)
         if kind == "message_delta":
-            return self._end(event)
+            self._end(event)
+            return None
         if self._open:
             raise _wrong("the answer ends inside a block")
         self.finished = True
@@ -234,13 +201,12 @@ class MessageAssembler:
         """Return the text of open blocks. A part of thinking or of a tool's input is useless."""
         return "".join(part for block in self._open.values() if block.kind == "text" for part in block.parts)
 
-    def _start(self, message: Json) -> MessageHead:
+    def _start(self, message: Json) -> None:
         if self.head is not None:
             raise _wrong("the answer starts twice")
         add_usage(self.usage, message.get("usage"))
         message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
         self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
-        return self.head
 
     def _block(self, index: int) -> _Block:
         block = self._open.get(index)
@@ -248,24 +214,17 @@ class MessageAssembler:
             raise _wrong(f"the answer goes on with block {index}, which is not open")
         return block
 
-    def _delta(self, index: int, delta: Json) -> None:
-        self.size += self._block(index).add(delta)
-        if self.size > MAX_MESSAGE:
-            raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
-
-    def _end(self, event: Json) -> Step:
+    def _end(self, event: Json) -> None:
         usage = event.get("usage")
         add_usage(self.usage, usage)
         if isinstance(usage, dict):
             self._output_told = self._output_told or count(usage, "output_tokens") > 0
         delta = event.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
-        if not isinstance(reason, str):
-            return None
-        if self._open:
-            raise _wrong("the answer ends inside a block")
-        self.stop_reason = reason
-        return StopKnown(reason)
+        if isinstance(reason, str):
+            if self._open:
+                raise _wrong("the answer ends inside a block")
+            self.stop_reason = reason
 
 
 def decode_event(data: str) -> Json:
@@ -334,7 +293,6 @@ def error_in(event: Json) -> ModelError | None:
 
 
 def _class_of(error: Json) -> tuple[int | None, str]:
-    """Return the HTTP status that an error names, None for none, and its class."""
     named = [error.get(name) for name in ("type", "code", "status")]
     status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
     kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]

@@ -19,11 +19,9 @@ from .answer_stream import (
     CUT,
     PUBLIC_EVENTS,
     BlockDone,
-    BlockStarted,
     MessageAssembler,
     MessageHead,
     SseParser,
-    StopKnown,
     decode_event,
     error_in,
     event_of,
@@ -49,8 +47,6 @@ class Retrying:
 
 
 class ReplyListener:
-    """Receives the results of a model call, in order, and keeps the blocks of the answer that counts."""
-
     def __init__(self) -> None:
         self.blocks: list[Json] = []
 
@@ -170,7 +166,7 @@ class Attempt:
                 self._hear()
                 self._request_id = response.headers.get("request-id", "")
                 if response.status != 200:
-                    raise await _http_error(response, settings.clock.wall())
+                    raise await _http_error(response)
                 if _kind(response) == "application/json":
                     async for event in whole_answer(response):
                         self._take(event)
@@ -199,18 +195,18 @@ class Attempt:
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
 
     def _take(self, event: Json) -> None:
-        size = self._assembler.size
-        step = self._assembler.feed(event)
-        if step is not None or self._assembler.size > size:  # pings and empty deltas say nothing
+        assembler, kind, size = self._assembler, event.get("type"), self._assembler.size
+        done = assembler.feed(event)
+        counts = kind == "content_block_start" or (kind == "message_delta" and assembler.stop_reason is not None)
+        if done or counts or kind == "message_start" or assembler.size > size:  # pings and empty deltas say nothing
             self._hear()
-        counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
-        if counts and not self._truncated():
-            self._release(cut=CUT.get(self._assembler.stop_reason or "", ""))
-        if isinstance(step, BlockDone):
-            self._next_index = step.index + 1
+        if (counts or assembler.finished) and not self._truncated():
+            self._release(cut=CUT.get(assembler.stop_reason or "", ""))
+        if done is not None:
+            self._next_index = done.index + 1
             self._release()  # a block is held here only if blocks overlap
-            self._held = (step, event)
-            if step.block.get("type") == "tool_use" and not (step.broken or step.bare):
+            self._held = (done, event)
+            if done.block.get("type") == "tool_use" and not (done.broken or done.bare):
                 self._release()
             return
         if event.get("type") in PUBLIC_EVENTS and not self._truncated():
@@ -252,7 +248,6 @@ class Attempt:
         return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
 
     def close_events(self, from_index: int | None = None) -> None:
-        """Close the events that clients saw open."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
             return
@@ -316,7 +311,7 @@ async def _start_of(response: ModelResponse) -> str:
     return b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
 
 
-async def _http_error(response: ModelResponse, wall: float) -> ModelError:
+async def _http_error(response: ModelResponse) -> ModelError:
     text = await _start_of(response)
     try:
         data = json.loads(text)
@@ -329,7 +324,7 @@ async def _http_error(response: ModelResponse, wall: float) -> ModelError:
         str(fields.get("message") or "") or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
         status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
-        retry_after=retry_after(response.headers.get("retry-after"), wall),
+        retry_after=retry_after(response.headers.get("retry-after")),
         retry=_SHOULD_RETRY.get(response.headers.get("x-should-retry", ""), Retry.BY_STATUS),
         request_id=response.headers.get("request-id", ""),
     )

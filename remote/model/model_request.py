@@ -68,13 +68,6 @@ _INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 
 
 @dataclass(frozen=True)
-class ReasoningFields:
-    body: Json
-    max_tokens: int
-    betas: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Reasoning:
     """`thinking_tokens`: 0 turns thinking off, None leaves it to the model; `task_budget`: tokens that the model is
     told; `betas`: API features the client wants; `most`: the longest answer that the laptop allows."""
@@ -100,8 +93,10 @@ class Reasoning:
     def allowed(self, tokens: int) -> int:
         return min(tokens, self.most or tokens)
 
-    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> ReasoningFields:
-        """Return the fields for an answer of at most `limit` tokens. `may_think`: the history allows it."""
+    def fields(
+        self, model: str, known: ModelFacts, limit: int, *, may_think: bool
+    ) -> tuple[Json, int, tuple[str, ...]]:
+        """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
         body: Json = {}
         betas = list(self.betas)
         version = _version(model)
@@ -121,7 +116,7 @@ class Reasoning:
             thinking["display"] = self.display
         if thinking:
             body["thinking"] = thinking
-        return ReasoningFields(body, limit, tuple(betas))
+        return body, limit, tuple(betas)
 
     def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
         version, tokens = _version(model), self.thinking_tokens
@@ -154,7 +149,6 @@ def _levels(model: str, known: ModelFacts) -> list[str]:
 
 
 def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
-    """Return whether a model may think for minutes in silence."""
     kind = (asked.get("thinking") or {}).get("type")
     return kind != "disabled" and (kind is not None or known.efforts is not None)
 
@@ -177,8 +171,6 @@ _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which t
 
 
 CLEARED = "[Old tool result content cleared]"
-
-
 THINKING = ("thinking", "redacted_thinking")
 
 
@@ -198,7 +190,6 @@ class HistoryMessage:
 
     @property
     def origins(self) -> list[object]:
-        """The answer that each block belongs to; None in user messages."""
         return [origin for block, origin in zip(self._blocks, self._origins) if id(block) not in self._hidden]
 
     def show(self, may_see: Callable[[Json], bool]) -> None:
@@ -251,8 +242,6 @@ class HistoryMessage:
 
 
 class RequestPrefix:
-    """System blocks and tools of an agent, encoded once."""
-
     def __init__(self, system: Sequence[Json], tools: Sequence[Json]) -> None:
         used = sum(1 for block in system if "cache_control" in block)
         marked = [dict(tool) for tool in tools]

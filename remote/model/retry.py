@@ -197,20 +197,12 @@ class RetryPolicy:
         return failure.status in _RETRIED or failure.status >= 500
 
 
-def retry_after(value: str | None, wall: float) -> float | None:
-    """Return the seconds in a Retry-After header (a number or a date), None when there is none."""
-    if not value:
-        return None
+def retry_after(value: str | None) -> float | None:
+    """Return the seconds in a Retry-After header, None without any. No provider sends the date that HTTP allows."""
     try:
-        seconds = float(value)
+        seconds = float(value or "nan")
     except ValueError:
-        try:
-            # Imported here: the import takes a tenth of the daemon's start, and hardly any server sends a date.
-            from email.utils import parsedate_to_datetime
-
-            seconds = parsedate_to_datetime(value).timestamp() - wall
-        except (ImportError, TypeError, ValueError, OverflowError):  # ImportError: Python was removed meanwhile
-            return None
+        return None
     return min(max(0.0, seconds), 1e9) if seconds == seconds else None
 
 

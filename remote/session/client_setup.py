@@ -158,7 +158,7 @@ class ClientSetup:
             self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
             commands.provide(lambda: prompt_commands(servers))
             self._agent.reminders.follow(servers.due)
-            self._agent.config.disclosure.announced.add("mcp_servers", servers.summary)
+            self._agent.config.announced.add("mcp_servers", servers.summary)
         return self._servers
 
     @property
@@ -198,7 +198,6 @@ class ClientSetup:
 
 
 def merged_configs(before: Json, given: Json) -> Json:
-    """Return what a client says of its MCP servers; one more `initialize` adds rules and removes none."""
     found = dict(before)
     for name, config in given.items():
         old, new = found.get(name) or {}, config.get("tools")
@@ -208,7 +207,6 @@ def merged_configs(before: Json, given: Json) -> Json:
 
 
 def tool_rules(options: SessionOptions) -> tuple[list[str], list[str]]:
-    """Return the tools of the client's servers that need a question, and those that are denied."""
     ask: list[str] = []
     deny: list[str] = []
     for server in options.client_mcp:

@@ -70,7 +70,7 @@ class SessionExtensions:
         does = "Show the hooks, and where they are configured"
         agent.commands.register(SlashCommand("hooks", does, hooks, local=True))
         agent.commands.provide(lambda: self._files.commands() if self._files is not None else iter(()))
-        announced, sub_agents = agent.config.disclosure.announced, self._sub_agents
+        announced, sub_agents = agent.config.announced, self._sub_agents
         announced.add("commands", lambda: [each.public() for each in agent.commands.commands])
         announced.add("skills", lambda: [*self._files.skills()] if self._files is not None else [])
         announced.add("plugins", plugins)
@@ -121,7 +121,6 @@ class SessionExtensions:
         self._clients.use_role(role, config.settings, options)
 
     async def _find_files(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
-        """Find the files of commands and skills. Return what is wrong with some, once."""
         context, own_files = self._agent.config.context, options.own_files
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
         homes = [*own, home_directory()]
@@ -141,7 +140,6 @@ class SessionExtensions:
         return self._files.problems
 
     def _due(self, occasion: Occasion) -> Iterable[str]:
-        """Return what the model is told of skills for the files that it works with."""
         context = self._agent.config.context
         if self._files is None or not any(each.paths for each in self._files.files):
             return ()
@@ -197,7 +195,6 @@ class SessionExtensions:
 
 
 def _listing(runner: HookRunner) -> str:
-    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
     lines: list[str] = []
     for event in EVENTS:
         of_event = [hook for hook in runner.hooks if hook.event == event]

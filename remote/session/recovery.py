@@ -8,28 +8,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable
 
+from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    PRIORITY,
-    AgentResultRecord,
-    DamagedRecord,
-    ForkedRecord,
-    HookRecord,
-    InputRecord,
-    MovedRecord,
-    OptionsRecord,
-    PromptRecord,
-    QueuedRecord,
-    ReasoningRecord,
-    Record,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-)
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, PRIORITY, Record
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -41,10 +24,9 @@ from ..permissions.rules import COMMAND_LINE
 from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
 from ..session_store.session_log import SessionLog
 from .client_setup import ClientLaunches, ClientSetup
-from .input_queue import InputQueue
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
-from .turns import JournalledTasks
+from .turns import InputQueue, JournalledTasks
 
 Json = dict[str, Any]
 
@@ -57,7 +39,7 @@ class UnfinishedPrompts(Projection):
         self.waiting: OrderedDict[str, UserMessage] = OrderedDict()
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
-        self.notices: OrderedDict[str, tuple[QueuedRecord, str]] = OrderedDict()
+        self.notices: OrderedDict[str, tuple[records.QueuedRecord, str]] = OrderedDict()
         self._inputs = inputs
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
@@ -67,8 +49,8 @@ class UnfinishedPrompts(Projection):
             self.unanswered.popitem(last=False)
         self._taken = False
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
         line = content.public
         repeated = self._inputs.knows_message(line)
         self._inputs.remember(content.id, line)
@@ -77,16 +59,16 @@ class UnfinishedPrompts(Projection):
             if not repeated:
                 self.waiting[content.id] = line
 
-    @on(QueuedRecord)
-    def _queued(self, content: QueuedRecord, record: Record) -> None:
+    @on(records.QueuedRecord)
+    def _queued(self, content: records.QueuedRecord, record: Record) -> None:
         self.notices[content.id] = content, record.agent_id
 
-    @on(UnqueuedRecord)
-    def _unqueued(self, content: UnqueuedRecord, _: Record) -> None:
+    @on(records.UnqueuedRecord)
+    def _unqueued(self, content: records.UnqueuedRecord, _: Record) -> None:
         self.waiting.pop(content.id, None)
 
-    @on(MovedRecord)
-    def _moved(self, content: MovedRecord, _: Record) -> None:
+    @on(records.MovedRecord)
+    def _moved(self, content: records.MovedRecord, _: Record) -> None:
         line = self.waiting.pop(content.id, None)
         if line is None:
             return
@@ -96,8 +78,8 @@ class UnfinishedPrompts(Projection):
         for each, _line in others[place:]:
             self.waiting.move_to_end(each)
 
-    @on(AgentResultRecord)
-    def _agent_result(self, _: AgentResultRecord, record: Record) -> None:
+    @on(records.AgentResultRecord)
+    def _agent_result(self, _: records.AgentResultRecord, record: Record) -> None:
         kept = {key: (each, to) for key, (each, to) in self.notices.items() if to != record.agent_id}
         self.notices = OrderedDict(kept)
 
@@ -105,8 +87,8 @@ class UnfinishedPrompts(Projection):
         for prompts in (self.waiting, self.doubtful, self.unanswered):
             prompts.pop(input_id, None)
 
-    @on(PromptRecord)
-    def _prompt(self, content: PromptRecord, record: Record) -> None:
+    @on(records.PromptRecord)
+    def _prompt(self, content: records.PromptRecord, record: Record) -> None:
         for input_id in content.input_ids:
             self.notices.pop(input_id, None)
         if record.agent_id != MAIN_AGENT:
@@ -115,28 +97,28 @@ class UnfinishedPrompts(Projection):
         for input_id in content.input_ids:
             self._forget(input_id)
 
-    @on(TakenRecord, main_only=True)
-    def _taken_input(self, content: TakenRecord, _: Record) -> None:
+    @on(records.TakenRecord, main_only=True)
+    def _taken_input(self, content: records.TakenRecord, _: Record) -> None:
         self._taken = True
         self._forget(content.input_id)
 
-    @on(TurnStartRecord, main_only=True)
-    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
+    @on(records.TurnStartRecord, main_only=True)
+    def _turn_start(self, _: records.TurnStartRecord, __: Record) -> None:
         self._taken = False
 
     @on(ResultMessage, main_only=True)
     def _result(self, _: ResultMessage, __: Record) -> None:
         self.answered()
 
-    @on(DamagedRecord)
-    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+    @on(records.DamagedRecord)
+    def _damaged(self, damage: records.DamagedRecord, _: Record) -> None:
         if not damage.what:
             self.doubtful.update((input_id, prompt_start(line)) for input_id, line in self.waiting.items())
             self.unanswered.update(dict.fromkeys(self.waiting))
             self.waiting.clear()
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         """Drop the prompts of the original: the copy does not answer them. Notices wait for the copy's next turn."""
         for prompts in (self.waiting, self.doubtful, self.unanswered):
             prompts.clear()
@@ -159,8 +141,8 @@ class Recovered(Projection):
         self.damage: set[str] = set()
         self.hooks_run: set[str] = set()  # keys of the hooks that run only once
 
-    @on(OptionsRecord)
-    def _options(self, content: OptionsRecord, _: Record) -> None:
+    @on(records.OptionsRecord)
+    def _options(self, content: records.OptionsRecord, _: Record) -> None:
         rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
         self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
         if content.options is not None:
@@ -169,27 +151,26 @@ class Recovered(Projection):
             self.options = options
             self.launches.append(self.options)
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """Drop the running turn and the permissions of the original: they do not belong to the copy."""
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.updates.clear()
         self.result_due = False
 
-    @on(DamagedRecord)
-    def _damaged(self, damage: DamagedRecord, _: Record) -> None:
+    @on(records.DamagedRecord)
+    def _damaged(self, damage: records.DamagedRecord, _: Record) -> None:
         if damage.what:
             self.damage.add(damage.what)
 
-    @on(HookRecord)
-    def _hook(self, content: HookRecord, _: Record) -> None:
+    @on(records.HookRecord)
+    def _hook(self, content: records.HookRecord, _: Record) -> None:
         self.hooks_run.update(content.once.split())
 
-    @on(TurnStartRecord, main_only=True)
-    def _turn_start(self, _: TurnStartRecord, __: Record) -> None:
+    @on(records.TurnStartRecord, main_only=True)
+    def _turn_start(self, _: records.TurnStartRecord, __: Record) -> None:
         self.turn_open = self.result_due = True
 
-    @on(TurnEndRecord, main_only=True)
-    def _turn_end(self, _: TurnEndRecord, __: Record) -> None:
+    @on(records.TurnEndRecord, main_only=True)
+    def _turn_end(self, _: records.TurnEndRecord, __: Record) -> None:
         self.turn_open = self.result_due = False
 
     @on(ResultMessage, main_only=True)
@@ -206,16 +187,15 @@ class Recovered(Projection):
         if mode == PLAN and self.options.permission_mode != PLAN:
             self.mode_before_plan = self.options.permission_mode
 
-    @on(ReasoningRecord)
-    def _reasoning(self, content: ReasoningRecord, _: Record) -> None:
+    @on(records.ReasoningRecord)
+    def _reasoning(self, content: records.ReasoningRecord, _: Record) -> None:
         tokens = content.thinking_tokens
         self.options = replace(
             self.options, effort=content.effort or None, max_thinking_tokens=None if tokens < 0 else tokens
         )
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _: Record) -> None:
-        """Take the permission updates of answers and of the person's own changes."""
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
         line = content.public
         if isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
             with suppress(RequestRefused):
@@ -273,7 +253,7 @@ def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callab
     for _ in range(len(restored.reported & prompts.unanswered.keys())):  # the sender of each prompt waits for a result
         session.turns.fail([_DOUBTFUL])
     if recovered.turn_open:
-        log.emit(TurnEndRecord())
+        log.emit(records.TurnEndRecord())
     for input_id, line in prompts.waiting.items():
         restored.parts.inputs.put(input_id, line, echo=session.options.replay_user_messages)
     for notice, agent_id in prompts.notices.values():
@@ -295,5 +275,5 @@ def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPro
             reports.append(report)
             doubtful.add(input_id)
     for report in reports:
-        log.emit(DamagedRecord(report))
+        log.emit(records.DamagedRecord(report))
     return frozenset(doubtful)

@@ -55,7 +55,6 @@ class OpenRequests(Projection):
         return [line.body for asked, line in self._open.values() if asked <= seq]
 
     def after_restart(self) -> tuple[list[str], list[str]]:
-        """Return the ids of the requests that stay open over a restart, and the others."""
         mine = [(each, line) for each, (_, line) in self._open.items() if each not in self._copied]
         kept = [request_id for request_id, line in mine if line.subtype in self._surviving]
         return kept, [request_id for request_id in self._open if request_id not in kept]
@@ -82,7 +81,6 @@ class OpenRequests(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """Forget the requests of the original: the copy does not wait for them."""
         self._copied = set(self._open)
 
 
@@ -104,7 +102,7 @@ class RequestBroker:
         self._can_ask = can_ask
         self._open: OrderedDict[str, tuple[Request[Any, Any], asyncio.Future[Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
-        self._journalled = journalled or OpenRequests()
+        self.journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
         self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
         self._working: set[asyncio.Task[None]] = set()
@@ -116,9 +114,8 @@ class RequestBroker:
         return self._can_ask(kind.answered_by)
 
     async def request(self, request: Request[P, A]) -> A:
-        """Ask. A request that survives restarts may be asked again under its id, and may have its answer already."""
         kind = request.kind
-        answered = self._journalled.answers.get(request.id)
+        answered = self.journalled.answers.get(request.id)
         if answered is not None:
             return kind.read_answer(answered)
         if request.id in self._open:
@@ -196,11 +193,8 @@ class RequestBroker:
             if request.kind.durability is Durability.MEMORY:
                 self._tell_driver(request.id, request.public())
 
-    def open_until(self, seq: int) -> list[Json]:
-        return self._journalled.asked_until(seq)
-
     def resume(self) -> None:
-        kept, abandoned = self._journalled.after_restart()
+        kept, abandoned = self.journalled.after_restart()
         self._unclaimed.update(kept)
         for request_id in abandoned:
             self._log.emit(MessageRecord(public_withdrawal(request_id)))

@@ -8,20 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ccb.tunnel.wire.client_requests import (
-    BACKGROUND_TASKS,
-    CANCEL_ASYNC_MESSAGE,
-    CHANGE_RULES,
-    EFFORTS,
-    LEARN_MODELS,
-    LIST_COMMANDS,
-    MOVE_ASYNC_MESSAGE,
-    READ_TASK,
-    REMEMBER,
-    SET_EFFORT,
-    SET_MAX_THINKING_TOKENS,
-    STOP_TASK,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import (
     INTERRUPT,
     SET_MODEL,
@@ -72,7 +59,7 @@ _SERVERS_S = 5.0  # `initialize` waits for MCP servers
 
 def register_client_requests(session: Session) -> None:
     broker, agent = session.broker, session.agent
-    announced = agent.config.disclosure.announced
+    announced = agent.config.announced
 
     async def context_usage(_: None) -> Json:
         return (await agent.context_report()).public()
@@ -80,10 +67,10 @@ def register_client_requests(session: Session) -> None:
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
     broker.register_slow(GET_CONTEXT_USAGE, context_usage)
-    broker.register_slow(REMEMBER, lambda note: _remember(session, note))
+    broker.register_slow(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
+    broker.register(requests.LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
     broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
@@ -91,16 +78,18 @@ def register_client_requests(session: Session) -> None:
         CLIENT_MCP_MESSAGE,
         lambda it: _server(session, it.server_name, lambda servers: servers.said(it.server_name, it.message)),
     )
-    broker.register(BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()}))
-    broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: _output(find_task(session, task_id)))
-    broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
-    broker.register(MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
+    broker.register(
+        requests.BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()})
+    )
+    broker.register(requests.STOP_TASK, lambda task_id: _stop(session, task_id))
+    broker.register(requests.READ_TASK, lambda task_id: _output(find_task(session, task_id)))
+    broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
+    broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
     # Changes by these hold from the next turn on, and over restarts.
-    broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
-    broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
-    broker.register(LEARN_MODELS, lambda known: _learn_models(session, known))
-    broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
+    broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
+    broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+    broker.register(requests.LEARN_MODELS, lambda known: _learn_models(session, known))
+    broker.register(requests.CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
 def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
@@ -115,7 +104,7 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 async def _description(session: Session, setup: Initialize) -> Json:
     await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
-    model, announced, known = session.agent.model, session.agent.config.disclosure.announced, session.models
+    model, announced, known = session.agent.model, session.agent.config.announced, session.models
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {
@@ -141,7 +130,7 @@ async def _description(session: Session, setup: Initialize) -> Json:
 
 
 def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
-    levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
+    levels = [each for each in requests.EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 

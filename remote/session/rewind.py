@@ -121,7 +121,6 @@ def register_rewinds(session: Session) -> None:
 
 
 async def finish_rewind(session: Session) -> None:
-    """Restore the rest of the files of a rewind that was cut off. Raise NotKept."""
     unfinished = session.log.points.unfinished
     if unfinished is not None:
         await _restore(session, unfinished.files)
@@ -225,8 +224,6 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
 
 
 async def _end_of(session: Session, message: str) -> int:
-    """Return the number of the record of a message of the main agent."""
-
     def end(records: Iterable[Record]) -> int | None:
         of_main = (each for each in records if each.kind == MessageRecord.kind and each.agent_id == MAIN_AGENT)
         return next((record.seq for record in of_main if record.body.get("uuid") == message), None)

@@ -134,7 +134,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
     if given.get("refuse_if_busy") and session.state != "idle":
         raise RequestRefused("the session is busy", "reload_plugins_busy")
     await session.extensions.reload()
-    announced = session.agent.config.disclosure.announced
+    announced = session.agent.config.announced
     return {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),
@@ -146,7 +146,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
 
 async def _reload_skills(session: Session, _: Json) -> Json:
     await session.extensions.reload()
-    skills = session.agent.config.disclosure.announced.entries("skills")
+    skills = session.agent.config.announced.entries("skills")
     return {"skills": [{"argumentHint": "", **each} for each in skills]}
 
 
@@ -232,7 +232,6 @@ def _rename(session: Session, given: Json) -> RequestOutcome:
 
 
 def _title(session: Session, given: Json) -> RequestOutcome:
-    """A title made of the description's first words. It costs no model call."""
     title = " ".join(_text(given, "description").split()[:8])[:60]
     if given.get("persist"):
         session.name(title)

@@ -7,17 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable
 
+from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    BEFORE,
-    InputRecord,
-    MovedRecord,
-    OptionsRecord,
-    ReasoningRecord,
-    UnqueuedRecord,
-)
+from ccb.tunnel.wire.journal_records import BEFORE
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -47,10 +41,9 @@ from .client_setup import (
     with_own_files,
 )
 from .extensions import SessionExtensions
-from .input_queue import InputQueue
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
-from .turns import JournalledTasks, TaskNotices, Turns, TurnState
+from .turns import InputQueue, JournalledTasks, TaskNotices, Turns, TurnState
 
 Json = dict[str, Any]
 
@@ -105,21 +98,19 @@ class Session:
         self.inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
-        """Take a waiting prompt out of the queue. Return whether it waited."""
         input_id = self.inputs.waiting_id(uuid)
         if input_id:
-            self.log.emit(UnqueuedRecord(input_id))
+            self.log.emit(records.UnqueuedRecord(input_id))
             self.inputs.take_back(input_id)
             self.log.changed()
         return bool(input_id)
 
     def move(self, move: QueueMove) -> bool:
-        """Give a waiting prompt another place. Return whether it waited."""
         input_id = self.inputs.waiting_id(move.uuid)
         if input_id:
             others = (self.inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
-            self.log.emit(MovedRecord(input_id, place, move.steers))
+            self.log.emit(records.MovedRecord(input_id, place, move.steers))
             self.inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
@@ -149,13 +140,12 @@ class Session:
 
     @property
     def state(self) -> str:
-        """`idle`, `running` or `requires_action`."""
         if self.broker.waits_for(AnsweredBy.PERSON):
             return "requires_action"
         return "running" if self.turns.state is not TurnState.NONE or self.turns.due else "idle"
 
     def snapshot(self, seq: int) -> Json:
-        asks = self.broker.open_until(seq)
+        asks = self.broker.journalled.asked_until(seq)
         body = self.log.snapshot.body(seq, model=self.agent.model, mode=self.agent.config.permissions.mode, asks=asks)
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
@@ -168,7 +158,7 @@ class Session:
         if isinstance(line, UserMessage):
             self.inputs.check_room()
         repeated = self.inputs.knows_message(line)
-        self.log.emit(InputRecord(input_id, body))
+        self.log.emit(records.InputRecord(input_id, body))
         self.inputs.remember(input_id, line)
         if isinstance(line, UserMessage):
             self._take_prompt(input_id, line, repeated=repeated)
@@ -230,13 +220,11 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        self.log.emit(OptionsRecord(options.to_json()))
+        self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
-        told = replace(
-            config.disclosure, partial_messages=options.partial_messages, api_key_source=options.api_key_source
-        )
         offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
-        config = replace(config.with_options(options), disclosure=told, offer=offer)
+        config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
+        config = replace(config, api_key_source=options.api_key_source)
         if "system_prompt" in given or "append_system_prompt" in given:
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
@@ -256,12 +244,12 @@ class Session:
             model_facts=dict(list(facts.items())[-_MAX_MODELS:]),
             thinking_models=dict(list(levels.items())[-_MAX_MODELS:]),
         )
-        self.log.emit(OptionsRecord(options.to_json()))
+        self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
 
     def reason(self, reasoning: Reasoning) -> None:
         tokens = reasoning.thinking_tokens
-        self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
+        self.log.emit(records.ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
         options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
         self.launches.use(options)
         config = self.agent.config
@@ -279,7 +267,7 @@ class Session:
         self._use_callbacks(options)
         if "json_schema" in setup.options:
             self._use_demands(options)
-        self.log.emit(OptionsRecord(options.to_json()))
+        self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
         config = self.agent.config
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))

@@ -8,23 +8,14 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Callable
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    TASK_PREFIX,
-    Content,
-    ForkedRecord,
-    MessageRecord,
-    PromptRecord,
-    QueuedRecord,
-    Record,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-)
-from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, parse_message
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, TASK_PREFIX, QueuedRecord, Record
+from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
@@ -34,11 +25,10 @@ from ..session_store.journal import JournalError, NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
-from .input_queue import InputQueue
 
 Json = dict[str, Any]
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class TurnState(Enum):
@@ -140,21 +130,21 @@ class Turns(Projection):
     async def _turn(self, prompts: Sequence[Prompt]) -> None:
         self.state = TurnState.RUNNING
         try:
-            self._log.emit(TurnStartRecord())
+            self._log.emit(records.TurnStartRecord())
             await self._agent.run_turn(prompts)
         except JournalError as error:
-            log.error("the turn ended: %s", error)
+            _log.error("the turn ended: %s", error)
             if self.state is TurnState.RUNNING:
                 self.fail([str(error)], full=error.full, unkept=error.result)
-        except Exception as error:
-            log.exception("the turn ended in a bug")
+        except Exception as error:  # noqa: BLE001 - one turn must not end the session
+            _log.exception("the turn ended in a bug")
             if self.state is TurnState.RUNNING:
                 self.fail([f"internal error in the worker: {type(error).__name__}: {error}"])
         finally:
             self.state = TurnState.NONE
             self._log.changed()
         with contextlib.suppress(JournalError):
-            self._log.emit(TurnEndRecord())
+            self._log.emit(records.TurnEndRecord())
             self._log.journal.flush_soon()
 
     @on(ResultMessage, main_only=True)
@@ -162,17 +152,14 @@ class Turns(Projection):
         if self.state is TurnState.RUNNING:
             self.state = TurnState.ANSWERED
 
-    @on(PromptRecord, TakenRecord, main_only=True)
-    def _taken(self, content: PromptRecord | TakenRecord, _: Record) -> None:
-        """Show the prompts that a turn has taken again, to clients that asked for echoes."""
-        for input_id in content.input_ids if isinstance(content, PromptRecord) else [content.input_id]:
+    @on(records.PromptRecord, records.TakenRecord, main_only=True)
+    def _taken(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
+        for input_id in content.input_ids if isinstance(content, records.PromptRecord) else [content.input_id]:
             body = self._inputs.echo_of(input_id)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})
 
-
-_log = logging.getLogger(__name__)
 
 _WORKER_GONE = "was stopped with the worker that ran it"
 _IN_ORIGINAL = "stays with the session that this one was copied from"
@@ -188,28 +175,28 @@ class JournalledTasks(Projection):
     def __init__(self) -> None:
         self.count = 0
         self.open: OrderedDict[str, tuple[TaskMessage, str]] = OrderedDict()
-        self.told: dict[str, QueuedRecord] = {}
+        self.told: set[str] = set()
         self.copied: set[str] = set()
 
     @on(TaskMessage)
     def _news(self, line: TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self.open.pop(line.task_id, None)
-            self.told.pop(line.task_id, None)
+            self.told.discard(line.task_id)
         elif line.in_background and line.task_id not in self.open:
             number = line.task_id.rpartition("_")[2]
             if number.isdecimal() and len(number) < _MAX_DIGITS:
                 self.count = max(self.count, int(number))
             self.open[line.task_id] = line, record.agent_id
 
-    @on(QueuedRecord)
-    def _queued(self, content: QueuedRecord, _: Record) -> None:
+    @on(records.QueuedRecord)
+    def _queued(self, content: records.QueuedRecord, _: Record) -> None:
         task_id = content.id[len(TASK_PREFIX) :]
         if content.id.startswith(TASK_PREFIX) and task_id in self.open:
-            self.told[task_id] = content
+            self.told.add(task_id)
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.copied = set(self.open)
 
 
@@ -220,7 +207,7 @@ class TaskNotices:
         self._tasks = tasks
         self._session = log
         self._inputs = inputs
-        self._due: deque[tuple[Content, str]] = deque()  # records, each with its agent
+        self._due: deque[tuple[records.Content, str]] = deque()  # records, each with its agent
 
     def begin(self, journalled: JournalledTasks | None = None) -> None:
         """Watch from now on. Tell of the tasks that ended with an earlier worker."""
@@ -238,7 +225,7 @@ class TaskNotices:
         self.flush()
 
     def started(self, task: Task) -> None:
-        self._due.append((MessageRecord(_started(task)), task.agent_id))
+        self._due.append((records.MessageRecord(_started(task)), task.agent_id))
         self.flush()
 
     def ended(self, task: Task, end: TaskEnd, *, closing: bool) -> None:
@@ -257,7 +244,7 @@ class TaskNotices:
                 _log.error("news of a task is not in the journal yet: %s", error)
                 return
             self._due.popleft()
-            if isinstance(content, QueuedRecord):
+            if isinstance(content, records.QueuedRecord):
                 self._inputs.notify(content, agent_id)
         self._session.journal.flush_soon()
 
@@ -266,7 +253,7 @@ class TaskNotices:
         if not end.told:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
-            self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
+            self._due.append((records.QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
         body: Json = {
             "type": "system",
             "subtype": "task_notification",
@@ -277,7 +264,7 @@ class TaskNotices:
         }
         more = {"tool_use_id": line.tool_use_id or None, "usage": end.usage}
         body.update({name: value for name, value in more.items() if value is not None})
-        self._due.append((MessageRecord(body), agent_id))
+        self._due.append((records.MessageRecord(body), agent_id))
 
 
 def notification_text(line: TaskMessage, end: TaskEnd) -> str:
@@ -306,3 +293,149 @@ def _started(task: Task) -> Json:
     }
     more = {"tool_use_id": task.tool_use_id, "output_file": task.output_file}
     return {**body, **{name: value for name, value in more.items() if value}}
+
+
+MAX_WAITING = 1000
+_MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
+_NOW, _NEXT, _LATER = range(3)
+_PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
+
+
+class TooManyInputs(Exception):
+    pass
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """An item of the queue. `wakes`: it starts a turn."""
+
+    prompt: Prompt
+    uuid: str
+    priority: int
+    wakes: bool = True
+    agent_id: str = MAIN_AGENT
+
+    @property
+    def is_notice(self) -> bool:
+        return self.prompt.origin is not None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it needs a turn of its own: it may be a command, or the model is not called for it."""
+        prompt = self.prompt
+        text = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
+        return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
+
+
+class InputQueue:
+    """The ids of applied inputs, and the queue of prompts and notices. Notices come after prompts."""
+
+    def __init__(self) -> None:
+        self.any_prompt = False
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._queue: list[Waiting] = []  # by priority
+        self._arrived = asyncio.Event()
+        self._echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
+
+    def __len__(self) -> int:
+        return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
+
+    @property
+    def any_waiting(self) -> bool:
+        return any(not each.is_notice for each in self._queue)
+
+    def knows(self, input_id: str) -> bool:
+        return input_id in self._seen
+
+    def knows_message(self, line: PublicMessage) -> bool:
+        return isinstance(line, UserMessage) and f"uuid:{line.uuid}" in self._seen
+
+    def remember(self, input_id: str, line: PublicMessage) -> None:
+        self._seen[input_id] = None
+        if isinstance(line, UserMessage) and line.uuid:
+            self._seen[f"uuid:{line.uuid}"] = None
+        while len(self._seen) > _MAX_SEEN:
+            self._seen.popitem(last=False)
+
+    def check_room(self) -> None:
+        if len(self._queue) >= MAX_WAITING:
+            raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
+
+    def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
+        self.any_prompt = True
+        if echo:
+            self._echoes[input_id] = line.body
+        priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
+        self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
+        return priority == _NOW
+
+    def echo_of(self, input_id: str) -> Json | None:
+        return self._echoes.pop(input_id, None)
+
+    def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
+        self._add(Waiting(Prompt(notice.content, notice.id, notice.origin), "", _LATER, notice.wakes, agent_id))
+
+    def _add(self, item: Waiting) -> None:
+        place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
+        self._queue.insert(place, item)
+        self._arrived.set()
+
+    def wake(self) -> None:
+        self._arrived.set()
+
+    async def wait(self) -> None:
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    def next_turn(self, *, notices: bool) -> list[Prompt]:
+        """Take what the next turn begins with: the first prompt after the notices before it (none go with a command),
+        or notices alone if one wakes and `notices` allows it."""
+        ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
+        told = [each for each in ours if each.is_notice]
+        prompt = next((each for each in ours if not each.is_notice), None)
+        if prompt is not None:
+            return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
+        return self._taken(told if notices and any(each.wakes for each in told) else [])
+
+    def take_all(
+        self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
+    ) -> list[Prompt]:
+        """Take what joins an agent's running turn: neither prompts for later, nor a command and what comes after it."""
+        ours = [
+            each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
+        ]
+        taken: list[Waiting] = []
+        stops = False
+        for each in ours:
+            stops = stops or (each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks)))
+            if each.is_notice or not stops:
+                taken.append(each)
+        return self._taken(taken)
+
+    def waiting_id(self, uuid: str) -> str:
+        found = (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id))
+        return next(found, "")
+
+    def take_back(self, input_id: str) -> None:
+        self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
+
+    def move(self, input_id: str, before: str, *, steers: bool = False) -> None:
+        """Put a waiting prompt in front of that of `before`, or last. `steers`: it joins the running turn."""
+        item = next(each for each in self._queue if each.prompt.input_id == input_id)
+        self._queue.remove(item)
+        if steers and item.priority == _LATER:
+            item = replace(item, priority=_NEXT)
+        places = [at for at, each in enumerate(self._queue) if before and each.prompt.input_id == before]
+        if places and self._queue[places[0]].priority == item.priority:
+            self._queue.insert(places[0], item)
+        else:
+            self._add(item)
+
+    def _taken(self, items: list[Waiting]) -> list[Prompt]:
+        taken = {id(each) for each in items}
+        self._queue = [each for each in self._queue if id(each) not in taken]
+        return [each.prompt for each in items]
+
+    @property
+    def waiting_uuids(self) -> list[str]:
+        return [each.uuid for each in self._queue if each.uuid]

@@ -103,7 +103,6 @@ class Child:
         return {"total_tokens": doing.tokens, "tool_uses": doing.tool_uses, "duration_ms": duration}
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
-        """Run the agent's turn. When cancelled by the person, the turn ends with a note first."""
         self._started = self._clock.now()
         if not self._background:
             facts = self.facts
@@ -135,7 +134,12 @@ class Child:
         terminal = EndReason(result["terminal_reason"])
         completed = terminal is EndReason.COMPLETED
         self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
-        text = str(result.get("result") or "") if completed else self._partial(terminal, result)
+        said = str(result.get("result") or "")
+        text = said
+        if not completed:
+            why = _WORDS.get(terminal) or f"It failed: {said or ' '.join(result.get('errors') or ())}"
+            words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
+            text = f"The agent did not finish. {why}{words}"
         failed = not completed and not self.activity.answer
         self.text = text
         self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
@@ -165,12 +169,6 @@ class Child:
 
     def stopped_in(self, tree: WorktreeRecord) -> None:
         self.context.call.stopped(f"{self.activity.answer}{_left_in(tree)}")
-
-    def _partial(self, terminal: EndReason, result: Json) -> str:
-        said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
-        why = _WORDS.get(terminal) or f"It failed: {said}"
-        words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
-        return f"The agent did not finish. {why}{words}"
 
     def _ended(self, status: TaskStatus, text: str) -> None:
         self.status = status

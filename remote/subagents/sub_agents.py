@@ -18,7 +18,7 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
-from ..agent.agent_config import AgentConfig, OfferedTools, ToldToClients
+from ..agent.agent_config import AgentConfig, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
 from ..context.instructions import InstructionFile
@@ -143,7 +143,6 @@ def left_behind(tree: WorktreeRecord) -> str:
 
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
-    """Write the end of each sub-agent that was cut. Those in `tasks` worked in the background."""
     for history in histories.cut:
         agent_id = history.conversation.agent_id
         result: Json = {
@@ -163,7 +162,6 @@ def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection
 
 
 def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHistory]:
-    """Return the name ("" if unknown) and the history of a sub-agent that has ended."""
     name, history = "", AgentHistory(agent_id)
     for record in records:
         if record.agent_id == agent_id:
@@ -232,7 +230,6 @@ class SubAgents:
         return listed
 
     def refusal(self, tool_input: Json) -> str | None:
-        """See `SubAgentRunner`."""
         name, model = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("model")
         definition = self._definitions.get(name)
         if definition is None:
@@ -245,7 +242,6 @@ class SubAgents:
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        """See `SubAgentRunner`."""
         agent_id, name, history = await self._whose(tool_input, context.call.tool_use_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
@@ -316,7 +312,6 @@ class SubAgents:
         return ToolResult(text, structured={"isAsync": True, "status": "async_launched", **told})
 
     def _gone(self, child: Child, task: Task, going: asyncio.Future[ToolResult]) -> None:
-        """Report the end of an agent in the background."""
         self._going.pop(child.facts.id, None)
         error = None if going.cancelled() else going.exception()
         if error is not None:
@@ -334,7 +329,6 @@ class SubAgents:
         return frozenset(self._going)
 
     async def _own_tree(self, child: Child, history: AgentHistory) -> WorktreeRecord:
-        """Return the work tree of an agent, made or as it has left it. Raise WorktreeRefused."""
         context, facts, log = child.context, child.facts, self._log
         trees = Worktrees(context.host, context.cages)
         tree = history.worktree
@@ -406,7 +400,6 @@ class SubAgents:
     async def _equipped(
         self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
     ) -> ToolResult:
-        """Run an agent with the hooks and the MCP servers that its definition brings."""
         hooks, agent_id = self._main.hooks, child.facts.id
         runs = config.settings.runs_hooks(definition.source)
         tree_cwd = config.context.cwd if child.tree is not None else ""
@@ -441,7 +434,6 @@ class SubAgents:
         return tree
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
-        """Return a definition whose prompt holds its skills and its memory."""
         loop, texts = asyncio.get_running_loop(), [definition.prompt]
         tool = self._main.config.visible_tools().get(SKILL.name)
         if definition.skills and isinstance(tool, SkillTool):
@@ -478,7 +470,7 @@ class SubAgents:
                 reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
             ),
             max_turns=definition.max_turns,
-            disclosure=ToldToClients(api_key_source=main.disclosure.api_key_source),
+            api_key_source=main.api_key_source,
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,

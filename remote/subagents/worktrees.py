@@ -59,7 +59,6 @@ async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tupl
 
 
 async def remove_untouched(tree: WorktreeRecord) -> bool:
-    """Remove a work tree if nothing is changed or committed in it. Return whether it is gone."""
     async with _tools(tree.top) as context:
         return await Worktrees(context.host, context.cages).remove(tree)
 
@@ -83,7 +82,7 @@ _BEING_MADE = "initializing"  # what git writes into the lock of a work tree tha
 
 
 class WorktreeRefused(Exception):
-    """There can be no work tree; the text says why."""
+    pass
 
 
 class Worktrees:
@@ -137,7 +136,6 @@ class Worktrees:
         await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
 
     async def remove(self, tree: WorktreeRecord) -> bool:
-        """Remove a work tree and its branch if it is untouched. Return whether it is gone."""
         try:
             if not tree.branch:
                 return not os.path.lexists(tree.path)  # the hook that made it decides
@@ -178,6 +176,5 @@ def _half_made(shared: str, tree: WorktreeRecord) -> bool:
 
 
 def directory_in(tree: WorktreeRecord, cwd: str) -> str:
-    """Return the directory in a work tree that stands for `cwd`, the work tree itself if there is none."""
     path = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), tree.top)))
     return path if os.path.isdir(path) and os.path.realpath(path) == path else tree.path

@@ -14,7 +14,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice, ToldToClients
+from ccb.remote.agent.agent_config import AgentConfig, AgentDeps, ModelChoice
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.turn_state import Prompt
@@ -453,7 +453,7 @@ def make_world(
         ),
         models=ModelChoice(model),
         max_turns=max_turns,
-        disclosure=ToldToClients(partial_messages=partial),
+        partial_messages=partial,
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )

@@ -32,6 +32,14 @@ async def model(laptop: Laptop, *tools: tuple[str, str, Json]) -> list[Json]:
     return messages
 
 
+async def answer(laptop: Laptop, **payload: Any) -> Json:
+    """Answer the next question to the person, and return it."""
+    asked = await laptop.message("control_request")
+    await laptop.reply(asked["request_id"], payload)
+    request: Json = asked["request"]
+    return request
+
+
 def last_result(messages: list[Json]) -> Json:
     results: list[Json] = [block for block in messages[-1]["content"] if block["type"] == "tool_result"]
     return results[-1]
@@ -51,13 +59,9 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     assert "Plan mode is on" in told and str(plan) in told and "ExitPlanMode" in told
     await model(laptop, ("w1", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
     assert plan.read_text() == PLAN, "nobody was asked for it"
-    await laptop.reply(
-        (await laptop.message("control_request"))["request_id"], {"behavior": "deny", "message": "Not yet."}
-    )
+    await answer(laptop, behavior="deny", message="Not yet.")
     await model(laptop, ("b1", "Bash", {"command": "touch b.txt"}))
-    await laptop.reply(
-        (await laptop.message("control_request"))["request_id"], {"behavior": "deny", "message": "Not yet."}
-    )
+    await answer(laptop, behavior="deny", message="Not yet.")
     wide = {"allowedPrompts": [{"tool": "Bash", "prompt": "make *"}]}
     answered = await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e0", "ExitPlanMode", wide))
     assert answered[-1]["content"][0]["tool_use_id"] == "b1"
@@ -92,8 +96,7 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     hello = await first.attach(person("acceptEdits"))
     await first.say("plan it")
     await model(first, ("e1", "EnterPlanMode", {}))
-    asked = await first.message("control_request")
-    await first.reply(asked["request_id"], {"behavior": "allow"})
+    await answer(first, behavior="allow")
     assert (await first.message("system", "status"))["permissionMode"] == "plan"
     assert "Plan mode is on" in reminders(await model(first))
     await first.message("result")
@@ -103,13 +106,10 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     second = await host.drive(session, SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
     await second.say("go on")
     assert "Plan mode is on" in reminders(await model(second, ("x1", "ExitPlanMode", {"plan": PLAN})))
-    asked = await second.message("control_request")
-    assert asked["request"]["input"]["plan"] == PLAN
-    await second.reply(
-        asked["request_id"], {"behavior": "deny", "message": "The user wants to go on planning. Say more."}
-    )
+    asked = await answer(second, behavior="deny", message="The user wants to go on planning. Say more.")
+    assert asked["input"]["plan"] == PLAN
     assert last_result(await model(second, ("x2", "ExitPlanMode", {"plan": PLAN})))["is_error"]
-    await second.reply((await second.message("control_request"))["request_id"], {"behavior": "allow"})
+    await answer(second, behavior="allow")
     assert (await second.message("system", "status"))["permissionMode"] == "acceptEdits"
     assert "Plan mode is over" in reminders(await model(second))
     await second.message("result")

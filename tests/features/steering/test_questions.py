@@ -10,7 +10,7 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
@@ -33,11 +33,6 @@ ASKED: Json = {
     ]
 }
 PERSON = SessionOptions(permission_prompts="stdio", permission_mode="acceptEdits", client="ann@laptop pid 1 aa")
-
-
-async def answer(laptop: Laptop, request_id: str, payload: Json) -> None:
-    response = {"subtype": "success", "request_id": request_id, "response": payload}
-    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
 
 
 async def ask(laptop: Laptop, asked: Json = ASKED) -> Json:
@@ -71,7 +66,7 @@ async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take
     same = await second.message("control_request")
     assert same == asked
     given = {"Which store?": "SQLite", "Which checks?": ["Unit", "Lint"]}
-    await answer(second, asked["request_id"], {"behavior": "allow", "updatedInput": {**ASKED, "answers": given}})
+    await second.reply(asked["request_id"], {"behavior": "allow", "updatedInput": {**ASKED, "answers": given}})
     result = await result_of(second)
     assert result["content"] == "The user has answered:\nWhich store? → SQLite\nWhich checks? → Unit, Lint"
     assert "is_error" not in result
@@ -83,7 +78,7 @@ async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take
 async def test_a_declined_question_tells_the_model_and_the_turn_goes_on(host: WorkerHost) -> None:
     laptop = await host.drive(str(uuid.uuid4()), PERSON)
     asked = await ask(laptop)
-    await answer(laptop, asked["request_id"], {"behavior": "deny", "message": "Later."})
+    await laptop.reply(asked["request_id"], {"behavior": "deny", "message": "Later."})
     result = await result_of(laptop)
     assert (result["content"], result["is_error"]) == ("Later.", True)
     await laptop.stop()

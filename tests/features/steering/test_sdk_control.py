@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from tests.remote.agent_kit import calls, says
@@ -138,6 +139,23 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
 
 
+async def serve(laptop: Laptop, messages: int, tools: list[str], call: Callable[[Json], str]) -> None:
+    """Answer messages of the worker to a server inside the client, whose tools answer with `call(arguments)`."""
+    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+    for _ in range(messages):
+        request = await laptop.message("control_request")
+        message = request["request"]["message"]
+        result: Json = {}
+        if message["method"] == "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+        elif message["method"] == "tools/list":
+            result = {"tools": listed}
+        elif message["method"] == "tools/call":
+            result = {"content": [{"type": "text", "text": call(message["params"]["arguments"])}]}
+        reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
+        await laptop.reply(request["request_id"], {"mcp_response": reply})
+
+
 async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_stays(
     host: WorkerHost, session: str
 ) -> None:
@@ -148,35 +166,20 @@ async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_
     }
     asked: list[Json] = []
 
-    def reply_to(message: Json) -> Json:
-        method = message.get("method")
-        if method == "initialize":
-            result: Json = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
-        elif method == "tools/list":
-            result = {"tools": [{"name": "decide", "inputSchema": {"type": "object"}}]}
-        elif method == "tools/call":
-            asked.append(message["params"]["arguments"])
-            verdict = verdicts[asked[-1]["input"]["command"]]
-            text = verdict if isinstance(verdict, str) else json.dumps(verdict)
-            result = {"content": [{"type": "text", "text": text}]}
-        else:
-            return {"jsonrpc": "2.0", "result": {}}
-        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+    def decide(arguments: Json) -> str:
+        asked.append(arguments)
+        verdict = verdicts[arguments["input"]["command"]]
+        return verdict if isinstance(verdict, str) else json.dumps(verdict)
 
     laptop = await host.connect(session)
     options = SessionOptions(permission_prompts="mcp__guard__decide", client_mcp=["guard"], forget=True)
     await laptop.attach(options)
     await laptop.say("Touch them.")
 
-    async def serve(messages: int) -> None:
-        for _ in range(messages):
-            request = await laptop.message("control_request")
-            await laptop.reply(request["request_id"], {"mcp_response": reply_to(request["request"]["message"])})
-
-    await serve(3)
+    await serve(laptop, 3, ["decide"], decide)
     uses = [(f"t{number}", "Bash", {"command": command}) for number, command in enumerate(verdicts)]
     await laptop.tell(calls(*uses))
-    await serve(3)
+    await serve(laptop, 3, ["decide"], decide)
     told = texts(await laptop.tell(says("Done.", "m2")))
     assert "not this one" in told and "its answer is no JSON object" in told
     assert sorted(path.name for path in host.project.iterdir()) == ["two"]
@@ -217,28 +220,14 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
 
 
 async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, session: str) -> None:
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("free", "asked", "denied")]
-
-    async def serve(messages: int) -> None:
-        for _ in range(messages):
-            request = await laptop.message("control_request")
-            message = request["request"]["message"]
-            method = message["method"]
-            result: Json = {"content": [{"type": "text", "text": "done"}]}
-            if method == "initialize":
-                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
-            elif method == "tools/list":
-                result = {"tools": tools}
-            reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
-            await laptop.reply(request["request_id"], {"mcp_response": reply})
-
+    tools = ["free", "asked", "denied"]
     laptop = await host.connect(session)
     asks = SessionOptions(permission_prompts="stdio", allowed_tools=["mcp__kit"], permission_mode="default")
     await laptop.attach(asks)
     policies = [("asked", "always_ask"), ("denied", "always_deny"), ("free", "always_allow")]
     config = {"tools": [{"name": name, "permission_policy": policy} for name, policy in policies], "timeout": 5}
     request = await laptop.control("initialize", sdkMcpServers=["kit"], sdkMcpServerConfigs={"kit": config, "x": 1})
-    await serve(3)
+    await serve(laptop, 3, tools, lambda _: "done")
     await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request)
     rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
     mine = {(each["behavior"], each["rule"]) for each in rules if each["source"] == "session"}
@@ -246,7 +235,7 @@ async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, se
     await laptop.say("Call them.")
     first = await laptop.tell(calls(("t1", "mcp__kit__free", {}), ("t2", "mcp__kit__asked", {})))
     assert "mcp__kit__denied" not in {each["name"] for each in first["tools"]}
-    await serve(1)
+    await serve(laptop, 1, tools, lambda _: "done")
     question = await laptop.message("control_request")
     assert (question["request"]["subtype"], question["request"]["tool_name"]) == ("can_use_tool", "mcp__kit__asked")
     await laptop.reply(question["request_id"], {"behavior": "deny", "message": "not now"})

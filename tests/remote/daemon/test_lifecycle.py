@@ -18,7 +18,7 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.session.input_queue import MAX_WAITING
+from ccb.remote.session.turns import MAX_WAITING
 from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Hello, Input, Ping, Pong, Progress, Refused, Stop
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -269,7 +269,7 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
 async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that_waited_for_room(
     host: WorkerHost, session: str
 ) -> None:
-    host.prelude = "import ccb.remote.session.input_queue as inputs\ninputs.MAX_WAITING = 1\n"
+    host.prelude = "import ccb.remote.session.turns as inputs\ninputs.MAX_WAITING = 1\n"
     laptop = await host.drive(session)
     await laptop.say("first")
     opened, _ = await laptop.call()  # so the turn holds it, and the rest waits

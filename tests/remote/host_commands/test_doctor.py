@@ -48,21 +48,6 @@ async def test_checks_then_measurements_then_goodbye(host: WorkerHost, gone: boo
     await laptop.next(Bye)
 
 
-def test_the_limits_of_every_control_group_above_are_read(tmp_path: Path) -> None:
-    def group(path: str, most: str, now: str) -> None:
-        directory = tmp_path / "sys/fs/cgroup" / path
-        directory.mkdir(parents=True, exist_ok=True)
-        (directory / "pids.max").write_text(most + "\n", encoding="ascii")
-        (directory / "pids.current").write_text(now + "\n", encoding="ascii")
-
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text("0::/user.slice/user-7.slice/session-1.scope\n", encoding="ascii")
-    group("user.slice", "max", "90")
-    group("user.slice/user-7.slice", "100", "80")
-    group("user.slice/user-7.slice/session-1.scope", "60", "5")
-    assert doctor_checks.tasks(str(tmp_path)) == [("session-1.scope", 60, 5), ("user-7.slice", 100, 80)]
-
-
 def test_a_file_or_a_link_where_a_directory_should_be_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="ascii")
     (tmp_path / "link").symlink_to(tmp_path)

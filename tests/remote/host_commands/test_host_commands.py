@@ -268,34 +268,30 @@ async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> 
 
 
 async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session: str) -> None:
-    old, torn = str(uuid.uuid4()), str(uuid.uuid4())
-    for each in (old, torn, session):
+    old, torn, away, ours = (str(uuid.uuid4()) for _ in range(4))
+    for each in (old, torn, away, ours, session):
         await ended(host, each)
-    make_old(host, old)
+    for each, owner in ((away, {"hostname": "nodeb", "boot": "b", "pid": 1}), (ours, {"pid": 1, "started": "1"})):
+        path = host.state(each) / "summary.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **owner}))
+    assert await command(host, "stop", ours) == [("stopped", {"session": ours, "pid": 0, "how": "was not running"})]
+    refused = await refusal(host, "stop", away)
+    assert (refused.code, refused.data["host"]) == ("in_use", "nodeb"), "it shares this home"
+    for each in (old, away, ours):
+        make_old(host, each)
     make_old(host, torn, summary=False)
     (host.state(torn) / "summary.json").write_text("{")
     size = sum(each.stat().st_size for each in host.state(old).iterdir())
     reports = {body["path"]: body for _, body in await command(host, "gc")}
-    assert set(reports) == {str(host.state(old)), str(host.state(torn))}
+    assert set(reports) == {str(host.state(each)) for each in (old, torn, away, ours)}
+    assert "nodeb" in reports[str(host.state(away))]["why"]
     assert reports[str(host.state(old))] == {
         "path": str(host.state(old)), "what": "session", "bytes": size, "why": "not used for 40 days",
     }  # fmt: skip
-    assert [each.name for each in host.state(old).parent.iterdir()] == [session]
+    assert {each.name for each in host.state(old).parent.iterdir()} == {session, away}
     make_old(host, session)
-    assert await command(host, "gc", older_than_s=50 * 86400) == []
-    assert len(await command(host, "gc", older_than_s=35 * 86400)) == 1
-
-
-async def test_gc_leaves_the_session_of_another_host_with_the_same_home(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "hostname": "nodeb", "boot": "b", "pid": 1}))
-    make_old(host, session)
-    ((kind, body),) = await command(host, "gc")
-    assert (kind, "nodeb" in body["why"]) == ("kept", True)
-    assert (host.state(session) / "journal.jsonl").exists()
-    refused = await refusal(host, "stop", session)
-    assert (refused.code, refused.data["host"]) == ("in_use", "nodeb")
+    assert [kind for kind, _ in await command(host, "gc", older_than_s=50 * 86400)] == []
+    assert len(await command(host, "gc", older_than_s=35 * 86400)) == 2
 
 
 async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: WorkerHost, session: str) -> None:
@@ -334,17 +330,6 @@ async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: Work
     removed = sorted(Path(body["path"]).name for _, body in reports)
     assert removed == sorted([".probe-4711", *probes, *probes, "dead.sock", "gone.lock", "old"])
     assert {".probe-4711", *probes} <= {Path(body["path"]).name for kind, body in would if kind == "removed"}
-
-
-async def test_a_session_whose_owner_names_no_host_can_be_stopped_and_goes(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": 1, "started": "1"}))
-    (report,) = await command(host, "stop", session)
-    assert report == ("stopped", {"session": session, "pid": 0, "how": "was not running"})
-    make_old(host, session)
-    assert [body["what"] for kind, body in await command(host, "gc") if kind == "removed"] == ["session"]
-    assert not host.state(session).exists()
 
 
 async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session: str) -> None:

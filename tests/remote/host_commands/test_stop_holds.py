@@ -20,17 +20,19 @@ async def stop(host: WorkerHost, session: str) -> None:
     assert isinstance(command.frames[-1], Bye), command.frames
 
 
-@pytest.mark.parametrize("stuck", [False, True], ids=["asked", "killed"])
+@pytest.mark.parametrize("worker", ["asked", "stuck", "killed before"])
 async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_was_stopped(
-    host: WorkerHost, session: str, stuck: bool
+    host: WorkerHost, session: str, worker: str
 ) -> None:
     client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
     waiting = await client.say("two")
     await client.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
-    if stuck:
+    if worker == "stuck":
         os.kill(client.hello.pid, signal.SIGSTOP)
+    elif worker == "killed before":
+        await host.kill_worker(client.hello.pid)
     else:
         await client.drop()
     await stop(host, session)
@@ -57,19 +59,6 @@ async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host:
     await until(lambda: not alive(person.hello.pid), "the worker has ended")
     back = await host.connect(session, create=False, again=True)
     assert (await back.next(Hello)).pid != person.hello.pid
-
-
-async def test_a_session_that_is_stopped_while_no_worker_runs_is_not_started_by_a_client_either(
-    host: WorkerHost, session: str
-) -> None:
-    client = await host.drive(session, SessionOptions(client="me@laptop"))
-    await client.say("one")
-    await client.call()
-    os.kill(client.hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(client.hello.pid), "the worker has been killed")
-    await stop(host, session)
-    back = await host.connect(session, create=False, again=True)
-    assert (await back.next(Refused)).code == "stopped"
 
 
 async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_served(

@@ -20,7 +20,7 @@ TABLE.learn_all(
 
 
 def body(model: str, reasoning: Reasoning) -> dict[str, object]:
-    return reasoning.fields(model, TABLE.facts(model), 8_000, may_think=False).body
+    return reasoning.fields(model, TABLE.facts(model), 8_000, may_think=False)[0]
 
 
 def effort(model: str, wanted: str | None) -> str:

@@ -10,11 +10,11 @@ from ccb.remote.model.answer_stream import SseEvent, SseParser
 from ccb.remote.model.retry import ModelError
 
 STREAM = (
-    b"\xef\xbb\xbf: a comment\r\n\r\n"
+    b": a comment\r\n\r\n"
     b'event: first\r\ndata: {"a":\r\ndata:  1}\r\n\r\n'
     b"data:no space\n\n"
     b"event: without data\n\n"
-    b"id: 7\rretry: 10\rdata: \xc3\xa9\xf0\x9f\x98\x80\r\r"
+    b"id: 7\nretry: 10\r\ndata: \xc3\xa9\xf0\x9f\x98\x80\n\n"
     b"data\n\n"
     b"data: unfinished"
 )

@@ -15,9 +15,9 @@ import pytest
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.fork import fork, unused_copy_of
 from ccb.remote.session_store.journal import Journal
 from ccb.remote.session_store.journal_summary import JournalSummary, last_mark

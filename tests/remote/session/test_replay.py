@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ccb.remote.agent.agent_histories import AgentHistories
-from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.file_history import RewindPoints
 from ccb.remote.session_store.journal_summary import JournalSummary, WorkerMark
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork

@@ -7,9 +7,9 @@ from typing import Any
 
 from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
+from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,

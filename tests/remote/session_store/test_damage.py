@@ -19,8 +19,8 @@ from tests.remote.agent_kit import assert_valid, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
-from ccb.remote.session.input_queue import InputQueue
 from ccb.remote.session.recovery import UnfinishedPrompts
+from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.journal import Journal, JournalError
 from ccb.tunnel.wire.frames import Event, Hello, Refused
 from ccb.tunnel.wire.journal_records import MessageRecord, PromptItem, PromptRecord, record_of

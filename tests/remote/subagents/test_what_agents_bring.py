@@ -6,12 +6,14 @@ import asyncio
 import json
 import sys
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.remote.agent_kit import calls, says
+from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
 
 from ccb.remote.mcp.mcp_servers import McpServers
@@ -111,28 +113,28 @@ async def test_the_hooks_of_an_agent_run_for_its_events_only(tmp_path: Path) -> 
         assert uuid.UUID(event["prompt_id"])
 
 
+@asynccontextmanager
+async def helped(tmp_path: Path, matter: str, *script: Reply, **options: Any) -> AsyncIterator[Delegation]:
+    """After a turn in which an agent with this front matter has worked."""
+    begins = delegates(task(ONE, "part one", subagent_type="helper"))
+    scripts = {MAIN: begins, "part one": [*script, says("done", "c9")]}
+    async with delegation(tmp_path, scripts, own_agents=agent_file(matter), **options) as d:
+        await d.turn(MAIN + "go")
+        yield d
+
+
 async def test_no_hook_of_an_agent_runs_where_hooks_are_switched_off(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="helper")), "part one": [says("done")]}
     off = [{"source": "user", "path": "settings", "values": {"disableAllHooks": True}}]
     settings = SettingsOption(layers=off).to_json()
-    own = agent_file(HOOKS.replace("{log}", str(log)))
-    async with delegation(tmp_path, scripts, own_agents=own, settings=settings) as d:
-        await d.turn(MAIN + "go")
+    async with helped(tmp_path, HOOKS.replace("{log}", str(log)), settings=settings) as d:
         assert d.result_text(ONE).startswith("done") and not log.exists()
 
 
 async def test_the_servers_of_an_agent_start_for_it_and_end_with_it(tmp_path: Path) -> None:
-    scripts = {
-        MAIN: delegates(task(ONE, "part one", subagent_type="helper")),
-        "part one": [
-            calls(("m1", "mcp__notes__add", {}), ("m2", "ListMcpResourcesTool", {}), message_id="c1"),
-            says("added", "c2"),
-        ],
-    }
-    own = agent_file(with_server(tmp_path, "tools: Read, ListMcpResourcesTool"))
-    async with delegation(tmp_path, scripts, own_agents=own, allowed_tools=["mcp__notes"]) as d:
-        await d.turn(MAIN + "go")
+    use = calls(("m1", "mcp__notes__add", {}), ("m2", "ListMcpResourcesTool", {}), message_id="c1")
+    matter = with_server(tmp_path, "tools: Read, ListMcpResourcesTool")
+    async with helped(tmp_path, matter, use, allowed_tools=["mcp__notes"]) as d:
         first, _ = d.model.requests["part one"]
         assert set(offered(first)) == {"Read", "ListMcpResourcesTool", "mcp__notes__add"}, "besides its other tools"
         assert "Add slowly." in json.dumps(first["messages"])
@@ -142,7 +144,7 @@ async def test_the_servers_of_an_agent_start_for_it_and_end_with_it(tmp_path: Pa
         assert "mcp__notes__add" not in offered(d.model.requests[MAIN][1]) and told(d) == []
 
 
-async def test_a_call_of_such_a_server_is_a_question_like_any_other(tmp_path: Path) -> None:
+async def test_a_call_of_such_a_server_is_a_question_and_an_interrupt_ends_the_server(tmp_path: Path) -> None:
     scripts = {
         MAIN: delegates(task(ONE, "part one", subagent_type="helper")),
         "part one": [calls(("m1", "mcp__notes__add", {})), says("no", "c2")],
@@ -155,41 +157,22 @@ async def test_a_call_of_such_a_server_is_a_question_like_any_other(tmp_path: Pa
         asked = d.messages("control_request")[0]["request"]
         assert (asked["tool_name"], asked["agent_id"]) == ("mcp__notes__add", ONE)
         assert asked["mcp_server"] == {"name": "notes", "source": "project"}
-        d.session.turns.interrupt()
-        await running
-
-
-async def test_where_only_servers_of_the_command_line_count_those_of_an_agent_do_not_start(tmp_path: Path) -> None:
-    scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="helper")), "part one": [says("done")]}
-    own = agent_file(with_server(tmp_path))
-    async with delegation(tmp_path, scripts, own_agents=own, project_mcp=False) as d:
-        await d.turn(MAIN + "go")
-        assert not (tmp_path / "pid").exists()
-        (why,) = told(d)
-        assert why.endswith("does not start: this session uses only those of --mcp-config.")
-
-
-async def test_an_interrupt_ends_the_servers_of_an_agent(tmp_path: Path) -> None:
-    scripts = {
-        MAIN: [calls(task(ONE, "part one", subagent_type="helper"), message_id="m1"), says("Yes?", "m2")],
-        "part one": [calls(("b1", "Bash", {"command": "echo started; sleep 600"}), message_id="c1")],
-    }
-    own = agent_file(with_server(tmp_path))
-    async with delegation(tmp_path, scripts, own_agents=own, allowed_tools=["Bash"]) as d:
-        running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not d.printed("b1", "started"):
-            await asyncio.sleep(0.01)
         assert is_running(tmp_path)
         d.session.turns.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
         assert not is_running(tmp_path)
 
 
+async def test_where_only_servers_of_the_command_line_count_those_of_an_agent_do_not_start(tmp_path: Path) -> None:
+    async with helped(tmp_path, with_server(tmp_path), project_mcp=False) as d:
+        assert not (tmp_path / "pid").exists()
+        (why,) = told(d)
+        assert why.endswith("does not start: this session uses only those of --mcp-config.")
+
+
 async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tmp_path: Path) -> None:
-    scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="helper")), "part one": [says("done")]}
-    own = agent_file('mcpServers: ["tracker", {"broken": {"command": "/does/not/exist"}}]')
-    async with delegation(tmp_path, scripts, own_agents=own) as d:
-        await d.turn(MAIN + "go")
+    matter = 'mcpServers: ["tracker", {"broken": {"command": "/does/not/exist"}}]'
+    async with helped(tmp_path, matter) as d:
         assert d.result_text(ONE).startswith("done")
         missing, broken = told(d)
         assert missing == "The agent helper names the MCP server tracker, which the session does not have."
@@ -286,13 +269,8 @@ async def test_a_link_in_the_place_of_a_memory_opens_nothing(tmp_path: Path) -> 
     place = tmp_path / "project/.claude/agent-memory/helper"
     place.parent.mkdir(parents=True)
     place.symlink_to(secret)
-    scripts = {
-        MAIN: delegates(task(ONE, "part one", subagent_type="helper")),
-        "part one": [calls(("w1", "Write", {"file_path": str(place / "new.md"), "content": "x"})), says("no", "c2")],
-    }
-    own = agent_file("memory: project")
-    async with delegation(tmp_path, scripts, own_agents=own, settings=TRUSTED, permission_prompts="none") as d:
-        await d.turn(MAIN + "go")
+    write = calls(("w1", "Write", {"file_path": str(place / "new.md"), "content": "x"}))
+    async with helped(tmp_path, "memory: project", write, settings=TRUSTED, permission_prompts="none") as d:
         text = d.model.requests["part one"][0]["system"][0]["text"]
         assert "the secret" not in text and "a link leads elsewhere" in text
         assert "was not granted" in d.result_text("w1", ONE) and not (secret / "new.md").exists()

@@ -152,30 +152,27 @@ async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
     assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
 
 
-async def test_a_worktree_that_git_was_killed_over_is_made_again(tmp_path: Path, project: Path) -> None:
-    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
-        context = d.session.agent.config.context
-        worktrees = Worktrees(context.host, context.cages)
-        tree = await worktrees.plan(str(project), "half", ONE)
-        await worktrees.make(tree)
-        (Path(tree.path) / "file.txt").unlink()
-        (project / ".git/worktrees" / Path(tree.path).name / "locked").write_text("initializing")  # as git leaves it
-        await worktrees.make(tree)
-        assert (Path(tree.path) / "file.txt").exists()
-        assert await worktrees.remove(tree)
-
-
-async def test_a_worktree_that_a_person_has_locked_keeps_the_work_in_it(tmp_path: Path, project: Path) -> None:
+async def test_a_worktree_that_git_was_killed_over_is_made_again_and_one_that_a_person_has_locked_keeps_its_work(
+    tmp_path: Path, project: Path
+) -> None:
     async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
         context = d.session.agent.config.context
         worktrees = Worktrees(context.host, context.cages)
         tree = await worktrees.plan(str(project), "half", ONE)
         await worktrees.make(tree)
         work = Path(tree.path) / "file.txt"
+        work.unlink()
+        lock = project / ".git/worktrees" / Path(tree.path).name / "locked"
+        lock.write_text("initializing")  # as git leaves it
+        await worktrees.make(tree)
+        assert work.exists() and not lock.exists()
         work.write_text("the work of an hour")
         git(project, "worktree", "lock", "--reason", "keep it", tree.path)
         await worktrees.make(tree)
-        assert work.read_text() == "the work of an hour"
+        assert work.read_text() == "the work of an hour" and not await worktrees.remove(tree)
+        git(project, "worktree", "unlock", tree.path)
+        work.write_text("one\n")
+        assert await worktrees.remove(tree)
 
 
 async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_path: Path, project: Path) -> None:
