@@ -374,7 +374,7 @@ from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system.host import Host
 async def main():
     host, output = Host({mark!r}), bytearray()
-    script = "sleep 300 & echo $!; {_LOST} {before} sleep 300"
+    script = "sleep 300 & echo $!; {before} {_LOST} sleep 300"
     rules = workspace_rules([{str(tmp_path)!r}], os.environ, "") if {is_caged} else None
     await host.start(["sh", "-c", script], {str(tmp_path)!r}, output.extend, None, rules)
     while output.count(b"\\n") < 2:
