@@ -406,7 +406,6 @@ class AttachedClients:
         return True
 
     def _detach(self, client: AttachedClient, *, done: bool) -> None:
-        """A client leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
         if self.driver is not client:

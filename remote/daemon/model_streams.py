@@ -232,7 +232,6 @@ class ModelStreams:
                 call.client = ""
 
     async def _end(self, call: _Call) -> None:
-        """Forget a call. If its response is not complete, the laptop cancels it too."""
         self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
         if call.timer is not None:

@@ -149,7 +149,6 @@ def _parent(pid: int) -> int:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Return the name of a process, "" for a zombie, and its parent."""
     with (
         contextlib.suppress(OSError, IndexError),
         open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,

@@ -128,7 +128,6 @@ class SessionUsage(Projection):
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """Take the size that the conversation had at the place where it goes on."""
         if content.to:
             before = [each for each in self._counted if each[0] < content.to]
             self._counted = deque(before, _MAX_COUNTED)
@@ -336,13 +335,11 @@ class SnapshotProjection(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
-        """Drop the waiting and running prompts of the original."""
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """The list that the agent had at that place counts again."""
         while content.to and self._todos and self._todos[-1][0] >= content.to:
             self._todos.pop()
 

@@ -136,7 +136,6 @@ def _create(path: str, data: bytes) -> FileInfo:
 
 
 def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
-    """Write a file beside the old one, and rename it. Raise _OtherFile."""
     directory = os.path.dirname(path)
     if _is_mounted(path, old):
         raise _OtherFile

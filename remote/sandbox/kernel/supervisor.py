@@ -133,7 +133,6 @@ class _Supervisor:
             send([int(name) for name in names if name.isdigit() and _has_mark(int(name), self._mark)], number)
 
     def _end_unmarked(self) -> None:
-        """End what nobody could find later, as the worker was killed."""
         if self._bounded and not self._mark:
             self._send(_KILL)
             return

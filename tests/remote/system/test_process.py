@@ -155,8 +155,7 @@ async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path
 _LOST = (
     "P=$(env -i setsid sh -c '(sleep 300 >/dev/null 2>&1 & echo $!)');"
     "until grep -q sleep /proc/$P/comm; do :; done; echo $P;"
-)
-"""A process that has forked twice, left its session and lost its environment; its pid is printed."""
+)  # A process that has forked twice, left its session and lost its environment; its pid is printed
 
 
 _IN_PYTHON = "import ctypes, os, signal, time\nlibc = ctypes.CDLL(None)\n"

@@ -1,5 +1,4 @@
-"""The filter of system calls for both machines, run by a model of the kernel's interpreter: this machine cannot run the
-filter of the other one."""
+"""The filter of system calls for both machines, run by a model of the kernel's interpreter."""
 
 from __future__ import annotations
 
