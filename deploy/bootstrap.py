@@ -40,9 +40,8 @@ _SHOWN_NOISE = 600
 
 @dataclass(frozen=True)
 class Launched:
-    """A pipe on which the bridge speaks frames. `rest` holds the bytes that were already read from it, `facts` the
-    first message of the stub (`py`, `exe`, `notes`). `uploaded`: a bundle had to be sent. `noise` counts the bytes that
-    the login shell printed before."""
+    """A pipe on which the bridge speaks frames. `rest` was already read from it, `facts` is the first message of the
+    stub. `uploaded`: a bundle had to be sent. `noise` counts bytes of the login shell before."""
 
     pipe: Pipe
     rest: bytes
@@ -60,11 +59,9 @@ async def launch(
     deadline_s: float = DEADLINE_S,
     heard: ProbeAnswers | None = None,
 ) -> Launched:
-    """Start the worker on the host of `transport`, in one round trip if the host has the bundle, else in another one
-    and the upload. A host command (`command` in `params`) needs the bundle of the host commands as well. Over a
-    transport on trial the stub waits for a word from here, which is sent when the host's shell runs. With `heard`, the
-    shell also reports facts about the host. Raise NoPython, NoStorage, AuthFailed (an expired account), DeployError
-    (the host ran something else, or gives no input) or ConnectionLost."""
+    """Start the worker on a host, in one round trip if it has the bundle, else in another and the upload. On trial, the
+    stub waits for a word from here, sent when the host's shell runs. With `heard`, that reports facts. Raise NoPython,
+    NoStorage, AuthFailed (an expired account), DeployError or ConnectionLost."""
     marker = secrets.token_hex(16)
     if transport.on_trial:
         params = {**params, "wait": True}
@@ -87,8 +84,7 @@ async def launch(
 
 
 async def launch_program(transport: Transport, program: bytes) -> Launched:
-    """Run the Python source `program` on the host instead of the worker (see `program_command`). Its first line, behind
-    the marker, is a JSON object; `input` in it is false if its stdin is closed. Raise as `launch` does."""
+    """Run the Python source `program` on the host (see `program_command`). Raise as `launch` does."""
     marker = secrets.token_hex(16)
     command = program_command(marker, program, wait=transport.on_trial, python=transport.python)
     return await _launched(transport, command, marker)
@@ -97,7 +93,6 @@ async def launch_program(transport: Transport, program: bytes) -> Launched:
 async def _launched(
     transport: Transport, command: str, marker: str, deadline_s: float = DEADLINE_S, heard: ProbeAnswers | None = None
 ) -> Launched:
-    """Run `command` and wait for the first message behind `marker`."""
     pipe = await transport.execute(command)
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(pipe.close)
@@ -132,8 +127,7 @@ class _Ended(Exception):
 
 
 class _MarkerReader:
-    """Skips everything before `\n<marker> `, which only our own command line has, then reads the JSON line behind
-    it."""
+    """Skips everything before the marker, which only our own command line has, then reads the JSON line behind it."""
 
     def __init__(self, pipe: Pipe, marker: bytes, heard: ProbeAnswers | None = None) -> None:
         self._pipe = pipe
@@ -145,8 +139,7 @@ class _MarkerReader:
         self.pythons: list[str] = []
 
     async def next(self) -> dict[str, Any]:
-        """Return the next message of the stub. Collect the Pythons that the command line reports before it, and tell it
-        to go on when it runs."""
+        """Return the next message of the stub, and tell the command line to go on when it runs."""
         while True:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
@@ -170,7 +163,6 @@ class _MarkerReader:
             return facts
 
     def shown_noise(self) -> str:
-        """Return the start of the host's output outside of messages, safe to show."""
         text = (self._head + self.buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
         return neutralise(text)
 
@@ -258,7 +250,6 @@ def _no_marker(transport: Transport, reader: _MarkerReader, what: str, pipe: Pip
 
 
 def _no_input(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> DeployError:
-    """Return the error for a command whose input ended before anything was sent."""
     from ccb.tunnel.transports.askpass import AskingTransport
 
     evidence = "\n".join(["The input of our command ended before anything was sent.", *_said(reader, pipe)])

@@ -1,7 +1,5 @@
-"""The bootstrap command line, which every login shell understands in the same way: bash, dash, zsh, fish, tcsh and
-busybox agree on `exec /bin/sh -c '…'` without a newline and a single quote inside. The path is whole because PATH may
-lead to nothing but a site's own programs. Inside, POSIX sh looks for a Python and runs the stub, whose arguments are
-all base64 or hex. For `ccb doctor` the shell also reports facts about the host."""
+"""The command line that every login shell understands in the same way: `exec /bin/sh -c '…'` without a newline and a
+single quote inside. There, POSIX sh looks for a Python and runs the stub, whose arguments are base64 or hex."""
 
 from __future__ import annotations
 
@@ -73,9 +71,8 @@ _FACTS = (
 
 @dataclass
 class ProbeAnswers:
-    """The output of a host while the worker was started, even if the start failed. It is not neutralised. `facts` and
-    `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell printed beside
-    them; `noise_text` is their start."""
+    """What a host said while the worker was started, not neutralised. `facts` and `pythons` (`path version`) are of the
+    shell, `noise` counts the bytes beside them, and `noise_text` is their start."""
 
     facts: dict[str, str] = field(default_factory=dict)
     pythons: list[str] = field(default_factory=list)
@@ -83,7 +80,6 @@ class ProbeAnswers:
     noise_text: bytes = b""
 
     def word(self, line: str) -> None:
-        """Take a line that followed the marker."""
         kind, _, rest = line.partition(" ")
         if kind == "python":
             self.pythons.append(rest)
@@ -92,7 +88,6 @@ class ProbeAnswers:
             self.facts[name] = value
 
     def skipped(self, data: bytes) -> None:
-        """Take bytes that were printed beside marked lines."""
         self.noise += len(data)
         self.noise_text += data[: max(0, _SHOWN_NOISE - len(self.noise_text))]
 
@@ -114,19 +109,16 @@ def bootstrap_command(
     probe: bool = False,
     python: str = "",
 ) -> str:
-    """Return the command line. `marker` is hex and random for each connection; `params` (JSON) hold nothing secret.
-    `python` is an interpreter of 3.9 or newer that is used without a search. With `wait` in `params` it first says
-    RUNNING behind the marker. Without a Python >= 3.9 it prints `\n<marker> python <path> <version>` for each other one
-    and exits with NO_PYTHON_STATUS; on a terminal that it cannot make transparent, with TERMINAL_STATUS. With `probe`
-    the shell first reports facts about the host (see `ProbeAnswers`)."""
+    """Return the command line. `marker` is random hex; `params` (JSON) hold nothing secret. `python` is used without a
+    search. With `wait` in `params` it first says RUNNING. Without a Python >= 3.9 it prints the others and exits with
+    NO_PYTHON_STATUS; on a terminal that it cannot make transparent, with TERMINAL_STATUS."""
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
     return _command(marker, stub, candidates, wait=bool(params.get("wait")), probe=probe, python=python)
 
 
 def program_command(marker: str, program: bytes, *, wait: bool, python: str = "") -> str:
-    """Return the command line that runs the Python source `program` without a worker, with `marker` and `wait` or `go`
-    as its arguments. All else is as with `bootstrap_command`."""
+    """Return the command line that runs the Python source `program`, with `marker` and `wait` or `go` as arguments."""
     packed = base64.b64encode(zlib.compress(program, 9)).decode()
     words = f'-I -S -u -c "{_RUN}" {packed} {marker} {"wait" if wait else "go"} - - exec'
     return _command(marker, words, CANDIDATES, wait=wait, python=python)
@@ -135,7 +127,6 @@ def program_command(marker: str, program: bytes, *, wait: bool, python: str = ""
 def _command(
     marker: str, stub: str, candidates: Sequence[str], *, wait: bool, probe: bool = False, python: str = ""
 ) -> str:
-    """Return the command line that looks for a Python and runs it with the words `stub`."""
     sign = f"echo; echo {marker} {RUNNING}; " if wait else ""
     words = " ".join(candidates)
     facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)

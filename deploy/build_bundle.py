@@ -1,8 +1,5 @@
-"""Builds the worker bundle of the worker's sources. Packs it for the transfer to a host.
-
-The bundle has the files of the worker, one behind the other, each as its name and its text with a zero byte behind.
-The build hook of the wheel loads this module on its own, so it imports nothing of ccb but `strip_source`.
-"""
+"""Builds and packs the worker bundle: its files one behind the other, each as its name and its text with a zero byte
+behind. The build hook of the wheel loads this module on its own."""
 
 from __future__ import annotations
 
@@ -23,12 +20,8 @@ on its way."""
 
 
 def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
-    """Return the bundles of the source folders `remote` and `wire`: of the `worker`, and of what only host `commands`
-    need beside it.
-
-    The same sources give the same bytes under every Python. Nothing in a bundle is compressed: it is packed as a
-    whole, and imported without unpacking.
-    """
+    """Return the bundles of `remote` and `wire`: of the worker, and of what only host `commands` need beside it. The
+    same sources give the same bytes under every Python."""
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
         "ccb/tunnel/__init__.py": b"",

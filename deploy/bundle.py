@@ -1,5 +1,4 @@
-"""The worker bundle as this ccb carries it: built into the wheel, or made from the sources of a source tree and kept
-there from one start of ccb to the next, because it takes seconds to build and pack it."""
+"""The worker bundle: built into the wheel, or made from a source tree and kept there, because that takes seconds."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ def _pack(data: bytes, form: str) -> bytes:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The bundle, and its SHA-256 in hex, which identifies it everywhere. `pack` makes it smaller, or has kept the
-    result. `commands` returns the bundle of the host commands, which a session does not need."""
+    """The bundle and its SHA-256 in hex. `commands` returns the bundle of the host commands."""
 
     data: bytes
     sha256: str
@@ -62,8 +60,7 @@ def _load(name: str) -> Bundle:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the byte code of this room, None if there is none: version control ignores it, and whoever
-    may write there could change the code of ccb as well."""
+    """Return the folder of the byte code of this room, None if there is none: version control ignores it."""
     try:
         return Path(cache_from_source(__file__)).parent
     except NotImplementedError:  # this Python keeps no byte code
@@ -71,8 +68,7 @@ def cache_folder() -> Path | None:
 
 
 def cached_bundle(package: Path, version: str, folder: Path | None, name: str = "worker") -> bytes:
-    """Return a bundle of the sources in `package`. Build all of them only if a source has changed since they were kept
-    in `folder`."""
+    """Return a bundle of the sources in `package`, built if one has changed since it was kept in `folder`."""
     sources = (package / "remote", package / "tunnel" / "wire")
     key = _key(sources, version)
     kept = _kept(folder and folder / f"{name}.bundle", key)
@@ -130,8 +126,7 @@ def _kept(file: Path | None, key: bytes) -> bytes | None:
 
 
 def _keep(file: Path | None, key: bytes, data: bytes) -> None:
-    """Keep `data` in a source tree that can be written. Another ccb, which may write at the same time, reads one
-    whole."""
+    """Keep `data` where it can be written. Another ccb, which may write at the same time, reads one whole."""
     if file is None:
         return
     with suppress(OSError):

@@ -52,10 +52,7 @@ def without_prose(source: str) -> str:
 
 
 def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
-    """Return the statement that replaces a docstring, "" if none is needed.
-
-    `before` is the code in front of the docstring, `stop` its end in `source`.
-    """
+    """Return what replaces a docstring, "" for nothing. `before` is the code in front, `stop` its end."""
     if not before.endswith(":"):
         return ""
     following = _NEXT_CODE.match(source, stop)
@@ -63,7 +60,6 @@ def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
 
 
 def _annotations(tree: ast.Module, text: bytes) -> list[tuple[int, int]]:
-    """Return where the annotations in `text` begin and end, with their colons and arrows."""
     starts = [0, *(match.end() for match in re.finditer(b"\n", text))]
 
     def end_of(node: ast.expr) -> int:
@@ -83,8 +79,7 @@ def _annotations(tree: ast.Module, text: bytes) -> list[tuple[int, int]]:
 
 
 def without_types(source: str) -> str:
-    """Return Python 3.9 `source` without the annotations of parameters, results and variables, and with one space for
-    four of its indentation. No line moves. Fields of classes keep their annotations, because `dataclass` reads them."""
+    """Return `source` without annotations, but for fields of classes, and indented by one space. No line moves."""
     text = source.encode()
     tree = ast.parse(source)
     cuts = _annotations(tree, text)

@@ -1,5 +1,4 @@
-"""A build hook of hatchling that puts the worker's bundles into the wheel. It runs at build time only, outside the
-package."""
+"""A build hook of hatchling that puts the worker's bundles into the wheel. It runs outside the package."""
 
 from __future__ import annotations
 
@@ -39,7 +38,6 @@ class WorkerBundleHook(BuildHookInterface[Any]):
             build_data["force_include"][str(self._out / name)] = f"ccb/deploy/{name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove the files: they are in the wheel now."""
         shutil.rmtree(self._out, ignore_errors=True)
 
     @property

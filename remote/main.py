@@ -1,6 +1,5 @@
-"""Find or start the daemon of a session, then bridge the channel to it. The bridge ends when either end closes; bytes
-that an end wrote before still reach the other one. Everything before the daemon's hello runs on a bare interpreter and
-is compiled from the bundle, so this module imports only what every connection needs."""
+"""Find or start the daemon of a session, then bridge the channel to it until either end closes. Before the hello this
+runs on a bare interpreter and is compiled from the bundle, so it imports only what every connection needs."""
 
 from __future__ import annotations
 
@@ -43,7 +42,6 @@ class _Flow:
 
     @property
     def broken(self) -> bool:
-        """Whether the source or the sink is closed."""
         return self.ended or self.gone
 
     def wants(self, poller: dict[int, int]) -> None:
@@ -54,7 +52,6 @@ class _Flow:
             poller[self.sink] = poller.get(self.sink, 0) | select.POLLOUT
 
     def step(self, ready: dict[int, int]) -> bool:
-        """Move the bytes that can be moved now. Return whether any were moved."""
         if self.gone:
             return False
         before = len(self.held)
@@ -102,7 +99,6 @@ def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
 
 
 def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
-    """Wait until bytes can be moved. Return the poll events by descriptor."""
     wanted: dict[int, int] = {}
     inward.wants(wanted)
     outward.wants(wanted)
@@ -185,7 +181,6 @@ class _Start:
 
 
 def _start_failed(error: OSError) -> HostRefusal:
-    """Return the refusal for a start that failed with a system error."""
     what = "the session cannot be started on the host"
     evidence = "%s: %s" % (error.filename, error.strerror) if error.filename else str(error)
     if error.filename and error.errno in _FORBIDDEN:
@@ -223,8 +218,7 @@ def _find_or_start(start: _Start) -> socket.socket:
 
 
 def chosen_session(params: Params) -> tuple[str, str, Params]:
-    """Return the id of the session that the start parameters mean, its state directory if it was looked up (""
-    otherwise), and the parameters to start it with. A copy is made here. Raise HostRefusal."""
+    """Return the id of the session, its known state directory and how to start it. A copy is made here."""
     session = str(params.get("session") or "")
     latest, forking = bool(params.get("continue")), is_fork(params)
     if not latest:
@@ -244,7 +238,6 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
 
 
 def _copied(entry: SessionEntry, session: str, params: Params) -> Params:
-    """Make `session` a copy of `entry`, and return the parameters to start it with."""
     if not entry.directory:
         text = "the session %s is in memory only on the host and cannot be copied" % entry.session
         raise HostRefusal("no_storage", text, {})
@@ -278,7 +271,6 @@ def _latest(params: Params) -> tuple[SessionEntry, bool]:
 
 
 def _found(wanted: str, params: Params) -> SessionEntry:
-    """Return the only session whose id starts with `wanted`. Raise HostRefusal when there are none or several."""
     from .session_store import session_registry
 
     found = session_registry.by_prefix(wanted)
@@ -296,7 +288,6 @@ def _found(wanted: str, params: Params) -> SessionEntry:
 
 
 def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
-    """Make `session` a copy of `entry`. Raise HostRefusal when the id is taken."""
     from .session_store.fork import fork, unused_copy_of
 
     try:
@@ -312,8 +303,7 @@ def _copy(entry: SessionEntry, session: str, *, fresh: bool) -> None:
 
 
 def _directory_without_home(params: Params) -> tuple[str, list[str]]:
-    """Return the directory to work in, and notes for the person. Without a named and a home directory, it is the one in
-    which the login started."""
+    """Return the directory to work in, and notes. With none named and no home, it is that of the login."""
     named, home = str(params.get("cwd") or ""), session_paths.home_directory()
     if named or not (params.get("create", True) or params.get("continue")):
         return named, []
@@ -332,7 +322,6 @@ def _directory_without_home(params: Params) -> tuple[str, list[str]]:
 
 
 def _notes_of_the_bundle(params: Params, storage: str) -> list[str]:
-    """Return the stub's notes. If the preferred place for the bundle could not be used, say where the bundle is."""
     notes, path = params.get("notes"), str(params.get("bundle_path") or "")
     texts = [str(each) for each in notes] if isinstance(notes, list) else []
     if storage == "memory":
@@ -341,8 +330,7 @@ def _notes_of_the_bundle(params: Params, storage: str) -> list[str]:
 
 
 def _in_memory(params: Params, session: str, deadline: float) -> socket.socket | None:
-    """Return a connection to the daemon of a session that is in memory only, or None. Another user's process at that
-    address does not count: the session may have a directory instead."""
+    """Return a connection to the daemon of a session in memory, None for no daemon of this user there."""
     address = sockets.memory_address(session)
     try:
         daemon = sockets.connect(address, deadline) if address else None
@@ -355,8 +343,7 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
 
 
 def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
-    """Return a connection to the daemon in the best directories. When one of them fills up meanwhile, try the next
-    best."""
+    """Return a connection to the daemon. When the best directories fill up meanwhile, try the next best."""
     full: dict[str, str] = {}
     while True:
         where = session_paths.find_paths(session, state, full)

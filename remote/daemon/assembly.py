@@ -68,8 +68,7 @@ COPIED_UNSTARTED = (
 
 @dataclass(frozen=True)
 class SessionHost:
-    """The resources of the daemon that its session uses. Requests of the kinds `surviving` stay open when the worker
-    restarts, until they are asked again under the same ids."""
+    """What the session uses of its daemon. Requests `surviving` a restart are asked again under the same ids."""
 
     session_id: str
     journal: Journal
@@ -85,8 +84,7 @@ class SessionHost:
 
 
 def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Session:
-    """Start a new session; `facts` are stored with its first record. Raise JournalError, ValueError if the options are
-    not valid, and HostRefusal if this host cannot make the cage that they name."""
+    """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
     log = host.log()
     options = with_own_files(options, os.path.dirname(host.context.spill.directory))
     parts = SessionParts.make(log, ClientLaunches(options), InputQueue(), OpenRequests())
@@ -103,8 +101,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
-    """Continue the session of a journal that has records. Return it, and the mark of the processes that the last worker
-    may have left running. Raise JournalError."""
+    """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
     restored = restore(host.log(), host.surviving)
     histories, log = restored.histories, restored.parts.log
     close_open_tools(log, histories)
@@ -117,7 +114,6 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
 
 
 def sdk_requests(session: Session) -> None:
-    """Register the handlers of requests that only clients of SDKs make."""
     from ..session.sdk_handlers import register_sdk_requests  # most sessions never load it
 
     register_sdk_requests(session)
@@ -140,8 +136,7 @@ def _main_agent(
     source: str = "startup",
     ran: Collection[str] = (),
 ) -> tuple[Agent, ClientSetup]:
-    """Return the main agent, with its history from the journal, and its MCP servers. `setup`, `source` and `ran` are
-    for the hooks. Raise ValueError if the options are not valid on this host."""
+    """Return the main agent with its history and its MCP servers. Raise ValueError for options that cannot be here."""
     context, launches, log = host.context, parts.launches, parts.log
     options, reminders, tools = launches.options, Reminders(), default_tools()
     context.add_dirs[:] = added_directories(context.cwd, options)

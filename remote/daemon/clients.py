@@ -1,5 +1,4 @@
-"""The attached clients of a session: one connection each, who drives and who watches, and how long the daemon stays
-without any."""
+"""The attached clients of a session, who of them drives and who watches, and how long the daemon stays without any."""
 
 from __future__ import annotations
 
@@ -69,9 +68,8 @@ _MAX_PAGES = 32  # pages that one client may ask for before they are sent
 
 
 class AttachedClient:
-    """One connection. `run` serves it until it ends. Frames that may change the session go to `take`, those of model
-    calls to `calls`. A viewer has a `model_link` to finish the calls it made as driver. `late` are inputs for which
-    there was no room, and the stop behind them."""
+    """One connection. Frames that may change the session go to `take`, those of model calls to `calls`, also those of a
+    viewer who made them as driver. `late` are inputs for which there was no room, and the stop behind them."""
 
     def __init__(
         self,
@@ -131,8 +129,7 @@ class AttachedClient:
                 return
 
     def _counts(self, frame: Frame) -> bool:
-        """Return whether a frame may change the session: the client has the role for it, and sent it in the epoch of
-        its attach. Act on the other frames."""
+        """Return whether a frame may change the session, by role and epoch. Act on the other frames."""
         role = self.outbox.role
         if isinstance(frame, Attach):
             return not role
@@ -165,8 +162,7 @@ class AttachedClient:
             await self.outbox.bulk(Past(self.outbox.epoch, frame.request, to_page(records)))
 
     async def _watch(self) -> None:
-        """Ping a silent client. Return when it stays silent. A worker that was itself suspended first reads what
-        arrived meanwhile."""
+        """Return when a client stays silent. A worker that was suspended first reads what arrived meanwhile."""
         step = PING_AFTER_S / 5
         asked, pings = 0.0, 0
         while True:
@@ -208,9 +204,8 @@ class AttachedClient:
 
 
 class AttachedClients:
-    """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `session` is
-    None until a driver begins it: `begin` makes it, and raises ValueError or JournalError. `changed` is called when the
-    driver or the viewers have changed, `stop` when the driver ends the session."""
+    """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `begin` makes
+    the session of the first driver, and raises ValueError or JournalError."""
 
     def __init__(
         self,
@@ -253,7 +248,6 @@ class AttachedClients:
         self._lifetime.count(len(self._clients))
 
     async def _take(self, client: AttachedClient, frame: Frame) -> None:
-        """Act on a frame of a client."""
         if isinstance(frame, Attach):
             if self.session is not None or frame.options.get("sandbox") == WORKSPACE:
                 await self._know_cages()
@@ -270,13 +264,11 @@ class AttachedClients:
             self._take_stop(client, frame)
 
     async def _know_cages(self) -> None:
-        """Find out which cages this machine offers before a frame whose answer depends on them: that would hold all
-        clients up."""
+        """Ask which cages there are, before a frame that depends on it: that would hold all clients up."""
         if self._context.host.known_cages() is None:
             await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
 
     def _attach(self, client: AttachedClient, frame: Attach) -> None:
-        """Grant or refuse an attach (see `Attach`)."""
         if self._ending:
             client.outbox.close()
             return
@@ -312,8 +304,7 @@ class AttachedClients:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
 
     def _skip(self, client: AttachedClient, frame: Attach) -> int:
-        """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier
-        ones."""
+        """Return after which event the client is sent all. A snapshot replaces the earlier ones."""
         start = self._journal.tail_start(frame.tail) if frame.tail else 0
         if start <= frame.have or self.session is None:
             return frame.have
@@ -359,13 +350,11 @@ class AttachedClients:
         return True
 
     def _fence(self, by: str) -> None:
-        """Tell all viewers that `by` drives now ("" when no client does)."""
         for outbox in self.outboxes:
             if outbox.role == "viewer":
                 outbox.control(Fenced(self._lease.epoch, by))
 
     def _find_names(self, client: AttachedClient, frame: FindNames) -> None:
-        """Send the names of files that the person at a client may mean."""
         if self.session is None or self._ending:
             return
         if self._names is None:
@@ -386,8 +375,7 @@ class AttachedClients:
                 self.session.turns.finish(self.session.options.background_wait_ms / 1000)
 
     def _take_input(self, client: AttachedClient, frame: Input) -> None:
-        """Apply an input, or keep it until there is room. Prompts keep their order. An input that ends a turn overtakes
-        them."""
+        """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
         if self._ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
@@ -418,7 +406,6 @@ class AttachedClients:
         return True
 
     def _detach(self, client: AttachedClient, *, done: bool) -> None:
-        """A client leaves. With `done`, the daemon may end when the session is idle."""
         if client.model_link is not None:
             self._calls.forget(client.model_link)
         if self.driver is not client:
@@ -442,8 +429,7 @@ class AttachedClients:
         self._lifetime.count(len(self._clients), last_left=last_left)
 
     def release_finisher(self) -> bool:
-        """All turns are done: if other clients are attached, say goodbye to the one that asked for the end, and return
-        True: the session goes on."""
+        """When all turns are done: return whether the session goes on for others than who asked for its end."""
         finisher, self._finisher = self._finisher, None
         if not any(client.outbox.role for client in self._clients if client is not finisher):
             return False
@@ -485,8 +471,6 @@ _LOOK_S = 5.0
 
 
 class Activity(enum.Enum):
-    """The activity of a session, which decides how long its daemon stays."""
-
     NOT_BEGUN = "not begun"  # no client has driven it yet
     UNPROMPTED = "unprompted"  # the session never had a prompt
     IDLE = "idle"
@@ -494,8 +478,7 @@ class Activity(enum.Enum):
 
 
 class Lifetime:
-    """Decides when a daemon without clients ends: after `idle_s` when the session is idle, and after `grace_s` in any
-    case. `released`: the last driver no longer needs the session, or none has driven yet."""
+    """Ends a daemon without clients: an idle one after `idle_s` or when `released`, any after `grace_s`."""
 
     def __init__(self, grace_s: float, idle_s: float, activity: Callable[[], Activity]) -> None:
         self.released = True
@@ -507,8 +490,7 @@ class Lifetime:
         self._alone_since = self._busy_until = time.monotonic()
 
     def count(self, clients: int, *, last_left: bool = False) -> None:
-        """Note the number of connections, and whether the last attached client has just left. Connections that only ask
-        for a hello do not prolong the daemon's life."""
+        """Note the number of connections. Those that only ask for a hello do not prolong the daemon's life."""
         self._clients = clients
         if last_left:
             self._alone_since = time.monotonic()
@@ -530,7 +512,6 @@ class Lifetime:
                 await within(min(left, _LOOK_S), self._changed.wait())
 
     def _due(self) -> float:
-        """Return the monotonic time at which the daemon ends if nothing changes before."""
         alone, activity = self._alone_since, self._activity()
         if activity is Activity.BUSY:
             self._busy_until = time.monotonic()

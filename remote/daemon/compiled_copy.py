@@ -1,7 +1,6 @@
-"""Where the compiled copy of the bundle is, and how it is read. It lies beside the bundle, one for each kind of Python.
-No hash of the laptop vouches for it, so like a `.pyc` it counts only as a private file of this user in a private
-directory of this user, checked on the open directory and file. Otherwise the worker is compiled from the bundle. The
-stub compiles this module at every start, so it is small and imports next to nothing."""
+"""Where the compiled copy of the bundle is, one for each kind of Python, and how it is read. No hash of the laptop
+vouches for it, so it counts only as a private file of this user in a private directory of this user. The stub compiles
+this module at every start, so it is small and imports next to nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ def copy_path(bundle_path: str) -> str:
 
 
 def load(bundle_path: str, digest: str) -> tuple[dict[str, bytes], str]:
-    """Return the marshalled code of every module by its file, and "". If no copy can be used, return {} and the
-    reason."""
+    """Return the marshalled code of every module by its file, and "", or {} and why no copy can be used."""
     try:
         return parse(_read(copy_path(bundle_path)), digest), ""
     except FileNotFoundError:

@@ -45,8 +45,7 @@ except BaseException:
 
 
 class CopyWriter:
-    """Writes the copy for the bundle at `bundle_path`, whose hash is `digest`. `no_copy` says why this daemon has not
-    used a copy; with "" it has, and nothing is written."""
+    """Writes the copy for the bundle at `bundle_path` unless one is used (`no_copy` is ""). `digest` is its hash."""
 
     def __init__(self, bundle_path: str, digest: str, no_copy: str) -> None:
         self._path = bundle_path
@@ -66,7 +65,6 @@ class CopyWriter:
             self._task = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:
-        """If the copy was to be written soon, write it now."""
         self._now.set()
         if self._task is not None:
             await self._task
@@ -82,8 +80,7 @@ class CopyWriter:
 
 
 def write_copy(bundle_path: str, digest: str, sources: Mapping[str, bytes]) -> None:
-    """Compile every module of the bundle, and put the copy beside it. Remove copies whose bundle is gone. Raise Odd,
-    TimeoutExpired or OSError."""
+    """Compile the bundle beside it, and remove copies whose bundle is gone. Raise Odd, TimeoutExpired or OSError."""
     path = copy_path(bundle_path)
     if not path:
         return

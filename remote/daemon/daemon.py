@@ -68,7 +68,6 @@ def run_daemon(launch: DaemonLaunch, first: socket.socket) -> int:
 
 
 def _refuse(client: socket.socket, frame: Refused) -> None:
-    """Answer the attach of the first client when there is no session to attach to."""
     with contextlib.suppress(OSError):
         client.settimeout(1)
         client.sendall(b"".join(encode_frame(frame)))
@@ -97,9 +96,8 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
 
 
 class Daemon:
-    """Owns the session, its journal, its clients and everything its tools started. `facts` go into every hello: bundle,
-    session, cwd, storage and notes. `copy` writes the compiled copy of the bundle after the first turn. A session in
-    memory is lost with its daemon, which therefore stays for `grace_s` also when it is idle."""
+    """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello. A session in
+    memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
 
     def __init__(
         self,
@@ -133,7 +131,6 @@ class Daemon:
 
     @property
     def session(self) -> Session | None:
-        """The session, None until a driver begins it."""
         return self.clients.session
 
     def _new_summary(self) -> SummaryFile:
@@ -163,7 +160,6 @@ class Daemon:
         return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self._context, __version__)
 
     def _resume(self) -> None:
-        """Resume the session from the journal. Raise JournalError."""
         session, self._left_behind = resume_session(self._session_host())
         session.log.emit(WorkerRecord(**self._worker(), cwd=self._context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
@@ -172,7 +168,6 @@ class Daemon:
         self.changed()
 
     def _begin(self, options: SessionOptions) -> Session:
-        """Begin the session with the options of its first driver. Raise ValueError, JournalError."""
         session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
         if self.tree is not None:
             session.log.emit(self.tree)
@@ -208,19 +203,16 @@ class Daemon:
             self._copy.session_is(working=self._state != "idle")
 
     def stop(self) -> None:
-        """End the session now."""
         self._session_over = True
         self._stopping.set()
 
     def leave(self) -> None:
-        """End this worker but not the session, as when the host goes down. The next worker continues from the
-        journal."""
+        """End this worker but not the session, which the next worker continues, as when the host goes down."""
         self._stopping.set()
 
     def ask_for_cages(self) -> None:
-        """Find out which cages this machine offers, while the first client attaches. Become the parent of what loses
-        its supervisor. Remove what a killed worker has left in the session's directories, and where the session has
-        changed files. Call it from any thread."""
+        """Find out which cages there are, become the parent of what loses its supervisor, and remove what a killed
+        worker has left in the session's directories and beside changed files. Call it from any thread."""
         from ..sandbox.running import adopt_orphans
         from ..system.regular_files import remove_left_files  # which nothing else needs at the start
 
@@ -236,7 +228,6 @@ class Daemon:
         self._context.login.begin(directory)
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
-        """Serve until the session ends, then clean up."""
         loop = asyncio.get_running_loop()
         first.setblocking(False)
         reader, writer = await asyncio.open_unix_connection(sock=first)
@@ -266,7 +257,6 @@ class Daemon:
             await self._close()
 
     async def _run_turns(self) -> None:
-        """Run turns until a driver has asked to end the session after them and no other client is attached."""
         await self._begun.wait()
         if self.session is not None and self.session.log.points.unfinished is not None:
             await finish_rewind(self.session)
@@ -335,9 +325,8 @@ async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
 async def keep_reachable(
     where: SessionPaths, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> None:
-    """Touch socket and lock every hour until cancelled, and create the socket again when it is gone, at once on SIGHUP:
-    a logout may remove the runtime directory, and a new connection that knows of the daemon but finds no socket sends
-    SIGHUP."""
+    """Touch socket and lock every hour until cancelled, and make the socket again when it is gone, at once on SIGHUP,
+    which a connection sends that finds none: a logout may remove the runtime directory."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)
@@ -367,7 +356,6 @@ async def keep_reachable(
 
 
 def touch(path: str) -> bool:
-    """Set the time of a file to now. Return False when it is gone."""
     try:
         os.utime(path, follow_symlinks=False)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Start the daemon of a session: fork it, greet its first client, and clean up when it ends. Imported before hello, so
-what takes long to import is imported after it."""
+"""Start the daemon of a session: fork it, greet its first client, clean up. What imports long is imported after
+hello."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ _AHEAD = (
 def start_daemon(
     params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
-    """Start the daemon of a session whose lock file was free, if these parameters allow it; it takes over `lock`.
-    Return None when it runs, or the owner of the journal when another daemon holds that lock: its lock file was
-    removed, or it has another runtime directory. Raise HostRefusal or OSError, after removing the files of a session
-    that never began."""
+    """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
+    journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
+    began."""
     fails = True
     try:
         session_paths.restore_state_directory(where)
@@ -92,8 +91,7 @@ def _start(
 
 
 def _check(params: Params, session: str, where: session_paths.SessionPaths, journal: str) -> tuple[str, str]:
-    """Return the working directory of the session if these parameters may start it, and the one that it had before, ""
-    if that is the same. Raise HostRefusal if they may not."""
+    """Return the session's directory and, if another, that before. Raise HostRefusal if it may not be started so."""
     exists = _begun(journal)
     if exists and params.get("fresh"):
         raise in_use(session)
@@ -123,8 +121,7 @@ def _check(params: Params, session: str, where: session_paths.SessionPaths, jour
 
 
 def _wanted_directory(recorded: str, named: str, *, chosen: bool) -> str:
-    """Return the directory in which a session goes on that has worked in `recorded`: `named` if the person has chosen
-    it, or if nothing else is there. A session in a worktree stays in the worktree of that directory."""
+    """Return the directory, or its worktree, in which a session of `recorded` goes on: `named` only if it must."""
     top, worktrees, name = recorded.partition(WORKTREES)
     if not named or not (chosen or not os.path.isdir(recorded)):
         return recorded
@@ -139,8 +136,7 @@ def _is_one(directory: str, other: str) -> bool:
 
 
 def end_where_it_was(params: Params, state: str) -> None:
-    """End the idle worker of a session that is to go on in another directory, and wait for its end. One that has a
-    client or works is left alone."""
+    """End the worker of a session that goes on in another directory, unless it has a client or works."""
     named, owner = str(params["cwd"]), owner_of(state)
     recorded, pid = str(owner.get("directory") or ""), owner.get("pid")
     idle = owner.get("state") == "idle" and owner.get("away") is True and not owner.get("viewers")
@@ -159,8 +155,7 @@ def _begun(journal: str) -> bool:
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:
-    """Return the directory that a session has worked in last: by its summary, or for an older worker by its journal,
-    finally `named`. The parser of records would delay hello. Raise OSError, HostRefusal."""
+    """Return the last directory of a session, `named` if nothing tells it. Raise OSError, HostRefusal."""
     owner = owner_of(state)
     last = owner.get("directory")
     if last and isinstance(last, str):
@@ -175,8 +170,7 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
 
 
 def _fork() -> bool:
-    """Fork twice, so that the daemon is no child of this process. Return True in the daemon. Raise OSError when the
-    host allows no more processes."""
+    """Fork twice, so that the daemon is no child of this process. Return True in the daemon. Raise OSError."""
     pid = os.fork()
     if pid:
         _, status = os.waitpid(pid, 0)
@@ -193,7 +187,6 @@ def _fork() -> bool:
 
 
 def _run(launch: DaemonLaunch, log: int) -> None:
-    """Run the daemon in this process. Never return."""
     status = 1
     first: socket.socket | None = None
     try:
@@ -236,8 +229,7 @@ def _run(launch: DaemonLaunch, log: int) -> None:
 
 
 def import_ahead(enough: Callable[[], object]) -> None:
-    """Import what every daemon needs, a part at a time, until `enough`: for a connection that waits for the laptop's
-    word."""
+    """Import what every daemon needs, a part at a time, until `enough`: the laptop has said a word."""
     gc.disable()
     try:
         for name in _AHEAD:
@@ -295,8 +287,7 @@ def _detach(launch: DaemonLaunch, log: int) -> None:
 
 
 def _survive_logout(launch: DaemonLaunch) -> None:
-    """Leave the login's scope if logind would kill this process with it. If that fails, bind the session to its
-    connection."""
+    """Leave the login's scope if logind would end it. If that fails, bind the session to its connection."""
     if not session_paths.in_login_scope():
         return
     from .logout import bound_note, kills, move_out
@@ -328,7 +319,6 @@ def _greet_first(launch: DaemonLaunch) -> socket.socket | None:
 
 
 def _send_last(client: socket.socket, frame: dict[str, object]) -> None:
-    """Send a frame to the first client of a daemon that could not start."""
     try:
         client.setblocking(True)
         client.settimeout(1)

@@ -1,5 +1,4 @@
-"""The hello of a daemon, built by hand and sent before the agent is imported, so that the laptop does not wait for
-that."""
+"""The hello of a daemon, built by hand and sent before the agent is imported: the laptop does not wait for that."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ _SEEN = ("input", "prompt", "taken", "message", "tool_start", "withdrawn", "rewi
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
-    """Return the hello of a session. `facts` are bundle, session, cwd, storage and notes; for a session in memory also
-    `summary`, because `ccb ps` has no file to read."""
+    """Return the hello of a session with these `facts`; in memory also `summary`, as `ccb ps` has no file to read."""
     return {
         "t": "hello",
         "protocol": PROTOCOL,
@@ -48,8 +46,7 @@ def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, d
 
 
 def send_hello(client: socket.socket, facts: dict[str, object], state_directory: str) -> None:
-    """Send hello to the first client of a daemon that has just started. `state_directory` is "" for a session in
-    memory."""
+    """Send hello to the first client of a daemon that has just started. In memory, `state_directory` is ""."""
     epoch, driver = read_lease(state_directory)
     journal = os.path.join(state_directory, "journal.jsonl")
     last = _last_records(journal) if state_directory else [{"seq": 0}]
@@ -72,8 +69,7 @@ def read_lease(state_directory: str) -> tuple[int, str]:
 
 
 def _last_records(journal: str) -> list[dict[str, Any]]:
-    """Return the last records of a long journal, in order; of a short one only the last, after an empty one. Only the
-    end of the file is read, unless the last record is huge."""
+    """Return the last records of a journal of which only the end is read; of a short one an empty one, and the last."""
     records: list[dict[str, Any]] = []
     try:
         with open(journal, "rb") as file:
@@ -101,7 +97,6 @@ def _last_records(journal: str) -> list[dict[str, Any]]:
 
 
 def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the newest of these records that a person sees, without their times."""
     shown: list[dict[str, Any]] = []
     room = _MAX_LAST
     for record in reversed(records):
@@ -123,9 +118,8 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class DaemonLaunch:
-    """What a daemon process receives from the one that forks it. (Not a dataclass: importing `dataclasses` would delay
-    hello.) `params` are those of `main.start`, `locks` the descriptors of the session's lock and the journal's, -1 for
-    none. `tree` is the record of the session's worktree."""
+    """What a daemon receives from the process that forks it. (No dataclass: that import would delay hello.) `params`
+    are those of `main.start`, `locks` the descriptors of lock file and journal, -1 for none."""
 
     def __init__(
         self,
@@ -144,10 +138,8 @@ class DaemonLaunch:
         self.locks = locks
 
     def text(self, name: str) -> str:
-        """Return a start parameter that is a text, "" for none."""
         return str(self.params.get(name) or "")
 
     def seconds(self, name: str, default: float) -> float:
-        """Return a start parameter that is a number."""
         value = self.params.get(name)
         return float(value) if isinstance(value, (int, float)) else default

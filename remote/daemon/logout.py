@@ -1,8 +1,5 @@
-"""Hosts that end a user's processes at logout (logind with KillUserProcesses), and how the daemon survives there.
-
-Logind kills the whole scope of a login at logout, even if the user lingers. Only processes under the user's own service
-manager stay, and that manager outlives the login if the user lingers.
-"""
+"""Hosts that end a user's processes at logout (logind with KillUserProcesses), and how the daemon survives there. Only
+what is under the user's own service manager stays, if the user lingers: logind kills the whole scope of a login."""
 
 from __future__ import annotations
 
@@ -46,8 +43,7 @@ def kills(user: str = "") -> bool:
 
 
 def move_out(session: str, root: str = "/") -> bool:
-    """Move this process under the user's own service manager, if that manager outlives the login. Return whether the
-    process has left the login's scope."""
+    """Move this process under the user's service manager if that outlives the login. Return whether it has left."""
     if not lingers(root):
         return False
     properties = ("2", "PIDs", "au", "1", str(os.getpid()), "Description", "s", "ccb session " + session, "0")
@@ -62,7 +58,6 @@ def move_out(session: str, root: str = "/") -> bool:
 
 
 def _busctl(*words: str) -> str | None:
-    """Return what busctl prints, None if it fails."""
     import subprocess
 
     try:

@@ -1,8 +1,6 @@
-"""Model calls over the driver's link: the worker's end of the HTTP-shaped streams. A call outlives its connection: it
-waits, and is opened again under the same id on a new link, with the number of response bytes received so far. Only the
-client (a ccb on a laptop) that made the upstream request has what the provider sent meanwhile, so that client reads on
-as long as it is attached, even if another one drives, and is waited for a while when its link is lost: any other one
-would have to ask, and pay, again."""
+"""Model calls over the driver's link. A call outlives its connection: it is opened again under the same id on a new
+link, with the number of bytes received so far. Only the client that made the upstream request has what the provider
+sent meanwhile, so it reads on while another one drives, and is waited for: any other would have to pay again."""
 
 from __future__ import annotations
 
@@ -32,10 +30,8 @@ Outgoing = Union[CallOpen, CallData, CallEnd, Credit, Cancel]
 
 
 class StreamLink:
-    """The link of one client, for model calls. `urgent` sends a frame before all others, `bulk` when there is room.
-    `client` is the name of the ccb on the laptop, which keeps responses and request bodies across its connections.
-    `deltas`: it makes a body of an earlier one and what is new; `primed`: the earlier one may be the dictionary for
-    that."""
+    """The link of one `client` for model calls. `urgent` sends a frame before all others, `bulk` when there is room.
+    `deltas`: it makes a body of an earlier one and what is new; `primed`: that may be a dictionary."""
 
     def __init__(
         self,
@@ -65,8 +61,7 @@ class StreamLink:
 
 
 class _Arriving:
-    """What has arrived of a response. `window` is what the laptop may still send, `ungranted` what was read since the
-    last credit, in bytes."""
+    """What has arrived of a response. `window`: bytes the laptop may send; `ungranted`: read since the last credit."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -88,7 +83,6 @@ class _Arriving:
         self.news.set()
 
     def open_window(self) -> None:
-        """Reset the window for a new stream. Unread chunks do not count against it."""
         self.window = INITIAL_CREDIT
         self.ungranted = -sum(map(len, self.chunks))
 
@@ -120,8 +114,7 @@ class _Arriving:
 
 
 class _Call:
-    """One model call: its request, its response, and the stream of a link that carries them now. When it is sent again
-    under the same `id`, the laptop resumes the response."""
+    """A model call, and the stream that carries it now. The laptop resumes the response to one with the same `id`."""
 
     def __init__(self, call_id: str, method: str, path: str, headers: dict[str, str], body: Sequence[bytes]) -> None:
         self.id = call_id
@@ -142,8 +135,6 @@ class _Call:
 
 
 class Response:
-    """The response of a call. Implements `ports.ModelResponse`."""
-
     def __init__(self, call: _Call) -> None:
         self._call = call
         self.status = call.response.status
@@ -171,8 +162,6 @@ class Response:
 
 
 class ModelStreams:
-    """All open model calls of a session. Implements `ports.ModelTransport`."""
-
     def __init__(self) -> None:
         self._driver_link: StreamLink | None = None
         self._up_since: float | None = None
@@ -199,11 +188,9 @@ class ModelStreams:
             await self._end(call)
 
     def link_up_since(self) -> float | None:
-        """Return the monotonic time since which a driver is attached, None while there is none."""
         return self._up_since
 
     def resume(self, call_id: str) -> float:
-        """See ModelTransport."""
         call = self._open.get(call_id)
         if call is None:
             return 0.0
@@ -213,8 +200,7 @@ class ModelStreams:
         return call.sent_at
 
     def attach(self, link: StreamLink) -> None:
-        """A driver is attached. Open on its link the waiting calls, and those of earlier connections of the same
-        client."""
+        """Open the waiting calls on the link of a new driver, and those that it made on earlier ones."""
         self._driver_link = link
         self._up_since = time.monotonic()
         for call in self._open.values():
@@ -246,7 +232,6 @@ class ModelStreams:
                 call.client = ""
 
     async def _end(self, call: _Call) -> None:
-        """Forget a call. If its response is not complete, the laptop cancels it too."""
         self._open.pop(call.id, None)
         self._by_stream.pop(call.stream, None)
         if call.timer is not None:
@@ -305,7 +290,6 @@ class ModelStreams:
             call.pump.cancel()
 
     def _start(self, call: _Call, link: StreamLink) -> None:
-        """Open a call on a link, and leave the one that it was on."""
         self._leave_link(call)
         self._next_stream += 1
         call.stream = self._next_stream

@@ -1,7 +1,6 @@
-"""Placeholders and TMPDIRs of cages. A path that does not exist cannot be protected by a mount, so it exists as an
-empty directory, which means nothing to git, editors and agents, while a command in the cage for the workspace lives.
-Sessions in one project share them: their mode tells whose they are, and a shared lock that a command is about to mount
-them. What a killed worker leaves is removed by the next session there, and by `ccb gc` and `clean`."""
+"""Placeholders and TMPDIRs of cages. Only what exists can be protected by a mount, so an empty directory stands for
+what does not while a command lives. Its mode tells whose it is, a shared lock that a command is about to mount it. What
+a killed worker leaves is removed by the next session there, `ccb gc` and `clean`."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ class Placeholders:
         return {path for path in self._held if _is_placeholder(path)}
 
     def make(self, paths: Sequence[str]) -> list[str]:
-        """Make what does not exist, where this user could. Return the paths that exist now and can be protected; nobody
-        in the cage can create the others. `started` must follow. Raise OSError."""
+        """Make what this user could. Return the paths that exist now. `started` must follow. Raise OSError."""
         for path in paths:
             for _ in range(_MAX_TRIES):  # another session may be about to remove it
                 if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
@@ -55,7 +53,6 @@ class Placeholders:
         return [path for path in paths if os.path.lexists(path)]
 
     def started(self) -> None:
-        """Note that a command has its mounts, or that it was not started."""
         while self._locks:
             os.close(self._locks.pop())
 
@@ -66,7 +63,6 @@ class Placeholders:
 
 
 def remove_left(directories: Iterable[str]) -> None:
-    """Remove what killed workers have left in these directories."""
     _remove_unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
 
 
@@ -78,14 +74,12 @@ def _remove_unneeded(paths: Iterable[str]) -> None:
 
 
 def left_in(directories: Iterable[str]) -> contextlib.AbstractContextManager[list[str]]:
-    """As `unneeded`, for the placeholders in these directories."""
     return unneeded([os.path.join(directory, name) for directory in directories for name in AT_THE_TOP])
 
 
 @contextlib.contextmanager
 def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
-    """Return which of the paths are placeholders that no process has mounted or is about to mount, until the context
-    ends."""
+    """Return which of the paths are placeholders that no process needs, until the context ends."""
     locks = {path: _locked(path, fcntl.LOCK_EX) for path in paths if _is_placeholder(path)}
     try:
         free = [path for path, lock in locks.items() if lock >= 0]
@@ -98,8 +92,7 @@ def unneeded(paths: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _locked(path: str, how: int, needs_lock: bool = False) -> int:
-    """Return a descriptor that locks a directory, -1 if another process is in the way, or if the caller `needs_lock`
-    and the file system has none."""
+    """Return a descriptor that locks a directory; -1 if another process has it, or no locks that it `needs_lock`."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -130,8 +123,7 @@ def mounted_anywhere() -> set[str]:
 
 
 def all_mounts() -> Iterator[tuple[str, str, str]]:
-    """Yield the mounts of these namespaces: a process that has it, what is mounted (by its path in its file system),
-    and where."""
+    """Yield the mounts of these namespaces: a process that has it, what is mounted, and where."""
     seen: set[int] = set()
     looked_at: set[str] = set()
     for _ in range(_MAX_LISTS):  # a process may fork while they are listed: then its child is new in the next list
@@ -160,8 +152,7 @@ _NAME = re.compile(_PREFIX + r"[\d-]+-\w+")
 
 
 class TemporaryDirectories:
-    """Makes a directory for each command in one directory of this process, "" where none can be made. This process
-    holds a lock on its directory; the first use removes those whose process was killed."""
+    """Makes a directory for each command in a locked one of this process, "" where none can be made."""
 
     def __init__(self) -> None:
         self._top = ""
@@ -174,7 +165,6 @@ class TemporaryDirectories:
         return f"{self._top}/mark" if self._top else ""
 
     def make(self) -> str:
-        """Return the real path of a new directory."""
         if not os.path.isdir(self._top):  # also where the system has removed it as too old
             self._let_go()
         try:
@@ -197,13 +187,11 @@ class TemporaryDirectories:
             threading.Thread(target=remove_directory, args=(path,), name="cage-tmp", daemon=True).start()
 
     def close(self) -> None:
-        """Remove everything that is left."""
         if self._top:
             remove_directory(self._top)
         self._let_go()
 
     def _make_top(self) -> None:
-        """Make the directory of this process, with its lock. Raise OSError."""
         import tempfile
 
         for _ in range(3):  # another process may take it for one that was left, before it is locked
@@ -266,7 +254,6 @@ def remove_directory(top: str) -> None:
 
 
 def open_up(top: str) -> None:
-    """Let this user enter all directories in a directory."""
     for directory, names, _ in os.walk(top):
         for name in names:
             with contextlib.suppress(OSError):

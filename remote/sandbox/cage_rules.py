@@ -25,8 +25,7 @@ _MAX_SIBLINGS = 4000
 
 
 def program_directories(excluded: Sequence[str], environ: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Return the directories of programs. Nothing in the directories `excluded` is below one of them, unless such a
-    directory holds a whole directory of the system."""
+    """Return the directories of programs, which hold nothing `excluded` but with a whole one of the system."""
     home = os.path.realpath(home) if os.path.isabs(home) else ""
     found = [*map(os.path.realpath, _SYSTEM), *_of_login(excluded, environ, home)]
     existing = [each for each in dict.fromkeys(found) if os.path.exists(each)]
@@ -47,8 +46,7 @@ def _of_login(excluded: Sequence[str], environ: Mapping[str, str], home: str) ->
 
 
 def _tool_chain(directory: str, home: str) -> list[str]:
-    """Return what the programs in a directory of PATH need: the directory above `bin`, with their libraries, unless
-    that also holds something else."""
+    """Return what programs in a directory of PATH need: what is above `bin`, unless it holds other things, too."""
     above = os.path.dirname(directory)
     for ending, names in _BESIDE.items():
         if above == home + ending:
@@ -76,7 +74,6 @@ def _is_in(path: str, directory: str) -> bool:
 
 
 def found_outside(name: str, env: Mapping[str, str], tops: Sequence[str]) -> str | None:
-    """Return the path of a program outside of the directories `tops`, or None."""
     import shutil
 
     places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
@@ -96,8 +93,8 @@ class Kind(enum.Enum):
 
 
 class AtTop(enum.Enum):
-    """What holds for the names of a row in a session's directory, where people and agents begin, while a command runs.
-    Elsewhere, and for DEFAULT, what is there cannot be changed and what is new is set aside, unless it is harmless."""
+    """What holds at the top of a session's directory while a command runs. Elsewhere, and for DEFAULT, what is there
+    cannot be changed, and what is new is set aside unless it is harmless."""
 
     MAY_NOT_BE_MADE = "the command cannot even make it"
     MAY_NOT_CHANGE = "the command cannot change it, whatever its kind is"
@@ -106,8 +103,8 @@ class AtTop(enum.Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """Names of one kind, and who says so or why. `starts` and `ends` are those of names in lower case. In a directory
-    with `inside`, only what begins with these words needs the approval of a person."""
+    """Names of one kind, and who says so. `starts` and `ends` are in lower case. Of `inside`, only that needs
+    approval."""
 
     kind: Kind
     source: str
@@ -245,8 +242,7 @@ NAMES_IN_REPOSITORY = (REPOSITORY_HEAD, "commondir", "objects", "refs")
 
 
 def why_protected(path: str) -> str:
-    """Return why writing a path with these names needs the approval of a person anywhere, "" if it does not. Letter
-    case does not count."""
+    """Return why writing a path with these names needs the approval of a person anywhere, "" if it does not."""
     parts = [part for part in path.casefold().split("/") if part] or [""]
     for part, below in zip(parts, [*parts[1:], ""]):
         row = _BY_NAME.get(part)
@@ -268,8 +264,7 @@ def acts_later(name: str) -> bool:
 
 
 def is_unknown(name: str) -> bool:
-    """Return whether a name looks like the file of a tool that is not in the table. At the top of a project, such a
-    file counts as one that acts later."""
+    """Return whether it looks like the file of a tool not in the table. At the top, that counts as acting later."""
     lower = name.casefold()
     harmless = lower in _HARMLESS_NAMES or lower.startswith(_HARMLESS_STARTS) or lower.endswith(_HARMLESS_ENDS)
     return lower.startswith(".") and not harmless and SET_ASIDE not in lower and not acts_later(name)
@@ -281,18 +276,15 @@ def is_repository(names: Collection[str]) -> bool:
 
 
 class CageKind(enum.Enum):
-    """The cages by the names that a person reads."""
-
     READ_ONLY = "read-only"
     WORKSPACE = "workspace"
 
 
 @dataclass(frozen=True)
 class CageRules:
-    """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
-    executed may also be read. `protected` are paths below `write` that stay as they are, `linked` files there that are
-    also something else outside of it. Only the cage for the workspace can have `network`. `own`: the command is a
-    program of ccb (see `run_program`), which needs no Python but the zygote's."""
+    """A cage. `read`, `write` and `execute` are paths with all below; the latter two may be read. `protected` are paths
+    below `write` that stay, `linked` files there with names elsewhere. `own`: the command is a program of ccb
+    (`run_program`)."""
 
     kind: CageKind
     read: tuple[str, ...]
@@ -334,8 +326,7 @@ _READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".con
 
 
 def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home: str) -> CageRules:
-    """Return the cage of commands that only read the session's `directories`; `environ` and `home` are those of the
-    login."""
+    """Return the cage of commands that only read `directories`; `environ` and `home` are those of the login."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories(own, environ, home)
     read = (*own, *_outside(_system(), execute), *_configuration(environ, home))
@@ -345,8 +336,7 @@ def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home
 def workspace_rules(
     directories: Sequence[str], environ: Mapping[str, str], home: str, network: bool = False
 ) -> CageRules:
-    """Return the cage of commands that may change the session's directories, but nothing that acts outside of the cage
-    later."""
+    """Return the cage of commands that may change `directories`, but nothing that acts outside of it later."""
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
     read = (*_outside(_system(), execute), *_configuration(environ, home))
@@ -361,8 +351,7 @@ def holds_home(directories: Sequence[str], home: str) -> bool:
 
 
 def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:
-    """Return why what is in a directory (a real path) acts outside of a cage later, whatever its name is; "" if it does
-    not."""
+    """Return why what is in a real path acts outside of a cage later by its place, "" if it does not."""
     own = os.path.realpath(home) if os.path.isabs(home) else ""
     hidden = directory[len(own) + 1 :].partition("/")[0] if own and directory.startswith(own + "/") else ""
     if hidden.startswith("."):
@@ -376,13 +365,11 @@ def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:
 
 
 def _system() -> tuple[str, ...]:
-    """Return the files of the system that programs need, and that hold no passwords."""
     families = [name for name in os.listdir("/etc") if name.startswith(_FAMILIES_IN_ETC)]
     return (*_READ, *(f"/etc/{name}" for name in (*_READ_IN_ETC, *families)))
 
 
 def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
-    """Return the files of git's configuration for this user. They may be made later."""
     found = []
     for each in (home, environ.get("HOME", "")):  # they differ where HOME was set for one login
         if os.path.isabs(each):
@@ -394,8 +381,7 @@ def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
 
 
 def _outside(paths: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths that exist and are in none of the other directories, which include them: each rule takes
-    time."""
+    """Return the paths that exist, but for those that are in one of the other directories: each rule takes time."""
     return tuple(
         path for path in paths if os.path.lexists(path) and not any(path.startswith(each + "/") for each in others)
     )

@@ -79,13 +79,10 @@ class CageUnavailable(OSError):
 
 
 class PathVanished(CageUnavailable):
-    """Another command has removed a path before the cage protected it. A new look helps; to leave the path out does
-    not, as the command could make it."""
+    """A path was removed before it was protected. Look again: it cannot be left out, as the command could make it."""
 
 
 class CageMechanism(enum.Enum):
-    """The part of the kernel that limits files in a cage."""
-
     LANDLOCK = "Landlock"
     NAMESPACES = "namespaces"
     NONE = "none"
@@ -93,8 +90,7 @@ class CageMechanism(enum.Enum):
 
 @dataclass(frozen=True)
 class Availability:
-    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `workspace` whether that cage can be
-    made, and `why` what keeps the missing one from being made."""
+    """Which cages this machine offers. `abi` is the version of Landlock (0: none), `why` what keeps one away."""
 
     mechanism: CageMechanism
     abi: int
@@ -104,8 +100,6 @@ class Availability:
 
 @dataclass(frozen=True)
 class _Launch:
-    """A command to start, with the rules of its cage, None for no cage."""
-
     argv: Sequence[str]
     cwd: str
     env: Mapping[str, str]
@@ -115,8 +109,7 @@ class _Launch:
 
 
 class CageServer:
-    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests; 0: no
-    Landlock."""
+    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests."""
 
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
@@ -136,8 +129,7 @@ class CageServer:
         self._end_zygote()
 
     def availability(self) -> Availability:
-        """Return which cages hold here; where a trial fails, there is none. The first call starts the zygote, which
-        takes 50 ms."""
+        """Return which cages hold here. The first call starts the zygote, which takes 50 ms."""
         if self._available is not None:  # without the lock, which a start may hold for long
             return self._available
         with self._lock:
@@ -162,7 +154,6 @@ class CageServer:
 
     @property
     def known(self) -> Availability | None:
-        """What `availability` has returned; None before it was asked."""
         return self._available
 
     def start(
@@ -174,10 +165,8 @@ class CageServer:
         redirect: Sequence[int] = (),
         program: str | None = None,
     ) -> RunningCommand:
-        """Start `argv` in its own session with its output in a pipe and stdin from /dev/null, or with the descriptors
-        `redirect` as stdin and stderr. `program` may have another name than `argv` says. With rules it is caged, and
-        TMPDIR is a new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be
-        started."""
+        """Start `argv` in its own session with its output in a pipe, and stdin from /dev/null or stdin and stderr from
+        `redirect`. With rules it is caged, and has a TMPDIR. Raise CageUnavailable, or another OSError."""
         launch = _Launch(argv, cwd, env, rules, redirect, program)
         if rules is None:
             try:
@@ -208,8 +197,7 @@ class CageServer:
             return self._check()
 
     def begin_uncaged(self) -> None:
-        """Before a command starts without a cage, set aside what others have left: what that one makes is accepted.
-        Without such commands, what is new is a person's."""
+        """Set aside what others have left: what the command makes is accepted. Else, it is a person's."""
         with _held(self._workspace):
             if self._unchecked or self._lives():
                 self._check()
@@ -217,9 +205,8 @@ class CageServer:
                 self._guard.accept()
 
     def accept(self) -> list[str]:
-        """Leave all that is there now where it is: a person has allowed what made it. But while something of a command
-        in the cage for the workspace lives, or has ended a moment ago, that may have made it: then set it aside. Return
-        a line about each file."""
+        """Leave what is there where it is: a person has allowed what made it. But set it aside, with a line about each,
+        while a command in the cage for the workspace lives, or its end was not looked at: that may have made it."""
         with _held(self._workspace):
             if self._guard is None:
                 return []
@@ -231,8 +218,7 @@ class CageServer:
 
     @contextlib.contextmanager
     def writing(self, path: str) -> Iterator[None]:
-        """Start no command in the cage for the workspace while a file is written that acts later. Raise OSError if one
-        lives: what takes the place of a file is no mount, so the command could write it, too."""
+        """Start no such command meanwhile. Raise OSError if one lives, which could write the new file, too."""
         with contextlib.ExitStack() as stack:
             if self._guard is not None:
                 stack.enter_context(_held(self._workspace))
@@ -243,7 +229,6 @@ class CageServer:
             yield
 
     def close(self) -> None:
-        """End the zygote, for good. Commands that run go on."""
         with contextlib.suppress(CageUnavailable), _held(self._workspace):
             if self._guard is not None:
                 if self._unchecked or self._lives():
@@ -260,8 +245,7 @@ class CageServer:
         return self._guard.check(self._placeholders.held) if self._guard is not None else []
 
     def _git(self, env: Mapping[str, str], rules: CageRules, directory: str) -> bytes:
-        """Return the settings that git has in a directory, b"" if there is no git or the directory is gone. Raise
-        CageUnavailable."""
+        """Return the settings of git in a directory, b"" without git or directory. Raise CageUnavailable."""
         git = found_outside("git", env, rules.write)
         if git is None:
             return b""
@@ -303,8 +287,7 @@ class CageServer:
             self._placeholders.started()
 
     def _lives(self) -> bool:
-        """Return whether a process of a command in the cage for the workspace lives: its supervisor says so, and each
-        has the mark of this server among its mounts."""
+        """Return whether anything of such a command lives, by its supervisor or by the mark among its mounts."""
         self._living = {each for each in self._living if _may_live(each)}
         mark = self._directories.mark
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
@@ -437,7 +420,6 @@ def load_modules() -> bytes:
 
 
 def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
-    """Return the error for a command that did not start, from the report of its process."""
     step, number, text = marshal.loads(report)  # noqa: S302 - from our own child
     if step == "cage":
         kind = PathVanished if number == errno.ENOENT else CageUnavailable
@@ -464,7 +446,6 @@ def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
 
 
 def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
-    """Return the reading and the writing end of a new pipe, which `ends` closes."""
     reader, writer = os.pipe()
     reading = ends.enter_context(os.fdopen(reader, "rb", 0))
     return reading, ends.enter_context(os.fdopen(writer, "wb", 0))
@@ -476,7 +457,6 @@ _LISTS_OF_PATHS = ("read", "write", "execute", "protected", "linked")
 
 
 def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
-    """Return the fields of a `CageRequest`. Raise FileNotFoundError if there is no such program."""
     import shutil
 
     name = launch.argv[0]
@@ -501,8 +481,7 @@ def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
 
 
 def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:
-    """Return what a process reports that could not become the command, b"" if it could. Raise socket.timeout, also for
-    more than `most` bytes."""
+    """Return why a process could not become the command, b"" if it could. Raise socket.timeout, also for too much."""
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(report, select.POLLIN)

@@ -1,8 +1,6 @@
-"""What acts later, kept as it is. The kernel cannot forbid a name in directories that do not exist yet, so what exists
-is counted before a command starts and after it has ended; a directory is read again only if its state shows a change,
-whose time no command can set. What exists before a command is a mount that the command cannot change. What is new after
-it is set aside, also what a person has made meanwhile: nothing tells whose it is. Counted, too, are files of which not
-every name is where commands may write, such as those of the store of a package manager."""
+"""What acts later, kept as it is. What exists before a command is a mount that it cannot change. What is new after it
+is set aside, whoever made it. Directories are read again only if their state shows a change, whose time no command can
+set. Files with names where no command may write, as in a package store, count, too."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ _LONGEST_NAME = 255
 
 
 def set_aside(top: str, path: str) -> tuple[str, str]:
-    """Rename a path below the directory `top`; of a repository without a `.git`, rename the file that makes it one.
-    Return what was renamed, and its new name. No link on the way is followed. Raise OSError."""
+    """Rename a path below `top`, or what makes it a repository. Return what, and its new name. Raise OSError."""
     is_named = acts_later(os.path.basename(path))
     if not (is_named or os.path.islink(path)) and os.path.isdir(path) and is_repository(os.listdir(path)):
         path = os.path.join(path, REPOSITORY_HEAD)
@@ -44,8 +41,9 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
     kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
     with _opened(top, os.path.relpath(directory, top)) as held:
         new = f"{kept}{SET_ASIDE}"
-        while _exists(new, held):  # no command knows which name comes next
-            new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
+        with contextlib.suppress(FileNotFoundError):
+            while os.stat(new, dir_fd=held, follow_symlinks=False):  # no command knows which name comes next
+                new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
         try:
             os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
         except PermissionError:
@@ -65,17 +63,8 @@ def writable(directory: int) -> Iterator[None]:
         os.chmod(path, mode)
 
 
-def _exists(name: str, directory: int) -> bool:
-    try:
-        os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
-
-
 @contextlib.contextmanager
 def _opened(top: str, inner: str) -> Iterator[int]:
-    """Open a directory below `top`."""
     flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(top, flags)
     try:
@@ -109,8 +98,6 @@ class _State(NamedTuple):
 
 
 class _Name(NamedTuple):
-    """One of several names of a file. `links` is how many the file has."""
-
     path: str
     device: int
     number: int
@@ -118,8 +105,8 @@ class _Name(NamedTuple):
 
 
 class _Directory(NamedTuple):
-    """What was found in a directory. `settled`: any later change shows in its state. `unknown` are names that nobody
-    knows, in a repository or at the top; `linked` those of files with more than one."""
+    """What was found in a directory. `settled`: a change shows in its state. `linked` are names of files with
+    several."""
 
     state: _State
     settled: bool
@@ -129,16 +116,13 @@ class _Directory(NamedTuple):
 
 
 class LaterActors:
-    """Counts what acts later in the directory with the real path `top`."""
-
     def __init__(self, top: str) -> None:
         self.top = top
         self._directories: dict[str, _Directory] = {}
         self._settings = GitSettings()
 
     def take(self) -> set[str]:
-        """Return the paths that are there now. Links are not followed. A directory that git takes for a repository
-        without a `.git` counts as a whole."""
+        """Return the paths that are there now, behind no link. A repository without a `.git` counts as a whole."""
         changed = [path for path, old in self._directories.items() if not old.settled or _state(path) != old.state]
         insist = bool(self._directories)
         for path in changed if insist else [self.top]:
@@ -146,10 +130,10 @@ class LaterActors:
         return {path for each in self._directories.values() for path in each.found}
 
     def unknown(self, repositories: Set[str]) -> set[str]:
-        """Return what nobody knows in the top directory, and in those whose `.git` is in `repositories`. An empty file,
-        as the stamp of a Makefile, counts once there is something in it."""
+        """Return what nobody knows at the top and in `repositories`, but for empty files, as stamps are."""
         there = (each for path, each in self._directories.items() if path == self.top or f"{path}/.git" in repositories)
-        return {name for each in there for name in each.unknown if not _is_empty(name)}
+        infos = {name: _lstat(name) for each in there for name in each.unknown}
+        return {name for name, info in infos.items() if info and (info.st_size or not stat.S_ISREG(info.st_mode))}
 
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
@@ -183,8 +167,7 @@ class LaterActors:
         self._directories.clear()
 
     def _read(self, path: str, insist: bool) -> None:
-        """Read a directory, and those in it that were not read before. `insist`: also those whose mode forbids it, as a
-        command may have made them."""
+        """Read a directory and the unread ones in it. `insist`: also those whose mode forbids it."""
         waiting = [path]
         while waiting:
             directory = waiting.pop()
@@ -193,8 +176,10 @@ class LaterActors:
             if state is None:
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
-            if insist:
-                state = _entered(directory, state)
+            if insist and os.geteuid() and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED:
+                with contextlib.suppress(OSError):
+                    let_in(directory, _ENTERED)
+                    state = _state(directory) or state
             names, inner, linked = _listed(directory)
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
@@ -206,37 +191,21 @@ class LaterActors:
             waiting += [path for path in paths if path not in self._directories]
 
 
-def _entered(directory: str, state: _State) -> _State:
-    """Let this user enter a directory of its own. Return its state then."""
-    if stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
-        with contextlib.suppress(OSError):
-            let_in(directory, _ENTERED)
-            return _state(directory) or state
-    return state
-
-
-def _is_empty(path: str) -> bool:
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return True
-    return stat.S_ISREG(info.st_mode) and info.st_size == 0
+def _lstat(path: str) -> os.stat_result | None:
+    with contextlib.suppress(OSError):
+        return os.lstat(path)
+    return None
 
 
 def _state(path: str) -> _State | None:
-    """Return the state of a directory, or None."""
-    try:
-        info = os.lstat(path)
-    except OSError:
-        return None
-    if not stat.S_ISDIR(info.st_mode):
+    info = _lstat(path)
+    if info is None or not stat.S_ISDIR(info.st_mode):
         return None
     return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns, info.st_mode)
 
 
 def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
-    """Return the names in a directory, those of directories that do not count as a whole, and those of files with
-    several names."""
+    """Return the names in a directory, those of directories to read, and those of files with several names."""
     names: list[str] = []
     inner: list[str] = []
     linked: list[_Name] = []
@@ -259,8 +228,7 @@ def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
 
 
 def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str]:
-    """Return the paths of the files of which a name is missing among these, or is protected. If there are too many, a
-    directory stands for what is deepest."""
+    """Return the files of which a name is missing here, or is protected, or their directories if they are too many."""
     places = dict.fromkeys(protected, True)  # by path: is it protected, or in what is
     seen: dict[tuple[int, int], list[_Name]] = {}
     for name in names:
@@ -286,28 +254,23 @@ def _is_in(directory: str, places: dict[str, bool]) -> bool:
 
 
 def steps(paths: Iterable[str], tops: Collection[str]) -> set[str]:
-    """Return what is below `tops` of the links that these paths are or lead over, and of what stands at their ends. The
-    links in a directory count, too, but not those deep in it."""
+    """Return the links below `tops` to these paths or, not deep, in them, and what stands at their ends there."""
     found: list[str] = []
     for path in paths:
         ends = repository_way(path) if os.path.basename(path) == ".git" else way(path)
         found += ends
         if os.path.basename(path) != ".git" and is_below(ends[-1], tops):
-            found += (step for link in _links_in(ends[-1], _DEPTH) for step in way(link)[1:])
+            found += (step for link in _links_in(ends[-1], _DEPTH, _MAX_ENTRIES) for step in way(link)[1:])
     return {path for path in found if is_below(path, tops) and os.path.lexists(path)}
 
 
-def _links_in(directory: str, depth: int) -> Iterator[str]:
-    try:
-        entries = os.scandir(directory)
-    except (OSError, ValueError):
-        return
-    with entries:
-        for entry in islice(entries, _MAX_ENTRIES):
+def _links_in(directory: str, depth: int, most: int | None = None) -> Iterator[str]:
+    with contextlib.suppress(OSError, ValueError), os.scandir(directory) as entries:
+        for entry in islice(entries, most):
             if entry.is_symlink():
                 yield entry.path
             elif depth > 1 and entry.is_dir(follow_symlinks=False):
-                yield from _links_in(entry.path, depth - 1)
+                yield from _links_in(entry.path, depth - 1, most)
 
 
 def is_below(path: str, tops: Collection[str]) -> bool:
@@ -330,8 +293,7 @@ _WORD = re.compile(r"[^\s\"';&|()<>=!]+")
 
 
 def way(path: str) -> list[str]:
-    """Return the links over which the kernel gets from an absolute path to a file, and the file itself, which need not
-    exist. At the end of a loop, or of a way too long for the kernel, is the path itself."""
+    """Return the links over which the kernel gets to a path, and the file itself, which need not exist."""
     links: list[str] = []
     reached = ""
     parts = path.split("/")[::-1]
@@ -359,8 +321,7 @@ def repository_way(path: str) -> list[str]:
 
 
 class _Settings(NamedTuple):
-    """What git has said about a repository, and the state of the files that it is from. Of what is `named`, some is a
-    path for sure, and some a word that is one if there is such a file."""
+    """What git has said, and the state of the files it is from. `named` is a path for sure, or only if it is there."""
 
     states: dict[str, _FileState]
     named: dict[str, bool]
@@ -373,15 +334,15 @@ class GitSettings:
         self._kept: dict[str, _Settings] = {}
 
     def named_by(self, repository: str, worktree: str, ask: Ask) -> list[str]:
-        """Return the paths that act through this repository: what its configuration and the person's own name, as
-        `core.hooksPath` and programs, and what its hooks lead to. A path that is only named need not exist."""
+        """Return the paths that act through this repository, by its configuration, the person's and hooks."""
         if not os.path.lexists(f"{repository}/HEAD"):
             return []  # git takes it for no repository
         kept = self._kept.get(worktree)
         if kept is None or kept.states != {path: _file_state(path) for path in kept.states}:
             kept = self._kept[worktree] = _asked(repository, worktree, ask)
         found = [path for path, is_path in kept.named.items() if is_path or os.path.isfile(path)]
-        found += _hooks(f"{repository}/hooks")
+        # the links that hooks are or lead over, and what stands at their ends
+        found += (step for link in _links_in(f"{repository}/hooks", 1) for step in way(link))
         return [path for path in dict.fromkeys(found) if not path.startswith(f"{repository}/")]  # that is protected
 
 
@@ -415,28 +376,16 @@ def _file_state(path: str) -> _FileState:
     return info.st_dev, info.st_ino, info.st_ctime_ns
 
 
-def _hooks(directory: str) -> Iterator[str]:
-    """Yield the links that hooks are or lead over, and what stands at their ends."""
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_symlink():
-                    yield from way(entry.path)
-    except OSError:
-        return
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # else a pipe of this name would never open
 
 
 def _text(path: str) -> str:
-    """Return the beginning of a regular file, "" for anything else."""
     try:
         with open(path, encoding="utf-8", errors="surrogateescape", opener=_open_at_once) as file:
             return file.read(_MAX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
     except (OSError, ValueError):
         return ""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)  # else a pipe of this name would never open
 
 
 _log = logging.getLogger(__name__)
@@ -455,7 +404,6 @@ class _Held(NamedTuple):
 
     @staticmethod
     def of(path: str, opens: bool) -> _Held | None:
-        """Return a path as it is now, None if it is not there."""
         try:
             file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
             info = os.fstat(file) if opens else os.lstat(path)
@@ -466,9 +414,8 @@ class _Held(NamedTuple):
 
     def is_replaced(self, path: str) -> bool:
         """Return whether another file is there now, which no mount covers."""
-        try:
-            info = os.lstat(path)
-        except OSError:
+        info = _lstat(path)
+        if info is None:
             return False
         same = (info.st_dev, info.st_ino) == (self.device, self.number)
         return not same or self.changed not in (0, info.st_ctime_ns)
@@ -476,8 +423,7 @@ class _Held(NamedTuple):
 
 @dataclass
 class _Watched:
-    """One directory. `known` was there before any living command, or was accepted, with what it led to in `tops`.
-    `named` is what the configuration of git names, and `held` what living commands have as mounts."""
+    """One directory. `known` was there before, or accepted; `named` is what git names, `held` what is mounted now."""
 
     census: LaterActors
     tops: Collection[str] = ()
@@ -514,9 +460,8 @@ class DirectoryGuard:
     def begin(
         self, tops: Sequence[str], alone: bool, ask: Ask, protected: Sequence[str] = ()
     ) -> tuple[list[str], list[str]]:
-        """Return what the command that is about to start may neither change nor make, beside `protected`, and the files
-        there that have another name elsewhere. `alone`: no other command lives, so all that is there now is accepted.
-        `ask` tells the settings of git. Raise OSError, as TooLarge."""
+        """Return what the next command may neither change nor make, and the files that have another name elsewhere.
+        `alone`: what is there is accepted. `ask` tells the settings of git. Raise OSError, as TooLarge."""
         paths: list[str] = []
         for top in filter(os.path.isdir, tops):
             watched = self._watched.get(top) or _Watched(LaterActors(top))
@@ -554,8 +499,7 @@ class DirectoryGuard:
         return [f"{new[0]}{more}: hard links to files elsewhere, which that command could write"] if new else []
 
     def accept(self) -> None:
-        """Take what is there now for known: something made it that a person has allowed to run without the cage. That
-        may have linked files, which shows in no directory of theirs."""
+        """Take what is there now for known, as a person has allowed what made it, and links it may have made."""
         for watched in self._watched.values():
             watched.accept(watched.census.take())
         self._links_changed = True
@@ -569,7 +513,6 @@ class DirectoryGuard:
         return linked_outside(names.values(), protected)
 
     def release(self) -> None:
-        """Close what is held open: no command lives."""
         for watched in self._watched.values():
             watched.release()
 

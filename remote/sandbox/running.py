@@ -19,8 +19,7 @@ _PR_GET_CHILD_SUBREAPER = 37
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what loses its supervisor, so that it can be ended. Does nothing without ctypes,
-    or on another system than Linux."""
+    """Make this process the parent of what loses its supervisor, where it has ctypes and Linux."""
     with contextlib.suppress(ImportError, OSError):
         from .kernel.syscalls import PR_SET_CHILD_SUBREAPER, Kernel
 
@@ -40,8 +39,7 @@ def _adopts_orphans() -> bool:
 
 
 def _orphans() -> list[int]:
-    """Return the orphans that this process has adopted, and reap those that have ended. Each command leads a session of
-    its own; what this process starts by itself stays in its session."""
+    """Return the living orphans of this process: each command leads a session, what else it starts stays in its own."""
     found = []
     for pid in descendants(os.getpid()):
         with contextlib.suppress(OSError):
@@ -51,9 +49,8 @@ def _orphans() -> list[int]:
 
 
 class RunningCommand:
-    """A running command, with the supervisor that holds what it starts (see `kernel/supervisor.py`). `control` becomes
-    readable when there is something to `hear`. `code` is None until its end is known, `left` are pids of what lived
-    then; `gone`: the supervisor has ended, and with it all else, unless it was killed (`is_lost`)."""
+    """A running command with its supervisor. `control` is readable when there is something to `hear`. `code` is None
+    until its end is known, `left` are pids of what lived then; `gone`: nothing lives, unless it `is_lost`."""
 
     def __init__(
         self,
@@ -96,7 +93,6 @@ class RunningCommand:
             self._end(is_lost=not has_finished or _parent(self._supervisor) == os.getpid())
 
     def end_supervisor(self) -> None:
-        """Kill the supervisor: it is stopped, or cannot end what it holds."""
         self.hear()
         if not self.gone:
             with contextlib.suppress(OSError):
@@ -104,8 +100,7 @@ class RunningCommand:
             self._end(is_lost=True)
 
     def end_lost(self) -> list[int]:
-        """Kill what a killed supervisor had, as far as this process adopts it. Return what lives on. Call it from any
-        thread; it takes a second at most."""
+        """Kill what a killed supervisor had, in a second. Return what lives on. Call it from any thread."""
         until = time.monotonic() + _KILL_WAIT
         adopts = _adopts_orphans()
         while adopts:
@@ -136,8 +131,7 @@ class RunningCommand:
         self.gone = True
 
     def finish(self) -> list[str]:
-        """Remove what was made for the command, and set aside what it may not leave behind, with a line about each such
-        file. It takes a while: call it from any thread, and again when processes that were left have ended."""
+        """Clean up, and set aside what may not stay: a line about each. It takes a while; call it from any thread."""
         return self._on_end(self)
 
     def _end(self, is_lost: bool) -> None:
@@ -147,7 +141,6 @@ class RunningCommand:
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a live process, or "" if the process has ended."""
     return _stat(pid)[0]
 
 
@@ -156,7 +149,6 @@ def _parent(pid: int) -> int:
 
 
 def _stat(pid: int) -> tuple[str, int]:
-    """Return the name of a process, "" for a zombie, and its parent."""
     with (
         contextlib.suppress(OSError, IndexError),
         open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,

@@ -34,9 +34,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
 def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: str = "") -> str:
-    """Return one line about what the cage has probably stopped, "" if nothing shows that it has. `output` is the end of
-    what `command` has printed, `cwd` where it began. What a command prints without failing is mostly no error, so a
-    file must show then that the cage has stopped it, and the line must name that file."""
+    """Return one line about what the cage has probably stopped, "" for nothing. `output` is the end of what `command`
+    has printed in `cwd`. If it has not failed, the line must name a file that the cage protects."""
     if code in _KILLED_BY_FILTER:
         return "stopped by the sandbox: a system call of another architecture"
     for line in output.splitlines():
@@ -50,7 +49,6 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
 
 
 def _is_linked(cwd: str, name: str) -> bool:
-    """Return whether a file has more than one name, or a directory holds such a file."""
     path = os.path.join(cwd, name)
     with contextlib.suppress(OSError, ValueError):
         info = os.lstat(path)
@@ -62,7 +60,6 @@ def _is_linked(cwd: str, name: str) -> bool:
 
 
 def _error_words(line: str, code: int, command: str) -> str:
-    """Return the words by which a line is an error that a cage may cause, "" if it is none."""
     if line.strip() in command or (not code and command and not _may_come_from(command, line)):
         return ""
     return next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
@@ -106,7 +103,6 @@ def _is_of_cage_at(path: str, words: str, rules: CageRules, at_end: bool) -> boo
 
 
 def _names(line: str, words: str) -> Iterator[str]:
-    """Yield what may be the name of a file in an error message, the likeliest first."""
     yield from _QUOTED.findall(line)
     for piece in reversed(line.split(": ")):
         if piece and words not in piece:

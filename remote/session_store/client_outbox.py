@@ -23,9 +23,8 @@ _MAX_BULK = 4
 
 
 class ClientOutbox:
-    """The frames that wait to be sent to one client: control frames first, then events and progress in the order of the
-    journal, then data of model calls. Only control frames go between the lines of a long event. Each client has its
-    own position in the journal. `role` is "driver", "viewer" or "" before the attach in `epoch`."""
+    """The frames that wait for one client: control frames first, then events and progress in the order of the journal,
+    then data of model calls. `role` is "driver", "viewer" or "" before the attach in `epoch`."""
 
     def __init__(self, journal: Journal) -> None:
         self.role = ""
@@ -45,7 +44,6 @@ class ClientOutbox:
         self._parted = 0  # frames so far, to number the parts of long ones
 
     def admit(self, role: str, epoch: int, have: int) -> None:
-        """Attach the client as `role`, and send it all events after number `have`."""
         self.role = role
         self.epoch = epoch
         self._sent = have
@@ -61,7 +59,6 @@ class ClientOutbox:
         self.wake.set()
 
     def applied_after(self, seq: int, input_id: str) -> None:
-        """Confirm an input once event `seq` is durable."""
         self._applied.append((seq, input_id))
         self.wake.set()
 
@@ -93,13 +90,11 @@ class ClientOutbox:
         self.wake.set()
 
     def finish(self, last: Frame) -> None:
-        """Send all remaining events, then `last`, and nothing after it."""
         self._last = last
         self._bulk_room.set()
         self.wake.set()
 
     def next_line(self) -> bytes | None:
-        """Return the next line to send; None when nothing is to be sent now."""
         if self._applied and self._applied[0][0] <= self._journal.durable:
             return self._encode(Applied(self.epoch, self._applied.popleft()[1]))
         if self._control:
@@ -117,7 +112,6 @@ class ClientOutbox:
         return None if frame is None else self._encode(frame)
 
     def _encode(self, frame: Frame) -> bytes:
-        """Return the first line of `frame`, and keep its other lines in `_rest`, which is empty then."""
         self._parted += 1
         first, *rest = encode_frame(frame, self._parted)
         self._rest.extend(rest)

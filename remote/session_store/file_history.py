@@ -32,8 +32,6 @@ _MAX_INPUTS = 2_000
 
 @dataclass(frozen=True)
 class Point:
-    """A prompt that an agent has taken with record `seq`. `id` is that of its client, or else that of its input."""
-
     seq: int
     time: float
     id: str
@@ -53,8 +51,7 @@ class FileChange:
 
 
 class RewindPoints(Projection):
-    """`points` are the prompts of the conversation as it is now, `latest` the newest digest of each changed file.
-    `unfinished` is the rewind whose files may not all be restored."""
+    """`points` are the prompts of the conversation, `latest` the digest of each changed file."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
@@ -114,7 +111,6 @@ class RewindPoints(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """The original restores its files itself."""
         self.unfinished = None
 
     def _add(self, change: FileChange) -> None:
@@ -132,8 +128,7 @@ MAX_CONTENT = 64 << 20  # largest content that is read back, in bytes
 
 
 class FileHistory:
-    """The directory of the contents (0700, files 0600), "" for a session in memory. The methods block: call them in a
-    thread."""
+    """The directory of the contents (0700, files 0600), "" for a session in memory. Call the methods in a thread."""
 
     def __init__(self, directory: str, total_cap: int = TOTAL_CAP) -> None:
         self.directory = directory

@@ -19,8 +19,7 @@ _BESIDES = ("outputs", "history")  # directories of a session that its copy gets
 
 
 def fork(entry: SessionEntry, session: str) -> bool:
-    """Copy the journal of `entry` up to its last whole record, with its large outputs, file history and plan. Return
-    False and change nothing when a session of that id already exists. Raises OSError, NoPlace."""
+    """Copy the journal of `entry`, and its files. Return False if there is such a session. Raises OSError, NoPlace."""
     where = session_paths.find_paths(session)
     if not where.state:
         raise session_paths.NoPlace(where.notes[:-1])
@@ -51,7 +50,6 @@ def fork(entry: SessionEntry, session: str) -> bool:
 
 
 def _put(temporary: str, journal: str) -> bool:
-    """Rename the finished copy to its final name. Return False when another connection has made the copy first."""
     try:
         os.link(temporary, journal)
     except FileExistsError:

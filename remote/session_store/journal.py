@@ -1,6 +1,5 @@
-"""An append-only, durable log. `append` writes a record at once, so it survives the death of the process. `commit`
-returns when all records so far are on the disk; concurrent commits share one fsync. Clients are sent only records that
-are on the disk, so a crash cannot take back an event that a client has seen."""
+"""An append-only, durable log. `append` writes a record at once, so it survives the process; `commit` returns when all
+records are on the disk. Clients are sent only those: a crash cannot take back an event that a client has seen."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ Json = dict[str, Any]
 
 
 class NotKept(Exception):
-    """The journal could not take a record. `full`: a person has to make room. When this ended a turn, `result` is the
-    result message that could not be written either."""
+    """The journal could not take a record. `full`: a person has to make room. `result` is that of the turn it ended."""
 
     def __init__(self, text: str, *, full: bool = False) -> None:
         super().__init__(text)
@@ -59,12 +57,9 @@ class JournalError(NotKept):
 
 
 class Journal:
-    """The journal at `path`, or one in memory when the path is "". Only the daemon that holds the session's lock writes
-    to it. `seq` is the last record, `durable` the last one on the disk. `damaged` describes the damage found on
-    opening. `changed` is set, and replaced by a new event, when more records are durable. `broken` is set when nothing
-    more can be written until the worker restarts. `rewound` lists the stretches (first number, number after the last)
-    that no longer belong to the conversation: see RewindRecord. A `fresh` journal is read only as far as its first
-    record, until `all` opens the rest: each line is parsed once."""
+    """The journal at `path`, "" for one in memory. `seq` is the last record, `durable` the last one on the disk.
+    `changed` is set and replaced when more are durable, `broken` when nothing can be written any more. `rewound` are
+    the stretches (first, after the last) that no longer belong to the conversation. A `fresh` one is read by `all`."""
 
     def __init__(self, path: str, *, fresh: bool = False) -> None:
         self.seq = 0
@@ -88,8 +83,7 @@ class Journal:
             deque(self.all(), 0)
 
     def _repair(self) -> Iterator[Record]:
-        """Yield the records. Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers
-        that damaged records may have had are not used again, because clients may have seen them."""
+        """Yield the records. Cut off a torn last line; no number that a damaged line may have had is used again."""
         offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
             last = not line.endswith(b"\n")
@@ -122,7 +116,6 @@ class Journal:
         self.durable = self.seq
 
     def _note(self, record: Record, offset: int, size: int) -> None:
-        """Enter a record into the index and the ring of newest records."""
         last_seq, last_offset = self._index[-1] if self._index else (-_INDEX_EVERY, 0)
         if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
             self._index.append((record.seq, offset))
@@ -140,7 +133,6 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """The size of the journal in bytes."""
         return self._size
 
     def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
@@ -164,8 +156,7 @@ class Journal:
         return record
 
     def _take_back(self) -> None:
-        """Remove the half-written record. If that fails too, allow no further writes; the next start cuts the record
-        off."""
+        """Remove the half-written record, or allow no further writes: then the next start cuts it off."""
         try:
             self._file.truncate(self._size)
         except OSError as error:
@@ -210,8 +201,8 @@ class Journal:
             self.flush_soon()
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """Yield the records after number `after` up to `limit` (default: the last durable one), in order and without
-        gaps: a DamagedRecord stands for each that cannot be read."""
+        """Yield the records after number `after` up to `limit` (default: durable), DamagedRecord for unreadable
+        ones."""
         last = self.durable if limit is None else limit
         for record in self._to_the_end(self._stored(after), after):
             if record.seq > last:
@@ -240,8 +231,7 @@ class Journal:
             yield record_of(DamagedRecord(), seq)
 
     def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:
-        """Return the next durable records after number `after`: at most `count`, and none after they reach `size`
-        bytes."""
+        """Return the next durable records after `after`: at most `count`, and none after they reach `size` bytes."""
         records: list[Record] = []
         for record in self.read(after):
             records.append(record)
@@ -251,8 +241,7 @@ class Journal:
         return records
 
     def tail_start(self, size: int) -> int:
-        """Return the number of the record after which about the last `size` bytes of durable records follow, or, if a
-        turn starts among these, the number before its start; 0 when that is the whole journal."""
+        """Return the number before the last `size` bytes, or before the first turn in them; 0 for all."""
         if self._size <= size:
             return 0
         wanted = self._size - size
@@ -269,8 +258,7 @@ class Journal:
         return start
 
     def page(self, before: int, size: int) -> list[Record]:
-        """Return the newest durable records before number `before`: about `size` bytes of them and at least one,
-        without gaps as in `read`. Call it in a thread."""
+        """Return the newest durable records before `before`: one or about `size` bytes. Call it in a thread."""
         before = min(before, self.durable + 1)
         index = list(self._index)
         place = bisect_right(index, (before - 1, 1 << 62)) - 1
@@ -294,8 +282,7 @@ class Journal:
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
 
     def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
-        """Yield the records from byte `start` to byte `end`, each with its offset and length, without those before byte
-        `first`."""
+        """Yield the records between bytes `start` and `end`, but before `first`, with offset and length."""
         offset = start
         for line in self._file.lines(start):
             if end is not None and offset >= end:
@@ -315,7 +302,6 @@ class Journal:
                 yield record
 
     async def close(self) -> None:
-        """Make everything durable if possible, and close the file."""
         try:
             await self.commit()
         except JournalError as error:
@@ -355,8 +341,6 @@ _NO_ROOM = {
 
 
 class DiskFile:
-    """A file that is only appended to. Every method raises OSError."""
-
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
@@ -376,7 +360,6 @@ class DiskFile:
             os.fsync(self._fd)
 
     def lines(self, start: int) -> Iterator[bytes]:
-        """Yield the lines from byte `start` on, each with its newline. May be used in a thread."""
         with open(self.path, "rb") as file:
             file.seek(start)
             yield from file
@@ -386,8 +369,6 @@ class DiskFile:
 
 
 class MemoryFile:
-    """The same interface in memory."""
-
     path = ""
 
     def __init__(self, limit: int = MAX_MEMORY_BYTES) -> None:

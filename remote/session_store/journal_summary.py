@@ -35,9 +35,8 @@ def one_line(text: str) -> str:
 
 
 class JournalSummary(Projection):
-    """`created` is when the session began or the copy was made (seconds of the host's clock), `first` the time of the
-    first readable record, `cwd` the last directory, `prompt` its `title` or the start of the last prompt. A prompt
-    that a client sent twice counts once."""
+    """`created` is when the session or the copy began, `first` the time of the first readable record, `cwd` the last
+    directory, `prompt` its `title` or the start of the last prompt. A prompt that was sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -85,8 +84,7 @@ class JournalSummary(Projection):
 
 
 class WorkerMark(Projection):
-    """`mark` is that of the processes that the last worker has started, "" for none. A copy does not take over its
-    original's."""
+    """`mark` is that of the processes of the last worker. A copy does not take over its original's."""
 
     def __init__(self) -> None:
         self.mark = ""
@@ -156,8 +154,7 @@ class _Origin(Projection):
 
 
 def unused_origin(path: str) -> str:
-    """Return the id of the session that the journal at `path` is a copy of; "" if it is none or was driven since. Raise
-    OSError."""
+    """Return the session that a journal is a copy of; "" if it is none or was driven since. Raise OSError."""
     origin = _Origin()
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
@@ -177,7 +174,6 @@ def summarize_ends(path: str) -> JournalSummary:
 
 
 def _readable(lines: Iterator[bytes]) -> Iterator[Record]:
-    """Yield the records in these lines, without those that are damaged or cut off."""
     for line in lines:
         record = parse_line(line)
         if record is not None:

@@ -1,6 +1,5 @@
-"""The locks of a session, which decide whose daemon runs it. A daemon holds up to three until it ends: the lock file in
-the runtime directory, the journal (a cleaner of /tmp may remove the lock file), and for a session in memory the name
-of its socket. Imported before hello, so it imports next to nothing."""
+"""The locks of a session, which decide whose daemon runs it: the lock file in the runtime directory, the journal (a
+cleaner of /tmp may remove the file), in memory the name of the socket. Imported before hello."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def lock_file(path: str) -> int | None:
 
 
 def lock_journal(path: str) -> tuple[int, bool]:
-    """Lock a journal. Return its descriptor (-1 if this file system has no locks) and whether another process has the
-    lock."""
+    """Lock a journal. Return the descriptor (-1 without locks) and whether another process has the lock."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         return fd, not _lock(fd)
@@ -58,7 +56,6 @@ def _lock(fd: int) -> bool:
 
 
 def reserve_owner(lock: int) -> None:
-    """Reserve room for the identity of the daemon that is about to start. Raise OSError when the disk is full."""
     os.write(lock, b" " * _OWNER_BYTES)
 
 
@@ -67,7 +64,6 @@ def write_owner(lock: int, owner: dict[str, object]) -> None:
 
 
 def owner_of(state: str) -> dict[str, object]:
-    """Return the summary in a state directory, which describes the session and its daemon; {} without one."""
     from .session_registry import read_summary
 
     return read_summary(state)
@@ -93,13 +89,11 @@ def _kept_elsewhere(host: str) -> HostRefusal:
 
 
 def in_use(session: str) -> HostRefusal:
-    """Return the refusal to start a new session under an id that exists."""
     return HostRefusal("in_use", "Session ID %s is already in use." % session, {})
 
 
 def wake_owner(owner: dict[str, object], sent: set[int], *, end: bool) -> None:
-    """Ask a daemon that has lost its socket to listen again, or with `end` to leave. `sent` holds the signals sent
-    before."""
+    """Ask a daemon that has lost its socket to listen again, or with `end` to leave, unless that is in `sent`."""
     number = signal.SIGTERM if end else signal.SIGHUP
     pid = owner.get("pid")
     if number not in sent and isinstance(pid, int) and process_identity.is_alive(owner):

@@ -1,5 +1,5 @@
-"""The identity of a process on a machine: pid and host name, with boot id and start time, as both are reused. Imported
-before hello."""
+"""The identity of a process: pid and host name, and boot id and start time, as both are reused. Imported before
+hello."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ def start_time(pid: int | str = "self") -> str:
 
 
 def own_identity() -> dict[str, object]:
-    """Return the fields that identify this process."""
     return {"hostname": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "started": start_time()}
 
 
 def on_this_machine(owner: dict[str, object]) -> bool:
-    """Return whether the process with these fields ran on this machine, in this boot or an earlier one."""
     return owner.get("boot") == boot_id() or owner.get("hostname") == os.uname().nodename
 
 
@@ -44,7 +42,6 @@ def elsewhere(owner: dict[str, object]) -> str:
 
 
 def is_alive(owner: dict[str, object]) -> bool:
-    """Return whether the process with these fields runs on this machine now."""
     pid = owner.get("pid")
     if not isinstance(pid, int) or owner.get("boot") != boot_id():
         return False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 class HostRefusal(Exception):
-    """The host cannot or may not do what the client asks for; sent as a `refused` frame. `code` is one of those in
-    `ccb.tunnel.link.worker_refusals`, `data` the evidence for the laptop's message."""
+    """The host does not do what the client asks for. `code` is in `worker_refusals`, `data` the evidence for it."""
 
     def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
         super().__init__(message)
@@ -15,7 +14,6 @@ class HostRefusal(Exception):
 
 
 def unusable(what: str, error: OSError) -> HostRefusal:
-    """Return the refusal for a session file that cannot be read."""
     text = ": ".join(str(part) for part in (what, error.filename, error.strerror) if part)
     return HostRefusal("no_storage", text, {"file": error.filename})
 

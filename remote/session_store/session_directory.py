@@ -18,8 +18,7 @@ _LOOK_S = 1.0
 
 
 def is_same_directory(path: str, known: object) -> bool:
-    """Return whether the directory at `path` has this identity. Inode numbers are used again, so an entry must match,
-    too."""
+    """Return whether the directory has this identity, of which an entry must match: inodes are used again."""
     if not (isinstance(known, list) and len(known) == 2 and isinstance(known[1], dict)):  # it is from a file
         return False
     if identity_of(path)[0] != known[0]:
@@ -73,7 +72,6 @@ class SessionDirectory:
         )
 
     def _moved_to(self) -> str:
-        """Return the new path if the directory or one around it was renamed, "" otherwise."""
         known, top = self.identity(), self._path
         try:
             if identity_of(top)[0] == known[0]:
@@ -87,8 +85,7 @@ class SessionDirectory:
             return ""
 
     async def _soon(self, look: Callable[[], T]) -> T | None:
-        """Return what a look at the file system finds, None if a file server does not answer in time. There is one look
-        at a time."""
+        """Return what a look finds, None if a file server does not answer in time. One look at a time."""
         if self._look is not None and not self._look.done():
             return None
         found = self._look = asyncio.get_running_loop().run_in_executor(None, look)
@@ -97,7 +94,6 @@ class SessionDirectory:
 
 
 def resumed_elsewhere(before: str, now: str) -> str:
-    """Return what the model is told of a session that goes on in another directory."""
     now, before = spelled(now), spelled(before)
     return (
         f"This session goes on in {now}. Before, its directory was {before}: what was said about paths below {before} "

@@ -16,8 +16,7 @@ _MAX_NAME = 200
 
 
 class DriverLease:
-    """The driver's lease. `epoch` is the highest ever granted, `driver` the client that holds it, "" after it has left.
-    A session in memory needs no file (`path` is ""); `ccb.remote.daemon.hello` reads the file."""
+    """`epoch` is the highest granted, `driver` who holds it. `hello` reads the file; a session in memory has none."""
 
     def __init__(self, path: str, epoch: int, driver: str) -> None:
         self.epoch = epoch
@@ -46,8 +45,7 @@ _MAX_LOG = 1024 * 1024
 
 
 class _PrivateLog(logging.FileHandler):
-    """A log of limited size that only its owner can read; the one before it is kept. (`logging.handlers` takes 3 ms to
-    import.)"""
+    """A log of limited size for its owner; the one before it is kept. (`logging.handlers` imports for 3 ms.)"""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -64,7 +62,6 @@ class _PrivateLog(logging.FileHandler):
 
 
 def replace_private(path: str, text: str) -> None:
-    """Replace a file of a session in one step. Raise OSError."""
     with open(path + ".new", "w", encoding="utf-8", errors="replace", newline="", opener=private_file) as file:
         file.write(text)
     os.replace(path + ".new", path)
@@ -101,7 +98,6 @@ class PlanFile:
         return PlanFile(os.path.join(os.path.dirname(outputs), PLAN) if outputs else "")
 
     def read(self) -> str:
-        """Return the plan, or "". A link in its place is not followed."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with open(fd, encoding="utf-8", errors="replace", newline="") as file:
@@ -110,5 +106,4 @@ class PlanFile:
             return ""
 
     def write(self, text: str) -> None:
-        """Replace the plan. Raise OSError."""
         replace_private(self.path, text + "\n")

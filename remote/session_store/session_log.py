@@ -51,9 +51,8 @@ Json = dict[str, Any]
 
 
 class SessionLog:
-    """The only writer to the journal of a session. It passes every record on to its projections and to those added with
-    `follow`. What is shown but not journalled goes to `outboxes`. Call `changed` when the state of the session or its
-    last prompt has changed."""
+    """The only writer to the journal of a session, which passes every record on to projections. What is shown but not
+    journalled goes to `outboxes`. Call `changed` when the state of the session or its last prompt has changed."""
 
     def __init__(
         self, session_id: str, journal: Journal, outboxes: Collection[ClientOutbox], changed: Callable[[], None]
@@ -78,8 +77,7 @@ class SessionLog:
         self._projections.append(projection)
 
     def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent. A public message gets the session's id, and an id if it has none. Raises
-        JournalError."""
+        """Append a record of an agent. A public message gets the ids it lacks. Raises JournalError."""
         if isinstance(content, MessageRecord):
             content = MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
@@ -90,12 +88,10 @@ class SessionLog:
         return record
 
     def say(self, body: Json) -> None:
-        """Append a public message of the main agent. Raises JournalError."""
         self.emit(MessageRecord(body))
 
     def progress(self, key: str, body: Json) -> None:
-        """Show a public object that is not journalled and may be lost. It replaces an unsent one with the same
-        non-empty `key`."""
+        """Show an object that may be lost. It replaces an unsent one with the same non-empty `key`."""
         whole = self._whole(body)
         self.partial.take(key, whole)
         for outbox in self._outboxes:
@@ -108,7 +104,6 @@ class SessionLog:
                 outbox.progress(self.journal.seq, key, body)
 
     async def commit(self) -> None:
-        """Return when every record so far is durable. Raises JournalError."""
         await self.journal.commit()
 
     def _whole(self, body: Json) -> Json:
@@ -119,8 +114,7 @@ _MAX_COUNTED = 1_000
 
 
 class SessionUsage(Projection):
-    """`context_tokens` is the size of the main conversation, as last counted by the model; `spent` the fields of the
-    last result that cover the whole session."""
+    """`context_tokens` is the size of the main conversation as last counted, `spent` what the last result tells."""
 
     def __init__(self) -> None:
         self.context_tokens = 0
@@ -134,7 +128,6 @@ class SessionUsage(Projection):
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """Take the size that the conversation had at the place where it goes on."""
         if content.to:
             before = [each for each in self._counted if each[0] < content.to]
             self._counted = deque(before, _MAX_COUNTED)
@@ -184,8 +177,7 @@ def _delta(body: Json) -> tuple[str, object, str]:
 
 
 class UnfinishedWork(Projection):
-    """Collects what a session shows as progress (`take`), drops what has reached the journal (`apply`), and returns the
-    rest for a client that attaches in the middle (`bodies`)."""
+    """Holds what was shown as progress and has not reached the journal, for a client that attaches meanwhile."""
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
@@ -204,13 +196,11 @@ class UnfinishedWork(Projection):
                 self._tools.popitem(last=False)
 
     def bodies(self) -> list[tuple[str, Json]]:
-        """Return (slot, object) for all unfinished work, in order."""
         streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
     @on(ResultMessage, AgentResultRecord)
     def _result(self, _: ResultMessage | AgentResultRecord, record: Record) -> None:
-        """Drop the answer and the outputs of an agent whose turn is over."""
         self._answers.pop(record.agent_id, None)
         self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
 
@@ -273,7 +263,6 @@ class SnapshotProjection(Projection):
 
     @property
     def todos(self) -> list[Any] | None:
-        """The last todo list of the main agent."""
         return self._todos[-1][1] if self._todos else None
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
@@ -346,13 +335,11 @@ class SnapshotProjection(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
-        """Drop the waiting and running prompts of the original."""
         for prompt in self._prompts:
             prompt.ended = min(prompt.ended, record.seq)
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """The list that the agent had at that place counts again."""
         while content.to and self._todos and self._todos[-1][0] >= content.to:
             self._todos.pop()
 

@@ -15,8 +15,7 @@ _MAX_NEAR = 5
 
 
 def resolve_directory(path: str) -> str:
-    """Return the absolute directory for `path`: absolute, `~…`, or relative to the home directory. Raise HostRefusal,
-    with similar names, if it is no directory that can be entered."""
+    """Return the absolute directory for `path`. Raise HostRefusal, with similar names, for none."""
     home = home_directory()
     if path == "~" or path.startswith("~/"):
         full = home + path[1:]
@@ -75,9 +74,9 @@ class NoPlace(Exception):
 
 
 class SessionPaths:
-    """`state` is the session's own directory (journal, log, large outputs), `runtime` that of the sockets and locks of
-    all sessions of this user here; both are "" for a session in memory. `notes` say which better directory could not be
-    used. `durable` is False when the state is in `runtime` or in memory. `lock` is "" where the socket is the lock."""
+    """`state` is the session's own directory, `runtime` that of all sockets and locks of this user; both are "" for a
+    session in memory. `notes` say which better ones failed. `durable` is False when the state is in `runtime` or in
+    memory. `lock` is "" where the socket is the lock."""
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
         self.state = state
@@ -89,11 +88,9 @@ class SessionPaths:
 
     @property
     def storage(self) -> str:
-        """The kind of storage of the journal, as sent in hello."""
         return "disk" if self.durable else "volatile" if self.state else "memory"
 
     def file(self, name: str) -> str:
-        """Return the path of a file in the session's own directory; "" when it has none."""
         return os.path.join(self.state, name) if self.state else ""
 
 
@@ -123,8 +120,7 @@ def home_directory() -> str:
 
 
 def private_directory(path: str, top: str, made: list[str] | None = None) -> str:
-    """Create the directory `path` below `top` with mode 0700, and append what was created to `made`, the outer ones
-    first. Raise OSError unless each directory on the way below `top` belongs to this user."""
+    """Create `path` below `top` (0700); `made` gets what was. Raise OSError where it is another user's."""
     made = [] if made is None else made
     missing, step = [], top
     while not os.path.isdir(step):
@@ -160,8 +156,7 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
 
 
 def _is_usable(path: str, top: str, room: int, full: Mapping[str, str], notes: list[str]) -> bool:
-    """Create the directory, and write a file of `room` bytes in it: only that reveals a full disk or a read-only mount.
-    If it fails, remove what was created, and say why in `notes`."""
+    """Make the directory and write `room` bytes: only that shows a full disk. If it fails, undo it and say why."""
     if path in full:
         notes.append(full[path])
         return False
@@ -193,7 +188,6 @@ def _said(error: OSError, path: str) -> str:
 
 
 def in_login_scope(root: str = "/") -> bool:
-    """Return whether logind manages this process as part of a login."""
     try:
         with open(os.path.join(root, "proc/self/cgroup"), encoding="utf-8", errors="replace") as file:
             parts = file.read().replace("\n", "/").split("/")
@@ -217,7 +211,6 @@ def lingers(root: str = "/") -> bool:
 
 
 def user_name() -> str:
-    """Return the name of this user, "" for one without an entry."""
     import pwd
 
     try:
@@ -227,8 +220,7 @@ def user_name() -> str:
 
 
 def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """Return the directory for sockets, and notes on better ones that failed. `full` maps directories to skip to a note
-    on each. Raise NoPlace."""
+    """Return the directory for sockets, without those in `full`, and notes on others. Raise NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -250,8 +242,7 @@ def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[st
 
 
 def durable_directory(session: str) -> tuple[str, str]:
-    """Return the state directory of `session` on the disk, and the one below which it is created; ("", "") without a
-    home."""
+    """Return the state directory on the disk, and the one to create it below; ("", "") without a home."""
     home = home_directory()
     top = os.environ.get("XDG_STATE_HOME") or ""
     if not top.startswith("/"):
@@ -260,7 +251,6 @@ def durable_directory(session: str) -> tuple[str, str]:
 
 
 def state_exists(session: str) -> bool:
-    """Return whether a session with exactly this id has begun on the disk."""
     path, _ = durable_directory(session)
     try:
         return bool(path) and "/" not in session and os.path.getsize(os.path.join(path, "journal.jsonl")) > 0
@@ -269,8 +259,7 @@ def state_exists(session: str) -> bool:
 
 
 def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
-    """Return the paths of `session`, and create its missing directories. `state` is the state directory of an existing
-    session: it is kept even if it is not writable now. `full` is as for `runtime_directory`. Raise NoPlace."""
+    """Return the paths of `session`; make what is missing. `state` is that of one that exists. Raise NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
         runtime = os.path.dirname(os.path.dirname(state))

@@ -1,5 +1,4 @@
-"""Find sessions, and their summaries. A summary is a cache of what the journal says; it also names the process that
-owns the session, for hosts that share a home directory."""
+"""Find sessions, and their summaries: caches of what journals say, with the process and host that own the session."""
 
 from __future__ import annotations
 
@@ -42,7 +41,6 @@ class SessionEntry:
 
     @property
     def updated(self) -> float:
-        """When the session was last used, in seconds of the host's clock."""
         value = self.summary.get("updated")
         return float(value) if isinstance(value, (int, float)) else 0.0
 
@@ -63,7 +61,6 @@ class SessionEntry:
 
     @property
     def alive(self) -> bool:
-        """Whether the daemon of the session runs on this host."""
         return process_identity.is_alive(self.summary)
 
     @property
@@ -84,8 +81,7 @@ def state_directories() -> list[str]:
 
 
 def runtime_directories() -> list[str]:
-    """Return the directories that may hold sockets and locks: another login may have had another environment. They need
-    not exist."""
+    """Return where sockets and locks may be: another login may have had another environment."""
     xdg, home = os.environ.get("XDG_RUNTIME_DIR") or "", session_paths.home_directory()
     found = [
         os.path.join(xdg, "ccb"),
@@ -107,7 +103,6 @@ def worker_directories() -> list[str]:
 
 
 def is_ours(path: str) -> bool:
-    """Whether `path` is a directory of this user, and not a link to one."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -116,7 +111,6 @@ def is_ours(path: str) -> bool:
 
 
 def directories() -> list[tuple[str, str]]:
-    """Return the id and the state directory of every session, even of those that never began."""
     found = []
     for top in state_directories():
         if is_ours(top):
@@ -128,8 +122,7 @@ def directories() -> list[tuple[str, str]]:
 
 
 def live_sessions() -> dict[str, Json]:
-    """Return the owners of the sessions whose daemons run here: the lock file, or the summary of a session in
-    memory."""
+    """Return the owners of the sessions with a daemon here, by lock file, or by hello for those in memory."""
     found = in_memory()
     for top in runtime_directories():
         if not is_ours(top):
@@ -143,7 +136,6 @@ def live_sessions() -> dict[str, Json]:
 
 
 def in_memory() -> dict[str, Json]:
-    """Return the summaries of the sessions whose daemon listens at a name in memory, by session id."""
     found = {}
     for session in sockets.sessions_in_memory():
         if _ID.fullmatch(session):
@@ -216,7 +208,6 @@ def _entry(session: str, directory: str, owner: Json | None) -> SessionEntry | N
 
 
 def summary_of(journal: str) -> Json:
-    """Return the summary fields that the start and the end of a journal tell."""
     from .journal_summary import summarize_ends  # not every start needs it
 
     try:
@@ -234,9 +225,8 @@ def summary_of(journal: str) -> Json:
 
 
 def latest_of(path: str) -> SessionEntry | None:
-    """Return the most recently used session of a directory (a canonical path), one with a prompt if possible. A session
-    in a worktree belongs to the directory in which it was started, too; one whose directory was moved since to its new
-    name first, and last to those that had that name before."""
+    """Return the most recently used session of a canonical path, one with a prompt if possible: of its worktrees, too,
+    and of those whose directory was moved the ones that are there now before those that were."""
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
@@ -261,7 +251,6 @@ def by_prefix(text: str) -> list[SessionEntry]:
 
 
 def described(entry: SessionEntry) -> Json:
-    """Return the body of a `session` report. Ages are in seconds of this host's clock."""
     summary, alive, now = entry.summary, entry.alive, time.time()
     created = summary.get("created")
     live = summary if alive else {"state": "ended"}
@@ -302,7 +291,6 @@ def _count(value: object) -> int:
 
 
 def resident(pid: int) -> int:
-    """Return the resident memory of a process in bytes; 0 where the system does not say."""
     try:
         with open("/proc/%d/statm" % pid, encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -332,8 +320,7 @@ _MAX_BYTES = 64 * 1024
 
 
 class SummaryFile:
-    """The summary file of a running daemon; without a state directory nothing is written. `fields` is always the same
-    object."""
+    """The summary of a running daemon, without a directory not written. `fields` is always the same object."""
 
     def __init__(self, state_directory: str, fixed: Json) -> None:
         self._path = os.path.join(state_directory, NAME) if state_directory else ""
@@ -341,12 +328,10 @@ class SummaryFile:
         self._written = ""
 
     def update(self, **fields: object) -> None:
-        """Change fields, and write the file if a value differs. A failure is logged, not raised."""
         self.fields.update(fields)
         self._write()
 
     def remove_owner(self) -> None:
-        """Remove the fields of OWNER: the owning process is about to end."""
         for name in OWNER:
             self.fields.pop(name, None)
         self._write()

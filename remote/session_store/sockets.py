@@ -1,6 +1,5 @@
-"""Where the bridge connects to the daemon of a session: a socket file, or where none can be made a name in memory
-(Linux: the abstract namespace). Every process of the network namespace can connect to such a name, so each end asks
-the kernel who the other end is. A bound name is also the session's lock. Imported before hello."""
+"""Where a bridge connects to a daemon: a socket file, else a name in memory (Linux: the abstract namespace). There, any
+process can connect, so each end asks the kernel who the other one is. Imported before hello."""
 
 from __future__ import annotations
 
@@ -32,8 +31,7 @@ def in_memory(address: str) -> bool:
 
 
 def sessions_in_memory() -> list[str]:
-    """Return the ids of the sessions at whose name in memory some process listens; whether it is ours shows a
-    connection."""
+    """Return the sessions at whose name in memory a process listens; a connection shows whose it is."""
     prefix = "@" + _PREFIX % os.geteuid()
     found = []
     try:
@@ -48,8 +46,7 @@ def sessions_in_memory() -> list[str]:
 
 
 def claim(address: str) -> int | None:
-    """Bind a name in memory, which locks its session. Return the descriptor that holds it; None if another process
-    does."""
+    """Bind a name in memory, which locks its session. Return the descriptor that holds it; None if it is taken."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
         try:
             bound.bind(address)
@@ -61,8 +58,7 @@ def claim(address: str) -> int | None:
 
 
 def listen(address: str, claimed: int = -1) -> socket.socket:
-    """Return a listening socket: that with the descriptor `claimed` for a name in memory, else a new file. Raise
-    OSError."""
+    """Return a listening socket: the `claimed` descriptor of a name in memory, else a new file. Raise OSError."""
     if in_memory(address):
         listener = socket.socket(fileno=os.dup(claimed))
     else:
@@ -88,8 +84,7 @@ def listen_as_this_process(listener: socket.socket) -> None:
 
 
 def connect(address: str, deadline: float) -> socket.socket | None:
-    """Return a connection on which the hello has arrived. Return None when no process listens, or the listening one is
-    ending: a killed process keeps its lock and its socket a little longer than its connections. Raise Stranger."""
+    """Return a connection on which the hello has arrived, None if nobody listens or it is ending. Raise Stranger."""
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     why = ""
     try:
@@ -107,8 +102,7 @@ def connect(address: str, deadline: float) -> socket.socket | None:
 
 
 def stranger(peer: socket.socket, address: str) -> str:
-    """Return whose the process at the other end is if it is another user's or another container's; "" if it is trusted.
-    Only this user can enter the directory of a socket file."""
+    """Return whose the other end is, "" if it is trusted: only this user reaches the file of a socket."""
     if not in_memory(address):
         return ""
     pid, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))

@@ -12,8 +12,7 @@ T = TypeVar("T")
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`. Cancel it and raise asyncio.TimeoutError after `seconds`. (`asyncio.wait_for` of
-    Python 3.11 and older can lose a cancellation: a task that loops would go on for ever.)"""
+    """Return the result of `work`, or cancel it. (`asyncio.wait_for` before Python 3.12 can lose a cancellation.)"""
     return await within_while(seconds, lambda: True, work, every=seconds)
 
 
@@ -38,8 +37,7 @@ async def within_while(
 
 
 async def to_its_end(work: asyncio.Future[T]) -> T:
-    """Return the result of `work`, which cannot be cancelled. If this is cancelled meanwhile, wait until the work is
-    done before the cancellation goes on, so that its result can still be taken from `work`."""
+    """Return the result of `work`. A cancellation goes on only when it is done, so that it can still be taken."""
     cancelled = False
     while not work.done():
         try:
@@ -68,8 +66,7 @@ _STACK = 4 * 1024 * 1024  # musl gives 128 KiB: Python overflows it within its o
 
 
 class Threads(ThreadPoolExecutor):
-    """The thread pool of an event loop. When the host allows no more threads, work waits for one of those that run;
-    only the first thread is required (RuntimeError)."""
+    """A thread pool in which work waits if the host allows no more threads, but for the first (RuntimeError)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,8 +81,7 @@ class Threads(ThreadPoolExecutor):
 
 
 async def in_thread(function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of work that would stop the event loop. It must end soon by itself: a thread cannot be
-    killed."""
+    """Return the result of work that would stop the loop. It must end by itself: a thread cannot be killed."""
     return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
 
 

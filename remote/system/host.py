@@ -1,5 +1,4 @@
-"""The machine as tools see it, and pinned paths: a caged command that runs beside a call may replace a directory by a
-link between the check and the operation."""
+"""The machine as tools see it, and pinned paths: a command may put a link in the place of a directory meanwhile."""
 
 from __future__ import annotations
 
@@ -51,9 +50,8 @@ class StdioRedirect:
 
 
 class Host:
-    """The operations that tools perform on the machine the worker runs on. All paths are absolute. Every method may
-    raise OSError. `session` is the token in the mark of every process started here; programs under `untrusted`
-    directories are never found by `which`."""
+    """What tools do on this machine. All paths are absolute. Every method may raise OSError. `session` is the token in
+    the mark of every process; `which` finds no programs under `untrusted` directories."""
 
     def __init__(
         self,
@@ -77,8 +75,7 @@ class Host:
         return await _in_thread(_stat, path, follow)
 
     async def read(self, path: str, offset: int, limit: int) -> bytes:
-        """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile if it is not a regular
-        file."""
+        """Return up to `limit` bytes from `offset`, fewer only at the end. Raise NotAFile."""
         return await _in_thread(_read, path, offset, limit)
 
     async def list(self, path: str) -> list[DirEntry]:
@@ -88,11 +85,9 @@ class Host:
     async def replace(
         self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
     ) -> FileInfo:
-        """Replace the content of the file with `data`, if it still has the digest `expected`. With `ABSENT`, create the
-        file and its missing parent directories. Keep mode, owner and hard links; write to the target of a link, unless
-        the path is `resolved`. It is one atomic step unless that would make another file of it; then `unkept`, the
-        reason why the content could not be kept before, forbids it. Raise FileChanged, and change nothing, if the
-        content differs."""
+        """Replace the content of a file that has the digest `expected` (`ABSENT`: create it) with `data`. Keep mode,
+        owner and hard links, in one atomic step unless that would make another file of it; `unkept`, why the content
+        could not be kept, forbids the latter. Raise FileChanged, and change nothing, for another content."""
         real = path if resolved else os.path.realpath(path)
 
         def write() -> FileInfo:
@@ -102,9 +97,8 @@ class Host:
         return await _in_thread(write)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
-        """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
-        the digest `expected`. A file that is made gets `mode`. Do nothing if it is as wanted already. Raise
-        FileChanged, and change nothing, if the content differs."""
+        """Give the file at a real path the content `data`, None to remove it, if its digest is `expected`. A new file
+        gets `mode`. Raise FileChanged, and change nothing, for another content."""
 
         def write() -> None:
             with self._cages.writing(path):
@@ -113,8 +107,7 @@ class Host:
         await _in_thread(write)
 
     def which(self, name: str) -> str | None:
-        """Return the path of a program, or None. Never return one inside the project, or one that a relative entry of
-        PATH leads to."""
+        """Return the path of a program, None for one inside the project or by a relative entry of PATH."""
         import shutil  # like tempfile, it takes 4 ms, and no session begins with it
 
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
@@ -132,9 +125,8 @@ class Host:
         cage: CageRules | None = None,
         redirect: StdioRedirect | None = None,
     ) -> Process:
-        """Start a process (see `process.started`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
-        added to the environment of children. With a `cage`, run it there with a TMPDIR of its own, or raise
-        CageUnavailable. `redirect` is for a process without a cage."""
+        """Start a process (see `process.started`) in `cwd` or the nearest ancestor that can be entered, with `env`
+        added. With a `cage`, it has a TMPDIR of its own; without one `redirect` is for it. Raise CageUnavailable."""
         whole = {**child_environment(self._environ), **(env or {})}
         cwd = await _in_thread(nearest_directory, cwd)
         mark = new_mark(self.session)
@@ -241,8 +233,7 @@ def is_under(path: str, directory: str) -> bool:
 
 
 class PinnedHost:
-    """The file operations of a host on `real` only, a real path, without following a link on the way to it. It needs
-    /proc, which hosts with a cage have."""
+    """The file operations on a real path, without following a link on the way. It needs /proc, as cages do."""
 
     def __init__(self, host: Host, real: str) -> None:
         self._host = host
@@ -283,8 +274,7 @@ Files = Union[Host, PinnedHost]
 
 @contextlib.contextmanager
 def _opened(path: str, *, make: bool = False) -> Iterator[str]:
-    """Open a real path without following a link, and return a path that leads to what was opened. `make`: it is a
-    directory, which is made with its parents if it is missing."""
+    """Return a path to what was opened at a real path, not over links. `make`: a directory, made if missing."""
     file = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         parts = [part for part in path.split("/") if part]

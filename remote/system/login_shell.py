@@ -1,7 +1,6 @@
-"""The environment of the person's own terminal on this host: PATH and the variables of tools as the start-up files of
-their shell set them, which a command over ssh lacks. The shell is started interactively, without a terminal. What it
-sets is kept in a file beside the worker's program. A later session starts with that, as long as the start-up files stay
-as they are, and asks the shell again meanwhile."""
+"""The environment of the person's terminal here: PATH and the variables of tools, which a command over ssh lacks. An
+interactive shell tells it. It is kept in a file, with which a later session starts as long as the start-up files stay,
+and asks the shell again meanwhile."""
 
 from __future__ import annotations
 
@@ -76,15 +75,12 @@ _MAX_ENTRIES = 200
 
 @dataclass(frozen=True)
 class CachedEnvironment:
-    """What the file says: the variables, and why there are none."""
-
     variables: dict[str, str]
     why: str = ""
 
 
 class LoginEnvironment:
-    """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `begin` starts
-    that, `settle` waits for it, and `close` ends it."""
+    """Adds what the person's shell sets to `environ`, and most of it to the environment of this process."""
 
     def __init__(self, environ: MutableMapping[str, str], session: str, cages: CageServer) -> None:
         self._environ = environ
@@ -95,14 +91,12 @@ class LoginEnvironment:
         self._again: asyncio.Task[Mapping[str, str]] | None = None
 
     def begin(self, directory: str, shell: str = "") -> None:
-        """Find the environment of `shell`, by default the login shell of this user. `directory` is where the file is
-        kept, "" for nowhere."""
+        """Find the environment of `shell`, by default that of this user, kept in `directory` if any."""
         self._given = dict(self._environ)
         self._first = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
 
     async def settle(self, waits: Callable[[str], None]) -> str:
-        """Return when `environ` is complete, with what the person must be told, the first time. Call `waits` with a
-        text for the person if this takes a while."""
+        """Return when `environ` is complete, with what to tell the person. `waits` is told if it takes long."""
         again, said = self._again, ""
         if again is not None and again.done():
             self._again = None
@@ -116,7 +110,6 @@ class LoginEnvironment:
         return said
 
     async def close(self) -> None:
-        """End the shell, if it runs."""
         tasks = {each for each in (self._first, self._again) if each is not None}
         self._first = self._again = None
         for each in tasks:
@@ -173,9 +166,7 @@ class ShellFailed(Exception):
 async def ask(
     shell: str, environ: Mapping[str, str], cages: CageServer, session: str = "", seconds: float = _SECONDS
 ) -> dict[str, str]:
-    """Return the PATH of an interactive `shell`, and what else its start-up files set. It is a login shell if this
-    process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed,
-    OSError."""
+    """Return the PATH of an interactive `shell`, and what else its start-up files set. Raise ShellFailed, OSError."""
     # by the last two variables start-up files know an editor that reads their environment, and start no tmux
     given = {**child_environment(environ, new_mark(session)), "TERM": "xterm-256color"}
     given.update({"VSCODE_RESOLVING_ENVIRONMENT": "1", "INTELLIJ_ENVIRONMENT_READER": "1"})
@@ -215,8 +206,7 @@ async def ask(
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return those that the commands of the agent get, none of them a secret by its name or a password in an address.
-    What PATH finds in the present directory is left out: it may be a program of the project."""
+    """Return what the agent's commands get: no secrets, and no PATH to the directory, where programs may be put."""
     kept = {name: value for name, value in environ.items() if len(value) <= _MAX_VALUE and _is_kept(name, value)}
     if "PATH" in kept:
         kept["PATH"] = os.pathsep.join(filter(os.path.isabs, kept["PATH"].split(os.pathsep)))
@@ -233,13 +223,11 @@ def _is_kept(name: str, value: str) -> bool:
 
 
 def _is_login(environ: Mapping[str, str]) -> bool:
-    """Return whether a terminal of the person would have a login shell here: not in a container, where it would replace
-    the PATH of the image."""
+    """Return whether a terminal would have a login shell here: in a container it would replace the image's PATH."""
     return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_CLIENT"))
 
 
 def _key(shell: str, environ: Mapping[str, str]) -> Json:
-    """Return what the environment of a shell depends on."""
     home = environ.get("HOME") or "/"
     places = [home + each[1:] if each.startswith("~") else each for each in _FILES]
     dotted = environ.get("ZDOTDIR", "")
@@ -260,7 +248,6 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, CachedEnvironment | None]:
-    """Return the shell, the key, and what the file says for it, None if that does not count."""
     try:
         shell = shell or pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"  # may ask a server
     except KeyError:

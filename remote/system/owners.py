@@ -1,5 +1,4 @@
-"""Whose a file is. What stands above a project acts on it, as instructions, settings and repositories do, and in a
-place like /tmp anybody may have put it there."""
+"""Whose a file is: what stands above a project acts on it, and in a place like /tmp anybody may have put it there."""
 
 from __future__ import annotations
 
@@ -8,8 +7,7 @@ import stat
 
 
 def is_ours(path: str) -> bool:
-    """Return whether a path exists, and only this user and root could put it there or change it: they own it, its
-    directory and what a link leads to, and nobody else may write to these."""
+    """Return whether only this user and root can have put a path there or change it, with what it leads to."""
     try:
         real = os.path.realpath(path)
         places = dict.fromkeys((path, os.path.dirname(path), real, os.path.dirname(real)))
@@ -33,8 +31,7 @@ def owner_of(path: str) -> str:
 
 
 def repository_top(directory: str) -> str:
-    """Return the nearest directory from here up that has a `.git`; "" for none, or if that is above `directory` and
-    somebody else may have put it there."""
+    """Return the nearest directory up that has a `.git`; "" for none, or for one above that others may have put."""
     first = here = os.path.realpath(directory)
     while not os.path.lexists(os.path.join(here, ".git")):
         if here == os.path.dirname(here):

@@ -53,18 +53,15 @@ _NOBODY = {
 
 
 def is_of_ccb(name: str) -> bool:
-    """Return whether a variable is one of ccb or of a model provider."""
     return name.startswith(_OURS)
 
 
 def without_ccb(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the variables of ccb and of model providers."""
     return {name: value for name, value in environ.items() if not is_of_ccb(name)}
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
-    """Return the environment of child processes: without the variables of ccb and of model providers, and with settings
-    that keep programs from asking anybody."""
+    """Return the environment of child processes, with settings that keep programs from asking anybody."""
     kept = without_ccb(environ).items()
     env = {name: value for name, value in kept if name not in (*_OF_SHELLS, *_SCREENS) and not name.endswith(_ASKING)}
     env.update(_NOBODY)
@@ -74,15 +71,13 @@ def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, s
 
 
 def new_mark(session: str = "") -> str:
-    """Return a new mark, with a session's token in front when one is given."""
     token = secrets.token_hex(8)
     return f"{session}.{token}" if session else token
 
 
 class Process:
-    """A running command. `stop` it on every path that does not see `wait` return. A thread calls `finish` when the
-    command has ended, and when what it left behind has; what that returns adds to `notes`, as does what lives on
-    although it was killed."""
+    """A running command. `stop` it on every path that does not see `wait` return. A thread calls `finish` after its
+    end, and after that of what it left behind; what that returns, and what cannot be killed, is in `notes`."""
 
     def __init__(
         self,
@@ -110,9 +105,8 @@ class Process:
         self._loop.add_reader(self._control, self._hear)
 
     async def wait(self) -> int:
-        """Wait until the process has ended and its output has arrived, but not for processes left in the background:
-        their output goes to `on_output` until `discard_output` or `stop`. Return the exit code, negative for a
-        signal."""
+        """Return the exit code once the process has ended and its output has arrived, but not that of what it left
+        running, which goes to `on_output` until `discard_output` or `stop`."""
         await self._exited.wait()
         if not (self._drained.is_set() and self._gone.is_set()):
             with contextlib.suppress(asyncio.TimeoutError):
@@ -122,13 +116,11 @@ class Process:
         return self.returncode
 
     async def gone(self) -> None:
-        """Wait until nothing that the command has started lives any more."""
         await self._gone.wait()
         await self._finished()
 
     async def stop(self) -> None:
-        """Send SIGTERM, then SIGKILL (at once when cancelled), to the process and everything it started. Return when
-        they are gone, or after some seconds. May be called again to end the processes left in the background."""
+        """End the process and all it started: SIGTERM, then SIGKILL. May be called again for what was left."""
         self._command.send(signal.SIGTERM)
         try:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -144,7 +136,6 @@ class Process:
         await self._finished()
 
     def kill(self) -> None:
-        """Send SIGKILL to the process and everything it started, at once."""
         self._command.send(signal.SIGKILL)
 
     def discard_output(self) -> None:
@@ -152,7 +143,6 @@ class Process:
         self._on_output = lambda _: None
 
     def has_leftovers(self) -> bool:
-        """Return whether the process has ended but something that it started still lives."""
         return self._exited.is_set() and not self._gone.is_set()
 
     def left(self) -> list[str]:
@@ -243,8 +233,7 @@ async def started(
     *,
     finishes: bool = False,
 ) -> Process:
-    """Start a command, as `CageServer.start` does, with its mark in `env`. When this is cancelled, nothing runs. Raise
-    OSError."""
+    """Start a command, as `CageServer.start` does. When this is cancelled, nothing runs. Raise OSError."""
     loop = asyncio.get_running_loop()
     starting = loop.run_in_executor(None, cages.start, argv, cwd, env, rules, redirect, program)
     try:
@@ -257,8 +246,7 @@ async def started(
 
 
 def marked(mark: str) -> list[int]:
-    """Return the pids of the live processes whose environment has this mark, or one that begins with this session
-    token; [] without /proc."""
+    """Return the pids of live processes with this mark, or with one of this session; [] without /proc."""
     if not mark:
         return []
     wanted = f"{MARK}={mark}".encode()
@@ -290,9 +278,8 @@ async def stop_marked(mark: str) -> None:
 
 
 async def _end_marked(mark: str, number: int, seconds: float) -> bool:
-    """Send a signal to each process with a mark, also to those that they start meanwhile. Return whether all have ended
-    within `seconds`. The list of all processes, which takes long on a large host, is looked through again only when the
-    known ones have ended."""
+    """Signal what has the mark and what it starts meanwhile. Return whether all have ended in `seconds`. All processes
+    are listed again, which takes long on a large host, only when the known ones have ended."""
     loop = asyncio.get_running_loop()
     deadline = time.monotonic() + seconds
     again = True  # a process may end before it is looked at, and leave an unlisted child: look twice

@@ -1,6 +1,5 @@
-"""Versions of files, and their replacement. A new file takes the place of the old one in one step (rename), unless it
-would be another file then: one of several hard links, one of another owner, one that is mounted by itself, one in a
-closed directory. Such a file is written over in place."""
+"""Versions of files, and their replacement by a rename, unless that would make another file of it: one of several hard
+links, of another owner, with a mount, or in a closed directory. Such a file is written over in place."""
 
 from __future__ import annotations
 
@@ -23,8 +22,6 @@ from .process import new_mark
 
 
 class FileKind(enum.Enum):
-    """The kind of a path."""
-
     FILE = "file"
     DIRECTORY = "directory"
     LINK = "link"
@@ -33,8 +30,7 @@ class FileKind(enum.Enum):
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A path's state. `mode` is the permission bits; times and `size` (bytes) tell versions apart. `links` counts its
-    names."""
+    """A path's state. `mode` is the permission bits; times and `size` tell versions apart; `links` its names."""
 
     kind: FileKind
     size: int
@@ -57,7 +53,6 @@ ABSENT = ""  # the expected digest of a file that must not exist yet
 
 
 def digest_of(data: bytes) -> str:
-    """Return the digest that identifies a version for `replace`."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -82,8 +77,7 @@ def info_of(status: os.stat_result) -> FileInfo:
 
 
 class open_regular:
-    """Open a regular file for reading, as a context manager that returns its descriptor. Raise NotAFile for anything
-    else: opening a pipe does not block, and a terminal does not become the controlling one."""
+    """Open a regular file for reading, as a context manager. Raise NotAFile for pipes and all else, at once."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -142,7 +136,6 @@ def _create(path: str, data: bytes) -> FileInfo:
 
 
 def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
-    """Write a file beside the old one, and rename it. Raise _OtherFile."""
     directory = os.path.dirname(path)
     if _is_mounted(path, old):
         raise _OtherFile
@@ -171,8 +164,7 @@ def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old:
 
 
 def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
-    """Write over the content of the file. When that fails, the old content is put back; when it is cut off, the file
-    holds a mixture of both."""
+    """Write over the file. When that fails, the old content is put back; when it is cut off, it is a mixture."""
     with lock, _locked(os.path.dirname(path)), _opened(path) as file:
         _lock(file)  # its other names may be in other directories
         old = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
@@ -187,8 +179,7 @@ def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fi
 
 
 def _write_over(file: int, data: bytes, size: int) -> None:
-    """Make `data` the content of a file of `size` bytes. What is longer than that comes first: if there is no room for
-    it, the old content is still whole."""
+    """Make `data` the content of the file, the part behind `size` first: without room, the old one is whole."""
     for start, end in ((size, len(data)), (0, min(size, len(data)))):
         if start < end:
             os.lseek(file, start, os.SEEK_SET)
@@ -216,8 +207,7 @@ def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: 
 
 @contextlib.contextmanager
 def _locked(directory: str) -> Iterator[None]:
-    """Lock the directory against other sessions of this machine, as far as it can be locked: the digest is checked
-    again right before the change."""
+    """Lock the directory, as far as it can be: the digest is checked again right before the change."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -249,7 +239,6 @@ def _write_all(file: int, data: bytes) -> None:
 
 
 def _to_change(path: str) -> os.stat_result:
-    """Return the state of a file that may be written. Raise FileChanged or PermissionError."""
     try:
         old = os.lstat(path)
     except FileNotFoundError:
@@ -272,8 +261,7 @@ def _is_mounted(path: str, old: os.stat_result) -> bool:
 
 
 def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
-    """Give a new file the owner, the attributes (ACLs are some of them) and the mode of the old one. Raise
-    _OtherFile."""
+    """Give a new file owner, attributes (as ACLs) and mode of the old one. Raise _OtherFile."""
     mine = os.fstat(file)
     try:
         if old.st_gid != mine.st_gid:
@@ -301,7 +289,6 @@ def _attributes(file: str | int) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def _temporary(directory: str, mode: int) -> Iterator[tuple[str, int]]:
-    """Make a file, and remove it at the end unless it has another name by then."""
     temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
     while True:
         file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
@@ -318,8 +305,7 @@ def _temporary(directory: str, mode: int) -> Iterator[tuple[str, int]]:
 
 
 def remove_left_files(directories: Iterable[str]) -> None:
-    """Remove the temporary files that killed workers of this user have left in these directories, as far as it takes
-    two seconds. A worker that lives has its file locked."""
+    """Remove what killed workers of this user left here, within two seconds; living ones lock their files."""
     until = time.monotonic() + _SWEEP_S
     for directory in dict.fromkeys(directories):
         with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -335,7 +321,6 @@ def remove_left_files(directories: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """Open a regular file for reading and writing, not through a link. Raise FileChanged or OSError."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
         file = os.open(path, flags)
@@ -363,7 +348,6 @@ def _digest(path: str) -> str:
 
 
 def _rename_to_new(temp: str, path: str) -> None:
-    """Rename the temporary file to a new name. Raise FileChanged if a file of that name exists."""
     try:
         os.link(temp, path)
     except FileExistsError:

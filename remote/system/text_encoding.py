@@ -1,5 +1,4 @@
-"""Which text a file holds: UTF-8, or UTF-16 with a byte order mark. Text in another encoding cannot be told apart for
-sure, and is known as far as it is ASCII."""
+"""Which text a file holds: UTF-8, UTF-16 with a byte order mark, or one that is known as far as it is ASCII."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ _MARKS = (
 
 
 class Text:
-    """The text of a file without its byte order mark `mark`. With an unknown `codec`, "", each character stands for one
-    byte."""
+    """The text of a file without its byte order mark. In an unknown `codec`, "", a character is a byte."""
 
     def __init__(self, text: str, codec: str, mark: bytes) -> None:
         self.text = text
@@ -26,12 +24,10 @@ class Text:
         self.mark = mark
 
     def encoded(self, text: str) -> bytes:
-        """Return the bytes of a file with another text in the same encoding."""
         return self.mark + text.encode(self.codec or "latin-1")
 
 
 def text_of(data: bytes) -> Text | None:
-    """Return the text of a file, None for a binary file."""
     mark, codec = _mark(data)
     if codec != "utf-8":
         if wide_decoder(data, whole=True) is None:
@@ -46,8 +42,7 @@ def text_of(data: bytes) -> Text | None:
 
 
 def wide_decoder(head: bytes, *, whole: bool) -> codecs.IncrementalDecoder | None:
-    """Return a decoder for a file that begins with `head` if that is UTF-16 with a mark, else None. `whole`: that is
-    all of it."""
+    """Return a decoder for a file that begins with `head` if that is UTF-16 with a mark. `whole`: all of it."""
     mark, codec = _mark(head)
     if codec in ("", "utf-8"):
         return None
@@ -59,13 +54,11 @@ def wide_decoder(head: bytes, *, whole: bool) -> codecs.IncrementalDecoder | Non
 
 
 def name_of(head: bytes) -> str:
-    """Return the name of the encoding that the mark of a file tells."""
     return _mark(head)[1].upper()
 
 
 def is_binary(head: bytes, *, whole: bool = False) -> bool:
-    """Return whether a file that begins with `head` (SNIFF bytes or more) is no text: it has a NUL, or a mark that is
-    not true."""
+    """Return whether a file that begins with `head` is no text: it has a NUL, or a mark that is not true."""
     is_marked = _mark(head)[1] != "utf-8"
     return (is_marked or b"\0" in head[:SNIFF]) and wide_decoder(head, whole=whole) is None
 

@@ -1,8 +1,5 @@
-"""The bootstrap on one machine: Pythons, places, damage, races. The stub hands over to a tiny worker of the test.
-
-- How the bundle gets to a host: packed in a form that both ends know, never more than was announced.
-- The command line that carries the stub: one short line, which every shell reads alike.
-"""
+"""The bootstrap on one machine: Pythons, places, damage, races, and how the bundle gets there. The stub hands over to a
+tiny worker of the test."""
 
 from __future__ import annotations
 
@@ -40,20 +37,16 @@ RECENT = [path for path in PYTHONS if path not in OLD] or [Path(sys.executable)]
 
 
 def tiny_bundle(text: str = "hello") -> Bundle:
-    """A bundle whose worker prints where it came from."""
     printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
     worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
     return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": worker}))
 
 
 def fresh_bundle() -> Bundle:
-    """The real worker in a bundle that no cache on this machine has."""
     return Bundle.of(load().data + joined({"ccb/fresh": uuid.uuid4().hex}))
 
 
 class Host:
-    """A machine of its own: home and environment."""
-
     def __init__(self, home: Path) -> None:
         self.home = home
         self.env = {"HOME": str(home), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(home / "run")}
@@ -67,7 +60,6 @@ class Host:
     async def start(
         self, bundle: Bundle, cwd: str = "/", candidates: Sequence[str] = CANDIDATES, **params: Any
     ) -> tuple[Launched, str]:
-        """Launch; what the worker printed."""
         transport = LocalTransport(self.env)
         try:
             launched = await launch(transport, {"cwd": cwd, **params}, bundle, candidates=candidates)
@@ -212,7 +204,6 @@ async def test_a_cache_that_cannot_be_made_is_passed_over(host: Host) -> None:
 
 @contextmanager
 def small_disk(where: Path, size: str) -> Iterator[None]:
-    """A file system of `size` mounted at `where`."""
     where.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(where)], check=True)
     try:

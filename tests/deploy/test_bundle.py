@@ -1,7 +1,4 @@
-"""The bundle that a source tree keeps: the one of its sources as they are now, and built once.
-
-- The worker bundle: reproducible, small, Python 3.9 without packages.
-"""
+"""The bundle of a source tree, built once and kept; reproducible, small, Python 3.9 without packages."""
 
 from __future__ import annotations
 
@@ -40,7 +37,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The worker's bundles that were built."""
     builds: list[bytes] = []
     build = builder.build
 

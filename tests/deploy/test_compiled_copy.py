@@ -60,7 +60,6 @@ class Visited:
         return opened.headers["user-agent"].partition("/")[2]
 
     async def login(self, python: str = sys.executable) -> Laptop:
-        """Start a session."""
         marker = secrets.token_hex(16)
         params = {"session": str(uuid.uuid4()), "cwd": "~/project", "create": True}
         process = await asyncio.create_subprocess_exec(
@@ -167,7 +166,6 @@ BAD = {
 
 
 def spoil(visited: Visited, how: str) -> bytes:
-    """Put a copy in place that must not be used. Return a good one."""
     data, path, elsewhere = visited.plant("bad"), visited.path, visited.host.home / "elsewhere"
     header = compiled_copy.header_of(visited.bundle.sha256) + b"?"
     contents = {

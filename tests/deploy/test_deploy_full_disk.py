@@ -24,8 +24,7 @@ INJECTED = {
     "the quota": ("write", "EDQUOT", 3),
     "fsync": ("fsync", "ENOSPC", 1),
     "rename": ("rename", "ENOSPC", 1),
-}
-"""The call that fails, how, and when: the stub's first write asks for the bundle, the second one is that mark."""
+}  # the call that fails, how, and when: the stub's first write asks for the bundle, the second one is that mark
 
 SAID = {"ENOSPC": "No space left on device", "EDQUOT": "Disk quota exceeded"}
 
@@ -122,7 +121,6 @@ mount --rbind /mnt {home} && cd / && exec {python} "$@"' small "$@"
 
 
 def in_a_small_tmp(host: Host) -> str:
-    """A Python whose /tmp has room for nothing large."""
     path = host.home / "python3"
     path.write_text(SMALL_TMP.format(home=host.home, python=os.path.realpath(sys.executable)), encoding="ascii")
     path.chmod(0o755)

@@ -16,8 +16,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-KEPT = Path(".make/faults")
-"""What is known of each session that came out differently."""
+KEPT = Path(".make/faults")  # what is known of each session that came out differently
 
 
 def main() -> int:
@@ -73,7 +72,6 @@ def _follow(log: Path, running: subprocess.Popen[bytes], count: int, started: fl
 
 
 def report(sessions: list[Json], seconds: float) -> None:
-    """The table at the end."""
     kinds = Counter(kind for session in sessions for kind in session["happened"])
     recovered = sorted(took for session in sessions for took in session["recovered_s"])
     replayed = [session["replayed"] for session in sessions]

@@ -47,7 +47,6 @@ async def _undisturbed(work: str, directory: Path) -> Outcome:
 
 @pytest.fixture(scope="session")
 def undisturbed(reference: Reference) -> Outcome:
-    """The basic work with nothing in its way."""
     return asyncio.run(_awaited(reference))
 
 

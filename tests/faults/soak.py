@@ -1,7 +1,5 @@
-"""`make soak`: one session of 2,000 turns with 50 MB of tool output over a real sshd. The worker's memory grows by less
-than 10 MB and the laptop's by less than 40 MB, and a lost connection is attached again in less than 1 s throughout.
-The outputs come as 25 of 2 MB each, of which the model is told 30,000 characters; every other turn has a small one.
-"""
+"""`make soak`: a session of 2,000 turns with 50 MB of tool output, 25 of them of 2 MB, over a real sshd. The worker
+grows by less than 10 MB, the laptop by less than 40 MB, and a lost connection is back in less than 1 s throughout."""
 
 from __future__ import annotations
 
@@ -28,8 +26,7 @@ from ccb.tunnel.reconnecting import STEADY_S
 
 OUTPUT = 50_000_000
 LARGE = 2_000_000
-WARM = 0.02
-"""Share of the turns after which memory is measured first."""
+WARM = 0.02  # share of the turns after which memory is measured first
 
 WORKER_MB, LAPTOP_MB, REATTACH_S = 10.0, 40.0, 1.0
 
@@ -56,7 +53,6 @@ def _model(every: int) -> Any:
 
 
 async def soak(turns: int) -> Figures:
-    """Play the session."""
     figures = Figures()
     every = max(1, turns * LARGE // OUTPUT)
     with tempfile.TemporaryDirectory(prefix="ccb-soak-") as name, host_user(Path(name)) as user:
@@ -111,8 +107,7 @@ def _worker(user: HostUser) -> int:
 
 
 async def _reattach(run: Running, between: Relay) -> float:
-    """Seconds from a cut until ccb says that it is connected again. The next cut must not come at once: ccb would take
-    the connection for one that cannot last, and wait longer each time."""
+    """Seconds until ccb is connected again. The next cut must not come at once, or ccb would wait longer each time."""
     assert run.process.stderr is not None
     start = time.monotonic()
     between.cut()

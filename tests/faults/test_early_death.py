@@ -21,14 +21,12 @@ MARKS = {
     "deploy": (12_000, 0.0),
     "in the bundle": (12_000, 0.5),
     "end of the bundle": (0, 1.0),  # login and command line take 10 KB before it
-}
-"""Bytes that were sent when ccb is killed, and shares of the bundle."""
+}  # bytes that were sent when ccb is killed, and shares of the bundle
 
 WHOLE = ("worker/*.bundle", "worker/login.json", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
 
 
 def partial(kept: set[str]) -> list[str]:
-    """Files that are neither a bundle nor a session's own."""
     return sorted(name for name in kept if not name.endswith(WHOLE))
 
 

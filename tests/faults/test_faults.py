@@ -57,7 +57,6 @@ async def test_a_disturbed_session_comes_out_the_same(
 
 
 def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
-    """One line for the table of `make faults`."""
     processes = [planned.ending] if planned.ending else []
     line = {
         "seed": planned.seed,

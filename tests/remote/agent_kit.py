@@ -1,5 +1,4 @@
-"""A world for the agent loop in memory: the ports, a clock that only moves when told, and tools that say what
-happens."""
+"""A world for the agent loop in memory: the ports, a clock that only moves when told, tools that say what happens."""
 
 from __future__ import annotations
 
@@ -67,7 +66,6 @@ class ManualClock(Clock):
         await future
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass and everything that is due happen."""
         end = self.time + seconds
         await settle()
         while self._sleepers and self._sleepers[0][0] <= end:
@@ -93,7 +91,6 @@ class ManualClock(Clock):
 
 
 async def settle() -> None:
-    """Return when no other task can go on."""
     loop = asyncio.get_running_loop()
     await asyncio.sleep(0)
     while cast(Any, loop)._ready:
@@ -123,13 +120,10 @@ class Reply:
 
 
 def content(reply: Reply) -> bytes:
-    """Return the body of a reply, without its pauses and errors."""
     return b"".join(chunk for chunk in reply.chunks if isinstance(chunk, bytes))
 
 
 class ScriptedTransport:
-    """Answers model calls from a list, in order."""
-
     def __init__(self, replies: Sequence[Reply]) -> None:
         self.replies = list(replies)
         self.call_ids: list[str] = []
@@ -203,11 +197,9 @@ class MemoryLog(SessionLog):
         return [b["event"] for k, b in self.all if k == "progress" and b["type"] == "stream_event"]
 
     def outline(self) -> list[str]:
-        """The public messages as short words."""
         return [_word(body) for body in self.messages()]
 
     async def until(self, ready: Callable[[], bool]) -> None:
-        """Wait until something emitted makes `ready` true."""
 
         async def wait() -> None:
             while not ready():
@@ -228,8 +220,6 @@ def _word(body: Json) -> str:
 
 
 class OpenPermissions(PermissionEngine):
-    """Allows what `decisions` does not name."""
-
     def __init__(self, decisions: Mapping[str, Decision] | None = None) -> None:
         super().__init__(LaunchRules(sandbox()), cwd="/srv/app", home="/home/ann")
         self.decisions = dict(decisions or {})
@@ -254,8 +244,6 @@ class NoShells:
 
 
 class ScriptedBroker:
-    """Answers requests in order; an Event as answer means: not yet."""
-
     def __init__(
         self, answers: Sequence[ToolPermission | asyncio.Event | Exception] = (), can_ask: bool = True
     ) -> None:
@@ -283,8 +271,6 @@ class ScriptedBroker:
 
 
 class FixedPrompts(SessionPrompt):
-    """The prompts of one agent."""
-
     def __init__(self, text: str, *first: Json) -> None:
         super().__init__(SessionOptions(), cast(Any, None))
         self._text = text
@@ -352,7 +338,6 @@ class SpyTool(Tool):
         self.changed.set()
 
     async def until(self, *wanted: str) -> None:
-        """Wait until all of `wanted` are in the log."""
 
         async def wait() -> None:
             while not set(wanted) <= set(self.log):
@@ -364,8 +349,6 @@ class SpyTool(Tool):
 
 @dataclass
 class World:
-    """An agent with everything around it."""
-
     agent: Agent
     transport: ScriptedTransport
     journal: MemoryLog
@@ -379,11 +362,9 @@ class World:
     queue: list[Prompt]
 
     async def turn(self, text: str = "go") -> Json:
-        """Run a turn to its end; time jumps over every pause."""
         return await self.clock.run_until_done(self.agent.run_turn([Prompt([{"type": "text", "text": text}])]))
 
     def start(self, text: str = "go") -> asyncio.Task[Json]:
-        """Run a turn in the background; time stands still."""
         return asyncio.ensure_future(self.agent.run_turn([Prompt([{"type": "text", "text": text}])]))
 
     def history(self) -> list[Json]:
@@ -397,7 +378,6 @@ def settings_of(window: WindowSettings) -> WorkerSettings:
 
 
 def no_hooks(log: SessionLog, permissions: PermissionEngine) -> HookRunner:
-    """The hooks of a session that has none."""
     nothing = cast(Any, None)
     return HookRunner(HookContext("/srv/app", nothing, nothing, log, permissions, lambda key, text: None))
 
@@ -558,7 +538,6 @@ def says(text: str, message_id: str = "msg_1", stop_reason: str = "end_turn") ->
 
 
 def calls(*tools: tuple[str, str, Json | str], message_id: str = "msg_1") -> Reply:
-    """An answer of (id, name, input) tool calls."""
     blocks = [tool_block(i, *tool) for i, tool in enumerate(tools)]
     return Reply([opening(message_id), *blocks, closing("tool_use")])
 
@@ -574,8 +553,7 @@ def error_event(kind: str, message: str = "busy") -> bytes:
 
 
 def assert_valid(history: Sequence[Json]) -> None:
-    """The rules of the Messages API for a history: roles alternate, every tool_use has its one result right after
-    it."""
+    """The rules of the Messages API: roles alternate, every tool_use has its one result right after it."""
     assert all(message["content"] for message in history)
     for i, message in enumerate(history):
         assert message["role"] == ("user" if i % 2 == 0 else "assistant")

@@ -9,7 +9,6 @@ _STUB = _ROOT / "deploy" / "stub.py"
 
 
 def bundle_of_the_sources() -> bytes:
-    """Return the worker's sources as they are, in one file."""
     found = {"ccb/__init__.py": b"__version__ = 'x'", "ccb/tunnel/__init__.py": b""}
     for top, name in (("remote", "ccb/remote"), ("tunnel/wire", "ccb/tunnel/wire")):
         for path in (_ROOT / top).rglob("*.py"):

@@ -41,12 +41,10 @@ class Toolbox:
         return why or (str(foretold.content) if isinstance(foretold, ToolResult) else "")
 
     async def __call__(self, name: str, **tool_input: Any) -> ToolResult:
-        """Validate and run a call, which must be valid."""
         assert self.refusal(name, **tool_input) is None
         return await self.run(name, **tool_input)
 
     async def run(self, name: str, **tool_input: Any) -> ToolResult:
-        """Run a call without validation."""
         call = replace(
             self.context.call, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
         )
@@ -54,7 +52,6 @@ class Toolbox:
         return await self.tools[name].run(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:
-        """Run a call that must succeed, and return what the model sees."""
         result = await self(name, **tool_input)
         assert isinstance(result.content, str)
         assert not result.is_error, result.content
@@ -68,13 +65,11 @@ class Toolbox:
         return result.content
 
     async def seen(self, name: str, content: str | bytes) -> Path:
-        """Write a file, and let the model read it."""
         path = self.write(name, content)
         await self("Read", file_path=str(path))
         return path
 
     def write(self, name: str, content: str | bytes = "", age: float = 0) -> Path:
-        """Write a file below the root; it was changed `age` seconds ago."""
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -98,7 +93,6 @@ async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
 
 
 async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until the condition holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "the condition did not become true in time"
@@ -106,7 +100,6 @@ async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:

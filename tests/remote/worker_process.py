@@ -54,20 +54,16 @@ if bundle_path:
     sys.path.insert(0, bundle_path)
 from ccb.remote.main import start
 os._exit(start(json.loads(params), bundle, 'disk'))
-"""
-"""The stub ends with `sys.exit`. Nothing is left to do then but to take the interpreter down, which takes 13 ms."""
+"""  # the stub ends with `sys.exit`. Nothing is left to do then but to take the interpreter down, which takes 13 ms
 
 
 class Laptop:
-    """One connection to a session."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.frames: list[Frame] = []
         self.epoch = 0
         self.raw = b""
-        self.hello: Hello
-        """The hello of the worker, once it is attached."""
+        self.hello: Hello  # the hello of the worker, once it is attached
         self._decoder = FrameDecoder()
         self._seen = 0
         self._bodies: dict[int, bytes] = {}
@@ -79,7 +75,6 @@ class Laptop:
         await self.process.stdin.drain()
 
     async def read(self) -> bool:
-        """Take what comes next; False at the end."""
         assert self.process.stdout is not None
         data = await asyncio.wait_for(self.process.stdout.read(65536), DEADLINE_S)
         self.raw += data
@@ -106,16 +101,13 @@ class Laptop:
 
     @property
     def events(self) -> list[Event]:
-        """The events that have come."""
         return [frame for frame in self.frames if isinstance(frame, Event)]
 
     @property
     def last_seq(self) -> int:
-        """Of the last event that has come."""
         return self.events[-1].seq if self.events else 0
 
     async def message(self, kind: str, subtype: str | None = None) -> Json:
-        """The next public message of a type."""
 
         def fits(event: Event) -> bool:
             body = event.body
@@ -127,9 +119,7 @@ class Laptop:
         self, options: SessionOptions | Json = _DEFAULTS, *, have: int = 0, tail: int = 0, role: str = "driver",
         decided: bool = True, after: Hello | None = None,
     ) -> Hello:  # fmt: skip
-        """Wait for hello, unless it has come (`after`), and drive the session. Unless `decided` is False, return when
-        the worker has decided on the attach: what another connection does after that comes after it for the worker,
-        too."""
+        """Wait for hello, unless it has come (`after`), and attach. If `decided`, wait for the worker's decision."""
         hello = self.hello = after if after is not None else await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
         given = options.to_json() if isinstance(options, SessionOptions) else options
@@ -153,19 +143,16 @@ class Laptop:
         return request_id
 
     async def request(self, subtype: str, **fields: Any) -> Json:
-        """Make a request, and return the `response` of its answer."""
         request_id = await self.control(subtype, **fields)
         event = await self.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
         response: Json = event.body["response"]
         return response
 
     async def reply(self, request_id: str, payload: Json) -> None:
-        """Answer a question of the worker."""
         response = {"subtype": "success", "request_id": request_id, "response": payload}
         await self.send(Input(self.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
 
     async def call(self) -> tuple[CallOpen, bytes]:
-        """The next model call, its body read to the end."""
         opened = await self.next(CallOpen)
         body = b""
         while len(body) < opened.size:
@@ -179,7 +166,6 @@ class Laptop:
     async def answer(
         self, opened: CallOpen, content: bytes, *, status: int = 200, offset: int = 0, end: bool = True
     ) -> None:
-        """Answer a model call as the auth proxy would."""
         await self.send(
             CallHead(self.epoch, opened.stream, status, {"content-type": "text/event-stream", "request-id": "r"})
         )
@@ -213,43 +199,36 @@ class Laptop:
         return request
 
     async def rest(self) -> None:
-        """Take what comes until the connection ends."""
         while await self.read():
             pass
 
     async def stop(self) -> None:
-        """End the session and wait for the bridge to leave."""
         await self.send(Stop(self.epoch))
         await self.rest()
         await asyncio.wait_for(self.process.wait(), DEADLINE_S)
 
     async def end(self) -> None:
-        """End the session and wait for the end of its worker."""
         await self.stop()
         await until(lambda: not alive(self.pid), "the daemon has ended")
 
     @property
     def pid(self) -> int:
-        """Of the worker."""
         return next(frame.pid for frame in self.frames if isinstance(frame, Hello))
 
     async def kill(self) -> None:
-        """Kill the worker, and wait until the bridge has left."""
         os.kill(self.pid, signal.SIGKILL)
         await self.rest()
         await self.process.wait()
 
     async def drop(self) -> None:
-        """Lose the connection: the bridge is killed."""
         with contextlib.suppress(ProcessLookupError):  # its worker was killed, so it has ended by itself
             self.process.kill()
         await self.process.wait()
 
 
 class WorkerHost:
-    """A host with its own home: `connect` is one login that finds or starts a session there. `prelude` is Python that
-    runs in the process of a worker before it starts, to make the machine what a test needs. `more_env` is for its
-    environment."""
+    """A host with its own home: `connect` is a login there. `prelude` is Python that runs in a worker before it
+    starts."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -300,7 +279,6 @@ class WorkerHost:
         return laptop
 
     async def kill_worker(self, pid: int) -> None:
-        """Kill the worker of a session, and wait for its end."""
         self.pids.add(pid)
         os.kill(pid, signal.SIGKILL)
         await until(lambda: not alive(pid), f"the end of worker {pid}")
@@ -309,7 +287,6 @@ class WorkerHost:
         return self.home / ".local" / "state" / "ccb" / "sessions" / session
 
     def journal(self, session: str) -> list[Json]:
-        """The lines of a session's journal."""
         return [json.loads(line) for line in (self.state(session) / "journal.jsonl").read_bytes().splitlines()]
 
     def runtime_files(self) -> list[str]:
@@ -353,7 +330,6 @@ async def worker_host(home: Path) -> AsyncIterator[WorkerHost]:
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition with a deadline."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + DEADLINE_S
     while not condition():
@@ -362,7 +338,6 @@ async def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process exists and is no zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:

@@ -1,2 +1,1 @@
-"""What calls the kernel to make cages. It runs in one process, which loads the modules by their sources (see
-`cage_server`)."""
+"""What calls the kernel to make cages, in one process, which loads the modules by their sources (see `cage_server`)."""

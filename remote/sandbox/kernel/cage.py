@@ -1,6 +1,5 @@
-"""Namespaces and mounts. With Landlock, a namespace is only needed for the workspace: Landlock cannot except `.git`
-from a directory that may be written. Without it, the whole cage for reading stands on namespaces. Root needs no user
-namespace; others get one, in which they keep their user id. This module runs in the zygote."""
+"""Namespaces and mounts. With Landlock, which cannot except `.git` from a directory, only the workspace needs them;
+without it the cage for reading stands on them. All but root get a user namespace. Runs in the zygote."""
 
 from __future__ import annotations
 
@@ -24,8 +23,6 @@ _DAC_READ_SEARCH = 1 << 2
 
 
 class CageRequest:
-    """What the worker asks for: a command and its cage. All paths are bytes. Nothing may be opened by default."""
-
     argv: list[bytes]
     environment: dict[bytes, bytes]
     program = temporary = b""
@@ -43,37 +40,23 @@ class CageRequest:
         self.__dict__.update(fields)
 
 
-def filter_code(kernel: Kernel, request: CageRequest) -> bytes:
-    """Return the filter of system calls for a request."""
-    make = seccomp.workspace_filter if request.workspace else seccomp.read_only_filter
-    return make(kernel.machine, request.abi).code()
-
-
 def enter(kernel: Kernel, request: CageRequest, code: bytes) -> None:
-    """Put this process into its cage for good; `code` is its filter. Raise OSError, after which it must not run
-    anything."""
+    """Put this process into its cage for good; `code` is its filter. If it raises OSError, nothing may run any more."""
     if request.workspace or not request.abi:
         enter_namespaces(kernel, request)
     kept = _DAC_READ_SEARCH | (_DAC_OVERRIDE if request.workspace else 0)
     keep_capabilities(kernel, kept if os.geteuid() == 0 else 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     if request.abi:
-        writes = request.workspace
-        landlock.enforce(kernel, request.abi, _file_rules(request), network=writes, truncation=writes)
+        may = landlock.READ | landlock.CHANGE | (landlock.EXECUTE if request.workspace else 0)
+        rules = [(path, landlock.READ) for path in request.read]
+        rules += [(path, landlock.READ | landlock.EXECUTE) for path in request.execute]
+        rules += [(path, may) for path in (*request.write, request.temporary) if path]
+        for path in (b"/dev/shm", b"/dev/pts", b"/dev/ptmx") if request.workspace else ():
+            rules.append((path, landlock.READ | landlock.CHANGE | landlock.IOCTL_DEV))
+        on_null = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV
+        landlock.enforce(kernel, request.abi, [*rules, (b"/dev/null", on_null)], request.workspace)
     seccomp.install(kernel, code)
-
-
-def _file_rules(request: CageRequest) -> list[tuple[bytes, int]]:
-    rules = [(path, landlock.READ) for path in request.read]
-    rules += [(path, landlock.READ | landlock.EXECUTE) for path in request.execute]
-    may = landlock.READ | landlock.CHANGE | (landlock.EXECUTE if request.workspace else 0)
-    rules += [(path, may) for path in request.write]
-    if request.temporary:
-        rules.append((request.temporary, may))
-    if request.workspace:
-        terminal = landlock.READ | landlock.CHANGE | landlock.IOCTL_DEV
-        rules += [(path, terminal) for path in (b"/dev/shm", b"/dev/pts", b"/dev/ptmx")]
-    return [*rules, (b"/dev/null", landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE | landlock.IOCTL_DEV)]
 
 
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
@@ -94,17 +77,14 @@ class Mounts:
         self._mount(b"none", b"/", b"", _REC | _PRIVATE)  # keeps every further change from other namespaces
 
     def mount_new(self, kind: bytes, target: bytes, data: bytes) -> None:
-        """Mount a new file system of this kind over a directory, if the directory is there."""
         if os.path.isdir(target):
             self._mount(kind, target, kind, _NOSUID | _NOEXEC | (_NODEV if kind == b"tmpfs" else 0), data)
 
     def bind(self, source: bytes, target: bytes) -> None:
-        """Show `source`, with the mounts in it, as `target` too."""
         self._mount(source, target, b"", _BIND | _REC)
 
     def copy(self, path: bytes, read_only: bool = False) -> int:
-        """Return a descriptor for a copy of the mounts at a path, which nobody sees yet. A link is not followed, but
-        shown."""
+        """Return a descriptor of a copy of the mounts at a path, which nobody sees yet. A link is shown itself."""
         text = ctypes.create_string_buffer(path)
         flags = _CLONE | os.O_CLOEXEC | _RECURSIVE | _NO_FOLLOW
         copy = self._kernel.call("open_tree", _HERE, ctypes.addressof(text), flags)
@@ -153,7 +133,6 @@ class Mounts:
             self._mount(b"none", target, b"", _REMOUNT | _BIND | flags | kept)
 
     def become_root(self, path: bytes) -> None:
-        """Make a mount the root of this process, and let go of the old one."""
         os.chdir(path)
         here = ctypes.create_string_buffer(b".")
         self._kernel.call("pivot_root", ctypes.addressof(here), ctypes.addressof(here))
@@ -171,7 +150,6 @@ class Mounts:
 
 
 def _unescaped(point: bytes) -> bytes:
-    """Return a path as it stands in /proc/self/mountinfo with its blanks and backslashes."""
     for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         point = point.replace(code, character)
     return point
@@ -217,8 +195,7 @@ def _unshare(kernel: Kernel, flags: int) -> None:
 
 
 def _show_all(mounts: Mounts, request: CageRequest) -> None:
-    """Show everything, but let only what the request says be written. Without Landlock, also allow only harmless
-    devices, and run no program from a directory that is only named for reading."""
+    """Show everything, writable as requested; without Landlock only harmless devices, and programs where requested."""
     alone = not request.abi
     devices = [path for path in _DEVICES if alone and os.path.exists(path)]
     copies = [(path, mounts.copy(path)) for path in (*request.write, request.temporary, *devices) if path]
@@ -232,9 +209,8 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 
 
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
-    """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
-    it can be neither changed nor renamed, and so is each directory on the way to it. A file with names outside is a
-    mount, too, but may move with its directory. If a path has vanished (FileNotFoundError), the worker looks again."""
+    """Let only the directories of the request be written. A protected path is a mount, and so is each directory on the
+    way to it; a file with names outside, too, but it may move with its directory. Raise FileNotFoundError."""
     _show_all(mounts, request)
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)
@@ -257,7 +233,6 @@ def _on_the_way(request: CageRequest) -> list[bytes]:
 
 
 def _show_only(mounts: Mounts, request: CageRequest) -> None:
-    """Show nothing but what the request names. Only what it says can be written."""
     places: dict[bytes, tuple[bool, bool]] = {}  # path: may programs be run from it, may it be written
     for paths, kind in ((request.read, (False, False)), (request.execute, (True, False))):
         for path in paths:

@@ -1,5 +1,4 @@
-"""Landlock: what a process may do with files, TCP ports, signals and abstract sockets, for every version of its ABI.
-This module runs in the zygote."""
+"""Landlock: what a process may do with files, TCP ports, signals and abstract sockets. Runs in the zygote."""
 
 from __future__ import annotations
 
@@ -28,32 +27,28 @@ _PATH_BENEATH = 1
 
 
 def version(kernel: Kernel) -> int:
-    """Return the ABI of this kernel. Raise OSError if Landlock is missing or switched off."""
     return kernel.call("landlock_create_ruleset", 0, 0, 1)
 
 
 def handled(abi: int) -> int:
-    """Return all rights over files that a kernel with this ABI knows."""
     bits = 13 + (abi >= 2) + (abi >= 3) + (abi >= 5)
     return (1 << bits) - 1
 
 
-def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: bool, truncation: bool) -> None:
-    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as this ABI can. A path
-    that does not exist gives no right. Without `network`, no TCP port can be used. Without `truncation`, the filter of
-    system calls must keep readers from emptying files; that makes opening a file for reading faster. Raise OSError."""
-    files = handled(abi) & ~(0 if truncation else TRUNCATE)
+def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], writes: bool) -> None:
+    """Limit this process for good to `rules`, pairs of a path and the rights below it, as far as this ABI can. Unless
+    it `writes`, no TCP port can be used, and the filter of calls must keep it from emptying files, which is faster."""
+    files = handled(abi) & ~(0 if writes else TRUNCATE)
     attributes = struct.pack("=Q", files)
     if abi >= 4:
-        attributes += struct.pack("=Q", 0 if network else _TCP)
+        attributes += struct.pack("=Q", 0 if writes else _TCP)
     if abi >= 6:
         attributes += struct.pack("=Q", _ABSTRACT_SOCKETS | _SIGNALS)
     _restrict(kernel, attributes, [(path, rights & files) for path, rights in rules])
 
 
 def bound_signals(kernel: Kernel) -> bool:
-    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether that holds: then
-    `kill(-1)` reaches all that this process has started, and nothing else. Raise OSError."""
+    """Bound signals to what this process starts, for good (ABI 6). Return whether `kill(-1)` now reaches just that."""
     parent = os.getppid()
     os.kill(parent, 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -70,22 +65,18 @@ def _restrict(kernel: Kernel, attributes: bytes, rules: list[tuple[bytes, int]])
     ruleset = kernel.call("landlock_create_ruleset", ctypes.addressof(buffer), len(attributes), 0)
     try:
         for path, rights in rules:
-            _add(kernel, ruleset, path, rights)
+            try:
+                file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:
+                continue
+            try:
+                if not stat.S_ISDIR(os.fstat(file).st_mode):
+                    rights &= _OF_FILES
+                if rights:
+                    rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, file), 12)
+                    kernel.call("landlock_add_rule", ruleset, _PATH_BENEATH, ctypes.addressof(rule), 0)
+            finally:
+                os.close(file)
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)
-
-
-def _add(kernel: Kernel, ruleset: int, path: bytes, rights: int) -> None:
-    try:
-        file = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return
-    try:
-        if not stat.S_ISDIR(os.fstat(file).st_mode):
-            rights &= _OF_FILES
-        if rights:
-            rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, file), 12)
-            kernel.call("landlock_add_rule", ruleset, _PATH_BENEATH, ctypes.addressof(rule), 0)
-    finally:
-        os.close(file)

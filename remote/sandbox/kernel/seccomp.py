@@ -1,6 +1,5 @@
-"""The filter of system calls: it stops what Landlock and mounts do not. A filter sees numbers and arguments only, so
-a call whose harm is behind a pointer is not there at all (ENOSYS), and programs use the older call. Runs in the
-zygote."""
+"""The filter of system calls: it stops what Landlock and mounts do not. It sees numbers and arguments only, so a call
+whose harm is behind a pointer is not there at all (ENOSYS), and programs use the older one. Runs in the zygote."""
 
 from __future__ import annotations
 
@@ -64,8 +63,6 @@ _CHANGED_MODES = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2)
 
 
 class Filter:
-    """A program for the kernel, which every call of a caged process goes through."""
-
     def __init__(self, machine: str) -> None:
         self._machine = machine
         self._code: list[_Step] = [
@@ -82,7 +79,6 @@ class Filter:
             self._block(name, [(_RETURN, 0, 0, _ERROR | error)])
 
     def deny_unless(self, name: str, argument: int, values: tuple[int, ...]) -> None:
-        """Deny the call unless the argument has one of these values."""
         to_the_end = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
         self._block(name, [*_load(argument), *to_the_end, _DENY])
 
@@ -95,12 +91,10 @@ class Filter:
         self._block(name, [*_load(argument, mask), *to_denial, _DENY], otherwise)
 
     def deny_bits(self, name: str, argument: int, bits: int) -> None:
-        """Deny the call if any of these bits is set in the argument."""
         self._block(name, [*_load(argument), (_ANY_BIT, 0, 1, bits), _DENY])
 
     def deny_other_sockets(self, families: tuple[int, ...]) -> None:
-        """Deny sockets of all families but these. A pair of connected sockets is allowed if it can never be connected
-        elsewhere; a pair of datagram sockets can."""
+        """Deny sockets of other families, and pairs that could be connected elsewhere (of datagrams)."""
         if families:
             self.deny_unless("socket", 0, families)
         else:
@@ -118,24 +112,15 @@ class Filter:
         self.deny_if("ioctl", 1, requests)
 
     def deny_truncation_by_readers(self, ends: bool = False) -> None:
-        """Deny what empties a file without opening it for writing. Landlock sees that only from ABI 3 on, and not in
-        the cage of commands that only read. If the filter `ends` with that for calls that open files, they are
-        quicker."""
+        """Deny what empties a file that is only read, which Landlock sees from ABI 3 on if asked to. Calls that open
+        files are quicker if the filter `ends` with that."""
         self.deny("truncate", error=_EACCES)
         self.deny("openat2", error=_ENOSYS)
         for name, argument in (("open", 1), ("openat", 2)):
             both = _O_TRUNC | _O_ACCMODE
             self.deny_if(name, argument, (_O_TRUNC, both), both, _ALLOWED if ends else _LOAD_NUMBER)
 
-    def deny_signals_to_others(self) -> None:
-        """Deny signals to anything but the own process group, which the command leads: below ABI 6, Landlock does
-        not."""
-        self.deny(*_SIGNALS)
-        self.deny_unless("kill", 0, (0,))
-        self.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
-
     def code(self) -> bytes:
-        """Return the filter as the kernel takes it."""
         return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, _ALLOWED])
 
     def _block(self, name: str, block: list[_Step], otherwise: _Step = _LOAD_NUMBER) -> None:
@@ -152,38 +137,18 @@ def _load(argument: int, mask: int = _ALL) -> list[_Step]:
 
 
 def install(kernel: Kernel, code: bytes) -> None:
-    """Put this process under a filter for good. Raise OSError."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("=HxxxxxxQ", len(code) // 8, ctypes.addressof(buffer)), 16)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     kernel.call("seccomp", 1, 0, ctypes.addressof(program))
 
 
-def read_only_filter(machine: str, abi: int) -> Filter:
-    """Return the filter of commands that only read, for a kernel with this ABI of Landlock (0: none)."""
+def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
+    """Return the filter of commands for this ABI of Landlock (0: none). Those in a `workspace` may use sockets, which
+    other parts limit, and change modes, but give no file a set-id bit, which would act outside of the cage later."""
     made = Filter(machine)
-    made.deny_truncation_by_readers(ends=True)
-    _deny_common(made, abi)
-    made.deny_other_sockets(())
-    made.deny(*_ATTRIBUTES)
-    return made
-
-
-def workspace_filter(machine: str, abi: int) -> Filter:
-    """Return the filter of commands that may write the session's directories. A namespace or Landlock limits whom their
-    sockets reach; no file may get a set-user-id or set-group-id bit, which would act outside of the cage later."""
-    made = Filter(machine)
-    _deny_common(made, abi)
-    if abi < 3:
-        made.deny_truncation_by_readers()
-    made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
-    made.deny("openat2", error=_ENOSYS)
-    for name, argument in (*_MODES, *_CHANGED_MODES):
-        made.deny_bits(name, argument, _SET_ID_BITS)
-    return made
-
-
-def _deny_common(made: Filter, abi: int) -> None:
+    if not workspace:
+        made.deny_truncation_by_readers(ends=True)
     made.deny(*_NEVER)
     made.deny("clone3", error=_ENOSYS)
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
@@ -194,5 +159,18 @@ def _deny_common(made: Filter, abi: int) -> None:
         made.deny_unless(name, 1, (0,))
     made.deny_if("fcntl", 1, _OF_A_FILE)
     made.deny_requests((*_TERMINAL_INPUT, *_SOCKET_OWNER))
-    if abi < 6:
-        made.deny_signals_to_others()
+    if abi < 6:  # Landlock stops signals to others from then on, here all but those to the group that the command leads
+        made.deny(*_SIGNALS)
+        made.deny_unless("kill", 0, (0,))
+        made.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
+    if not workspace:
+        made.deny_other_sockets(())
+        made.deny(*_ATTRIBUTES)
+        return made.code()
+    if abi < 3:
+        made.deny_truncation_by_readers()
+    made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
+    made.deny("openat2", error=_ENOSYS)
+    for name, argument in (*_MODES, *_CHANGED_MODES):
+        made.deny_bits(name, argument, _SET_ID_BITS)
+    return made.code()

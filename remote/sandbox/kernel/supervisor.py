@@ -1,7 +1,6 @@
-"""The supervisor of one command, its parent and the subreaper of what it starts. So a process that forks twice, leaves
-its session and empties its environment is still a descendant of this one, and can be ended. The worker sends a signal
-as one byte, and hears the end of the command and, when the socket is closed, the end of all it has started. Runs in the
-zygote."""
+"""The parent of one command and the subreaper of what it starts: what forks twice, leaves its session and empties its
+environment is still its descendant. The worker sends a signal as one byte, and hears the end of the command and, when
+the socket is closed, that of all. Runs in the zygote."""
 
 from __future__ import annotations
 
@@ -28,11 +27,9 @@ _ENVIRONMENT = 1 << 20
 
 
 def supervise(control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> NoReturn:
-    """Serve the worker at the other end of `control` until nothing of the command lives. If the kernel does not let
-    this process adopt others, the command's process group stands for what it has started. If the signals of this
-    process are `bounded`, one `kill(-1)` reaches everything below it, and nothing that forks meanwhile escapes. If the
-    worker is killed, kill every descendant without `mark` (`NAME=value`) in its environment; the next worker finds the
-    others by the mark. With the mark b"", kill all."""
+    """Serve the worker until nothing of the command lives. Unless it `adopts`, the process group stands for that. If
+    its signals are `bounded`, `kill(-1)` reaches everything below it. If the worker is killed, kill what has no `mark`
+    (`NAME=value`), by which the next worker finds the others; with b"", all."""
     try:
         _Supervisor(control, command, adopts, bounded, mark).serve()
     except BaseException:  # noqa: BLE001 - the top of a process
@@ -107,7 +104,6 @@ class _Supervisor:
         return left
 
     def _obey(self) -> bool:
-        """Do what the worker says. Return False if it has ended."""
         try:
             said = os.read(self._control, 64)
         except OSError:
@@ -137,7 +133,6 @@ class _Supervisor:
             send([int(name) for name in names if name.isdigit() and _has_mark(int(name), self._mark)], number)
 
     def _end_unmarked(self) -> None:
-        """End what nobody could find later, as the worker was killed."""
         if self._bounded and not self._mark:
             self._send(_KILL)
             return

@@ -1,5 +1,4 @@
-"""System calls that Python does not offer, and the numbers of those that the cage denies. The zygote loads this module
-by its source, so it imports next to nothing."""
+"""System calls that Python does not offer, and the numbers of those that the cage denies. Runs in the zygote."""
 
 from __future__ import annotations
 
@@ -71,7 +70,6 @@ class Kernel:
         self._has_calls = True
 
     def call(self, name: str, *arguments: int) -> int:
-        """Call and return the result. Raise OSError."""
         if not (self._has_calls and self.machine):
             why = "no numbers of system calls for %s" % os.uname().machine if self._has_calls else "no ctypes"
             raise OSError(38, why, name)
@@ -89,7 +87,6 @@ class Kernel:
         return result
 
     def close_from(self, first: int) -> None:
-        """Close every descriptor from `first` on."""
         try:
             self.call("close_range", first, 0xFFFFFFFF, 0)
         except OSError:  # before Linux 5.9
@@ -106,8 +103,7 @@ class Kernel:
 
 
 def keep_capabilities(kernel: Kernel, kept: int) -> None:
-    """Give up every capability that is not in the bits `kept`. With no_new_privs, which every cage sets, no program
-    gets one back."""
+    """Give up every capability not in the bits `kept`, for good: every cage sets no_new_privs."""
     header = ctypes.create_string_buffer(struct.pack("=Ii", 0x20080522, 0))
     data = ctypes.create_string_buffer(24)
     arguments = ctypes.addressof(header), ctypes.addressof(data)

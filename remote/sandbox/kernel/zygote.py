@@ -1,7 +1,6 @@
-"""Forks caged commands, and finds out which cages hold. The worker has threads, so after a fork of it no Python code
-may run safely. It asks this process over a socket instead, and passes the descriptors of the command. The zygote forks
-a supervisor, and that forks the command. It ends with the worker. It runs in a bare interpreter, which loads the
-modules of this room by their sources (see `cage_server`)."""
+"""Forks caged commands, and finds out which cages hold, for a worker whose threads let no Python code run safely after
+a fork. The zygote forks a supervisor, and that the command. It ends with the worker, and runs in a bare interpreter,
+which loads the modules of this room by their sources (see `cage_server`)."""
 
 from __future__ import annotations
 
@@ -14,7 +13,8 @@ import resource
 import sys
 
 from . import landlock
-from .cage import CageRequest, enter, filter_code
+from .cage import CageRequest, enter
+from .seccomp import filter_code
 from .supervisor import supervise
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
@@ -30,9 +30,8 @@ else:
 
 
 def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
-    """Return which cages hold: `abi`, the version of Landlock that they use (0: none, at most `most`), whether
-    `namespaces` can replace it, whether there is a cage for the `workspace`, and `why` not. `temporary` is an empty
-    directory."""
+    """Return which cages hold: the `abi` of Landlock (0: none), whether `namespaces` replace it, whether there is one
+    for the `workspace`, and `why` not. `temporary` is an empty directory."""
     try:
         abi = min(landlock.version(kernel), landlock.NEWEST_ABI, most)
         why = "" if abi > 0 else "the kernel offers no Landlock"
@@ -51,7 +50,7 @@ def probe(kernel: Kernel, most: int, temporary: bytes) -> dict[str, object]:
 def _try(kernel: Kernel, temporary: bytes, more: dict[str, object]) -> str:
     """Enter a cage in which only a temporary directory may be used. Return how it does not hold, "" if it does."""
     request = CageRequest({"temporary": temporary, **more})
-    enter(kernel, request, filter_code(kernel, request))
+    enter(kernel, request, filter_code(kernel.machine, request.abi, request.workspace))
     outside = os.path.dirname(temporary)
     if _works(lambda: os.mkdir(os.path.join(outside, b"made-by-a-probe"))):
         return "the cage does not stop writing here"
@@ -125,11 +124,10 @@ class Zygote:
             self._kernel.prctl(PR_SET_DUMPABLE, 0)
         except OSError:
             pass  # no ctypes, or not Linux
-        self._filters: dict[tuple[bool, int], bytes] = {}
+        self._filters: dict[tuple[int, bool], bytes] = {}
         self._programs: dict[bytes, Main] = {}
 
     def serve(self, connection: _socket.socket) -> None:
-        """Answer requests until the other end is closed."""
         while True:
             fields, descriptors = _receive(connection)
             if not fields:
@@ -153,9 +151,9 @@ class Zygote:
             assert isinstance(temporary, bytes)
             return probe(self._kernel, most, temporary)
         request = CageRequest(fields)
-        key = request.workspace, request.abi
+        key = request.abi, request.workspace
         if request.caged and key not in self._filters:
-            self._filters[key] = filter_code(self._kernel, request)
+            self._filters[key] = filter_code(self._kernel.machine, *key)
         main = self._loaded(request) if request.own else None
         pid = os.fork()
         if pid == 0:
@@ -174,7 +172,7 @@ class Zygote:
             control, *streams = descriptors
             command = os.fork()
             if command == 0:
-                _run(self._kernel, request, self._filters.get((request.workspace, request.abi)), streams, main)
+                _run(self._kernel, request, self._filters.get((request.abi, request.workspace)), streams, main)
             os.dup2(control, _CONTROL)
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
@@ -215,7 +213,6 @@ def main(descriptor: int) -> None:
 
 
 def _reap() -> None:
-    """Reap the supervisors that have ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -224,7 +221,6 @@ def _reap() -> None:
 
 
 def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
-    """Return the next request and the descriptors that came with it; {} at the end."""
     descriptors = array.array("i")
     head, ancillary, _, _ = connection.recvmsg(4, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize))
     for level, kind, data in ancillary:
@@ -245,8 +241,7 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
 def _run(
     kernel: Kernel, request: CageRequest, code: bytes | None, descriptors: list[int], main: Main | None
 ) -> NoReturn:
-    """Become the command, or run `main` in its place. If that fails, report the step and the error, and end: nothing
-    runs without its cage."""
+    """Become the command, or run `main` in its place. If it fails, report the step and end: nothing runs uncaged."""
     step = "cage"
     try:
         os.setsid()

@@ -16,12 +16,10 @@ from ccb.remote.daemon.assembly import INTERRUPTED
 
 TAKEN_OVER = 75
 
-MADE = "~/.cache/ccb/.made"
-"""Says which directories a first session made, so that `ccb clean` can take them back."""
+MADE = "~/.cache/ccb/.made"  # says which directories a first session made, so that `ccb clean` can take them back
 
 
 def check(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> str:
-    """What is wrong with a session; "" when it came out as it must."""
     wrong = list(_wrong(plan, outcome, undisturbed))
     return "\n".join([*wrong, str(plan), f"stderr: {outcome.stderr[-2000:]}"]) if wrong else ""
 
@@ -78,8 +76,8 @@ def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
 
 
 def _untrue(outcome: Outcome) -> Iterator[str]:
-    """What the model was told of its calls of MCP servers, and is not so. Of a call that has begun and has no answer it
-    must hear that nobody knows what it has done."""
+    """What the model was told of its calls of MCP servers, and is not so; of one without an answer: that nobody
+    knows."""
     counted = {*outcome.counts, *outcome.near}
     for given, result in outcome.told:
         word = given.get("word")

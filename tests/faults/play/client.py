@@ -25,14 +25,11 @@ from tests.support.person.laptop import Laptop
 
 Json = dict[str, Any]
 
-PATIENCE_S = 60
-"""What ccb is given to reconnect."""
+PATIENCE_S = 60  # what ccb is given to reconnect
 
-OFFLINE_S = 0.5
-"""How long the link stays down when a prompt is sent meanwhile."""
+OFFLINE_S = 0.5  # how long the link stays down when a prompt is sent meanwhile
 
-_LATE_S = 1.0
-"""How long a client that came back waits for results that the first one may have got."""
+_LATE_S = 1.0  # how long a client that came back waits for results that the first one may have got
 
 _FLAGS = [
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
@@ -42,8 +39,6 @@ _FLAGS = [
 
 @dataclass(frozen=True)
 class Around:
-    """What a session runs in."""
-
     laptop: Laptop
     user: HostUser
     between: Relay
@@ -53,8 +48,7 @@ class Around:
 
 @dataclass
 class _Client:
-    """One run of ccb in a session: the first one, or one that resumes it. `heard` is set by every result, `working` is
-    what it does."""
+    """One run of ccb, the first or one that resumes. `heard` is set by every result, `working` is what it does."""
 
     process: asyncio.subprocess.Process
     again: bool
@@ -63,8 +57,6 @@ class _Client:
 
 
 class Session:
-    """One session from its first prompt to its end."""
-
     def __init__(self, plan: Plan, around: Around, where: list[str]) -> None:
         self._plan = plan
         self._around = around
@@ -105,7 +97,6 @@ class Session:
         return self._outcome
 
     def unfinished(self) -> Outcome:
-        """What there is of a session that did not come to an end."""
         ends = [str(message.get("subtype") or message["type"]) for message in self._outcome.messages[-8:]]
         self._outcome.stderr += f"NOT ENDED: {self._prompted} prompts, {self._progress()}, last seen {ends}\n"
         return self._outcome
@@ -115,7 +106,6 @@ class Session:
         self._outcome.twice, self._outcome.untaken, self._outcome.told = seen.twice, seen.untaken, seen.told
 
     async def _run(self, again: list[str]) -> int:
-        """One ccb from its start to its end; its exit code."""
         async with self._around.laptop.start([*self._where, *again]) as run, asyncio.TaskGroup() as tasks:
             if self._current is not None and self._current.working is not None:
                 self._current.working.cancel()
@@ -177,7 +167,6 @@ class Session:
         client.process.stdin.close()
 
     async def _be_there(self, piece: Piece, client: _Client) -> None:
-        """What a client does while a turn runs."""
         at = self._around.user.home / (piece.interrupt_at or piece.says_at)
         if at == self._around.user.home:
             return
@@ -199,7 +188,6 @@ class Session:
             await asyncio.gather(over, return_exceptions=True)
 
     def _has_heard(self, words: str) -> bool:
-        """Whether the worker has been told."""
         return any(words in said for said in self._progress().inputs)
 
     async def _over(self, client: _Client, also: Callable[[Progress], bool] = lambda _: True) -> None:
@@ -215,7 +203,6 @@ class Session:
             await self._news(client)
 
     async def _news(self, client: _Client) -> None:
-        """Wait for a result, but not for long."""
         client.heard.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(client.heard.wait(), 0.2)
@@ -252,7 +239,6 @@ class Session:
             self._strike()
 
     def _strike(self) -> None:
-        """What the plan does to the processes, once."""
         if self._struck.is_set() or not self._plan.ending:
             return
         assert self._current is not None

@@ -17,8 +17,7 @@ _VOLATILE = {
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
 _IDS = re.compile(r"toolu_\d+_\d+|-[0-9a-f]{8}\b|(?<=/sessions/)[0-9a-f-]{36}|\d+ tokens, \d+ s(?=</usage>)")
-_SLOW = "The agent waits for MCP servers to start"
-"""What is said only where starting them takes a while."""
+_SLOW = "The agent waits for MCP servers to start"  # what is said only where starting them takes a while
 _SHELL_REPORT = re.compile(r"\nIt had printed:\nTerminated$")
 """A shell may have the time to report the end of its child before it ends itself."""
 _STREAMING = {
@@ -30,8 +29,8 @@ interrupt, which then counts as one of the answer (tests/remote/agent/test_inter
 
 
 def transcript(messages: Sequence[Json], home: str) -> list[str]:
-    """What was shown to a user with that home, message by message, without what may differ: first what the main agent
-    shows, then each sub-agent, then what became of each prompt and each task. Between them the order is chance."""
+    """What was shown, without what may differ: the main agent, each sub-agent, each prompt, each task. The order
+    between them is chance."""
     agents = _agents(messages)
     threads: dict[str, list[Json]] = {"": []}
     for message in filter(_counts, messages):
@@ -45,15 +44,14 @@ def transcript(messages: Sequence[Json], home: str) -> list[str]:
 
 
 def _agents(messages: Sequence[Json]) -> dict[str, str]:
-    """The names of the sub-agents by the call that started them."""
     inner = [message["message"]["content"] for message in messages if message["type"] == "assistant"]
     blocks = [block for content in inner for block in content if block.get("name") == "Task"]
     return {block["id"]: f"agent {block['input']['description']}" for block in blocks}
 
 
 def _lines(messages: Sequence[Json], home: str) -> list[str]:
-    """Tools that only read start while the model still talks, so where their results stand between the parts of its
-    answer is chance: they go behind it."""
+    """Results go behind the answer: tools that only read start while the model still talks, so their place is
+    chance."""
     lines: list[str] = []
     results: list[str] = []
     answer = ""
@@ -91,7 +89,6 @@ def _plain(value: object) -> object:
 
 
 def first_difference(wanted: Sequence[str], got: Sequence[str]) -> str:
-    """Where two transcripts part; "" when they are the same."""
     for place, (left, right) in enumerate(zip(wanted, got, strict=False)):
         if left != right:
             return f"message {place}: wanted {left[:600]}\n got {right[:600]}"

@@ -1,5 +1,4 @@
-"""What a session leaves on a host: processes, runtime files, files of ccb, and the worktrees of its agents in the
-repository of its home."""
+"""What a session leaves on a host: processes, runtime files, files of ccb, and the worktrees of its agents."""
 
 from __future__ import annotations
 
@@ -45,7 +44,6 @@ def _name(process: psutil.Process) -> str:
 
 
 def kept_by(user: HostUser) -> set[str]:
-    """Files of ccb in the home and in the runtime directory."""
     runtime = Path(f"/tmp/ccb-{pwd.getpwnam(user.name).pw_uid}")
     found = {f"run/{path.relative_to(runtime)}" for path in runtime.rglob("*") if path.is_file()}
     for path in user.home.rglob("*"):
@@ -87,7 +85,6 @@ def trees_of(user: HostUser) -> dict[str, str]:
 
 
 def agent_of(path: str) -> str:
-    """The name of the agent that a worktree was made for."""
     match = _TREE.fullmatch(os.path.basename(path))
     return match[1] if match else path
 

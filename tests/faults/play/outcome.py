@@ -13,13 +13,10 @@ Json = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """`near` is what was counted on the laptop. `hooked` are the commands that hooks have noted. `trees` are the
-    worktrees that stay, with what was left there; `told` are the inputs and results of tool calls. `twice` and
-    `untaken` say what the journal tells of things that happened twice and of words that no turn has taken. `left` are
-    processes and runtime files that should be gone, `kept` the files of ccb that stay on the host, with ids and hashes
-    replaced. `first_code` is the exit code of a ccb that another one took over from, `recovered_s` how long each
-    reconnect took from the moment the loss was known, `replayed` the bytes of the journal that were sent again (known
-    with `debug`), `evidence` the ends of the journal and of the logs."""
+    """`near` was counted on the laptop, `hooked` noted by hooks. `trees` are the worktrees that stay, with their files.
+    `left` should be gone, `kept` are the files of ccb that stay, without ids. `first_code` is of a ccb that another
+    took over from, `recovered_s` how long each reconnect took, `replayed` bytes sent again (with `debug`), `evidence`
+    for a person."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -46,7 +43,6 @@ class Outcome:
 
 
 def text_of(path: Path) -> str:
-    """The text of a file, "" without one."""
     try:
         return path.read_text()
     except FileNotFoundError:
@@ -59,9 +55,8 @@ def lines_of(path: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Progress:
-    """`results` is the number of turns that are over. `idle`: no turn runs, and none is due. `inputs` are the texts of
-    the prompts that were applied, `untaken` the ids of those words that no turn has taken. `begun` and `ended`
-    are the numbers of tasks of which that is known. `told` are the inputs and the results of all tool calls."""
+    """`results` counts turns that are over. `idle`: no turn runs, and none is due. `untaken` are ids of `inputs` that
+    no turn has taken. `begun` and `ended` count tasks. `told` are inputs and results of all tool calls."""
 
     results: int
     idle: bool

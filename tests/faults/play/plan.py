@@ -13,8 +13,7 @@ COPIES = ("damaged", "of another version", "a link", "unreadable", "a directory"
 
 ENDINGS = ("kill ccb", "kill daemon", "take over", "stop ccb", "clocks jump", "cut link")
 
-DEAD_S = 18.0
-"""Longer than either side believes in a silent connection."""
+DEAD_S = 18.0  # longer than either side believes in a silent connection
 
 _UP = 60_000  # bytes of a whole session in that direction, the bundle not counted
 _DOWN = 80_000
@@ -27,8 +26,7 @@ _EARLY = 12_000  # handshake, deploy, hello, attach and replay are over after so
 
 @dataclass(frozen=True)
 class Step:
-    """A fault at byte `at` of a direction, counted over all connections or over the one with that number; `seconds` is
-    how long a freeze or slowness lasts."""
+    """A fault at byte `at` of a direction, of all connections or the one with that number, for some `seconds`."""
 
     kind: str
     at: int
@@ -45,9 +43,9 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`cold`: the host has no bundle yet. `copy`: what is in the place of its compiled copy, one of `COPIES`, or "" for
-    nothing. `ending` happens to the processes once, in turn `ending_turn`, or at a `moment` of the work; "" for none; a
-    stopped ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
+    """`cold`: the host has no bundle. `copy`: what is in the place of its compiled copy (`COPIES`). `ending` happens to
+    the processes once, in turn `ending_turn` or at a `moment` of the work. The prompt of turn `offline` is sent while
+    the link is down."""
 
     seed: int
     steps: tuple[Step, ...] = ()

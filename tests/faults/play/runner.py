@@ -38,7 +38,6 @@ _REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 
 
 async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
-    """Play the work of `plan` under its faults."""
     scripted = WorkModel(WORKS[plan.work], str(user.home))
     async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
@@ -115,7 +114,6 @@ def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:
 
 @functools.cache
 def _cache_tag() -> str:
-    """How the Python that a login finds names its compiled files."""
     program = "import sys; print(sys.implementation.cache_tag)"
     found = ["/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "python3", "-I", "-S", "-c", program]
     return subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,5 +1,4 @@
-"""The pieces of work of a session that faults happen to, a turn each: basics; sub-agents, a task in the background, a
-queued prompt and a compaction; calls of MCP servers, one that the host runs for its project, one on the laptop."""
+"""The pieces of work of a session that faults happen to, a turn each."""
 
 from __future__ import annotations
 
@@ -10,8 +9,7 @@ from typing import Any
 
 Json = dict[str, Any]
 
-Answers = Callable[[str], list[Json]]
-"""The answers of a model in a home directory, in order."""
+Answers = Callable[[str], list[Json]]  # the answers of a model in a home directory, in order
 
 SCRIPT = "work.sh"
 SCRIPT_TEXT = """\
@@ -30,13 +28,11 @@ echo "$1-done"
 
 @dataclass(frozen=True)
 class Piece:
-    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds
-    to the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
-    `moments` say that it is in the midst of something: names of files, or "summary".
-
-    What the client does in it: interrupts when the file `interrupt_at` exists; says `says` when the file `says_at`
-    exists, and makes `says_then` when that is in the journal; makes `ends` when the turn is over, which ends a task in
-    the background, and a turn about that follows."""
+    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are lines for the file
+    `count`, `near` those on the laptop, `kept` agents that leave a changed worktree, `moments` files, or "summary",
+    that say that it is in the midst of something. The client interrupts at the file `interrupt_at`; says `says` at
+    `says_at` and makes `says_then` when that is in the journal; makes `ends` after the turn, which ends a task, and
+    waits for the turn about that."""
 
     prompt: str
     answers: Answers
@@ -64,8 +60,7 @@ def say(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-INTERRUPT_AT = "waiting"
-"""The file that says that the tool of the second turn runs."""
+INTERRUPT_AT = "waiting"  # the file that says that the tool of the second turn runs
 
 QUESTION: Json = {
     "question": "Which end?",
@@ -120,8 +115,7 @@ WAIT = Piece("second: wait for me", _wait, interrupt_at=INTERRUPT_AT, moments=(I
 FINISH = Piece("third: finish", _finish, ("three",))
 
 
-FULL = 190_000
-"""The tokens that an answer reports so that the conversation is compacted."""
+FULL = 190_000  # the tokens that an answer reports so that the conversation is compacted
 
 
 def _task(part: str, **more: str) -> Json:
@@ -198,8 +192,7 @@ FILL = Piece("fill the window", _fill, ("full", "emptied"), moments=("summary",)
 NAME, NEAR_NAME = "tally", "purse"
 ALLOWED = f"mcp__{NAME}"
 
-REFUSED = "refused"
-"""The word that the person does not let the server on the laptop count."""
+REFUSED = "refused"  # the word that the person does not let the server on the laptop count
 
 SERVER = """
 import json, os, sys, time

@@ -1,8 +1,5 @@
-"""What a session that faults happen to does: what the model says, and what must be on the host afterwards.
-
-The model is a function of the history it is given, so a request that is repeated gets the same answer, and after an
-answer that broke off between its tool calls it goes on with the next one.
-"""
+"""What a session that faults happen to does. The model is a function of the history it is given, so a repeated request
+gets the same answer, and after one that broke off between its tool calls it goes on with the next."""
 
 from __future__ import annotations
 
@@ -28,8 +25,7 @@ from tests.faults.work.pieces import (
 )
 from tests.support.model.model_script import Recorded
 
-SUMMARY = "summary"
-"""The moment at which the model is asked for one."""
+SUMMARY = "summary"  # the moment at which the model is asked for one
 
 _FILES = {
     "a.txt": "alpha\n" * 40,
@@ -53,8 +49,8 @@ _HOOKS = {
 
 @dataclass(frozen=True)
 class Work:
-    """The turns of a session, and how often they ask the model. `hooked`: hooks note each command in the file `hooked`,
-    before it runs and after. `served`: the project has an MCP server, and so has the laptop."""
+    """The turns of a session, and how often they ask the model. `hooked`: hooks note each command. `served`: the
+    project has an MCP server, and so has the laptop."""
 
     pieces: tuple[Piece, ...]
     requests: int
@@ -63,14 +59,12 @@ class Work:
 
     @property
     def flags(self) -> list[str]:
-        """The options of ccb."""
         allowed = ["--allowedTools", ",".join((*_ALLOWED, pieces.ALLOWED))]
         allowed += ["--trust"] if self.served else []
         return [*allowed, "--settings", json.dumps({"hooks": _HOOKS})] if self.hooked else allowed
 
     @property
     def files(self) -> dict[str, str]:
-        """What is on the host before."""
         served = {".mcp.json": pieces.MCP_JSON} if self.served else {}
         return {**_FILES, **served}
 
@@ -91,7 +85,6 @@ class Work:
 
     @property
     def parallel(self) -> bool:
-        """Whether some of it runs at the same time."""
         return any(piece.agents for piece in self.pieces)
 
     @property
@@ -185,7 +178,6 @@ def _calls(messages: list[Json]) -> list[Json]:
 
 
 def _told(message: Json) -> list[Json]:
-    """The tool calls that a summary in the message tells of."""
     content = message["content"] if isinstance(message["content"], list) else []
     texts = [block["text"] for block in content if block["type"] == "text" and _DID in block["text"]]
     told: list[Json] = json.JSONDecoder().raw_decode(texts[0].partition(_DID)[2].lstrip())[0] if texts else []

@@ -31,8 +31,6 @@ DEADLINE_S = 60.0
 
 
 class Daemon(ModelStreams):
-    """Owner of one client; grants every attach."""
-
     def __init__(self, directory: Path) -> None:
         super().__init__()
         self.journal = Journal(str(directory / "journal.jsonl"))
@@ -49,8 +47,6 @@ class Daemon(ModelStreams):
 
 
 class Wire:
-    """The laptop's end."""
-
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._decoder = FrameDecoder()

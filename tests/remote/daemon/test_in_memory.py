@@ -43,7 +43,6 @@ def no_byte() -> Iterator[None]:
 
 @contextmanager
 def disk(where: Path, options: str) -> Iterator[None]:
-    """A file system of its own at `where`."""
     where.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "tmpfs", str(where)], check=True)
     try:

@@ -52,7 +52,6 @@ async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerH
 
 
 async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
-    """The pid of a tool that runs in the first turn."""
     await laptop.say("go")
     await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
@@ -202,7 +201,6 @@ async def test_an_id_that_is_no_name_of_a_file_is_refused(host: WorkerHost, sess
 
 @contextmanager
 def full_disk(pid: int) -> Iterator[None]:
-    """No file of this process grows any more."""
     soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
     try:

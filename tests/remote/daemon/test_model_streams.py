@@ -82,13 +82,11 @@ class Link:
 
 
 async def ask(calls: ModelStreams, call_id: str = "c", body: bytes = b"question") -> bytes:
-    """The response body of one call."""
     async with calls.request(call_id, "POST", "/v1/messages", {"x": "y"}, [body]) as response:
         return b"".join([chunk async for chunk in response.body()])
 
 
 async def asked_over_a_link(body: bytes = b"question") -> tuple[ModelStreams, Link, asyncio.Future[bytes], CallOpen]:
-    """A call over a driver's link, and the frame that has opened it."""
     calls = ModelStreams()
     link = Link(calls, 1)
     link.attach()
@@ -169,7 +167,6 @@ async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own
 
 
 async def half_read_by(link: Link, calls: ModelStreams) -> asyncio.Future[bytes]:
-    """A call that `link` has answered the half of."""
     link.attach()
     asked = asyncio.ensure_future(ask(calls))
     opened = await link.next(CallOpen)

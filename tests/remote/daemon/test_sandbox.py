@@ -32,7 +32,6 @@ BashPolicy.decide = lambda self, text: Decision(Behavior.ALLOW, "the parser lets
 
 @pytest.fixture(scope="module")
 def offered() -> Availability:
-    """Which cages the machine of the tests offers."""
     server = CageServer()
     try:
         return server.availability()
@@ -179,7 +178,6 @@ async def test_the_network_is_open_where_the_person_allows_it(host: WorkerHost, 
 
 
 async def in_force(laptop: Laptop) -> str:
-    """What the last turn said about its cage."""
     inits = [event.body for event in laptop.events if event.body.get("subtype") == "init"]
     return str(inits[-1]["sandbox"])
 

@@ -37,7 +37,6 @@ BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
 
 
 async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
-    """The request that the prompt led to."""
     await laptop.say(prompt)
     opened, body = await laptop.call()
     await laptop.answer(opened, content(says(answer, "msg_" + uuid.uuid4().hex)))
@@ -46,7 +45,6 @@ async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
 
 
 async def ask(laptop: Laptop, command: str, tool_id: str = "toolu_1") -> Json:
-    """Let the model want a command; the question it leads to."""
     await laptop.say("go")
     opened, _ = await laptop.call()
     reply = calls((tool_id, "Bash", {"command": command}), message_id="msg_" + uuid.uuid4().hex)

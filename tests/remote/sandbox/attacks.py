@@ -1,7 +1,5 @@
-"""A program of attacks that need more than a shell. It prints `DONE name` for each one that the cage did not stop.
-
-It runs in the cage as `python -I -S -c SOURCE`, with the names of its targets in the environment.
-"""
+"""A program of attacks that need more than a shell, run as `python -I -S -c SOURCE`. It prints `DONE name` for each
+that the cage did not stop."""
 
 from __future__ import annotations
 
@@ -129,7 +127,6 @@ def change_attribute_by_newer_call() -> None:
 
 
 def change_flags() -> None:
-    """Without effect where the file system has none."""
     fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40086602, struct.pack("=Q", 0x40))
 
 

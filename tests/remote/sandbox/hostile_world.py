@@ -1,9 +1,6 @@
-"""A throwaway home in which every hostile line runs, caged, with no parser in front of it. Canaries tell what the lines
-have done: files and their attributes, secrets, programs, sockets that wait for connections, and a process to attack.
-
-It runs as a program of its own, so that it can be another user's: `hostile_world.py DIRECTORY ABI CAGE` prints
-JSON, a list of what went wrong and the number of lines.
-"""
+"""A throwaway home in which every hostile line runs, caged, with canaries: files, secrets, programs, sockets, a process
+to attack. `hostile_world.py DIRECTORY ABI CAGE` is a program, for another user, and prints what went wrong and the
+number of lines."""
 
 from __future__ import annotations
 
@@ -191,8 +188,7 @@ class World:
         return [os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid), limits, score, name, policy]
 
     def damage(self, workspace: bool = False) -> list[str]:
-        """Return what has happened to the world since it was made. In the cage for the `workspace`, the project may be
-        changed, but for what acts outside of the cage later."""
+        """What has happened to the world, but to what the cage for the `workspace` lets be changed."""
         after = self.snapshot()
         changed = {path for path in {*after, *self.before} if after.get(path) != self.before.get(path)}
         found = [f"changed: {path}" for path in changed if not (workspace and self._may_change(path))]
@@ -227,8 +223,6 @@ class World:
 
 @dataclass
 class Runner:
-    """Runs lines and keeps what they print."""
-
     world: World
     host: Host
     rules: CageRules | None
@@ -268,7 +262,6 @@ class Runner:
             self.found.append("a process of the command lives on")
 
     async def attack(self, python: list[str], allowed: set[str]) -> None:
-        """Run the program of attacks."""
         source = Path(__file__).with_name("attacks.py").read_text()
         text = await self.run([*python, "-c", source], (self.world.canary,))
         done = {line.partition("DONE ")[2] for line in text.splitlines() if line.startswith("DONE ")}
@@ -276,7 +269,6 @@ class Runner:
             self.found.append(f"attacks: {text[-2000:]}")
 
     async def run_all(self, commands: list[str], forbidden: tuple[str, ...]) -> None:
-        """Run command lines, a few at a time."""
         waiting = iter(commands)
 
         async def next_ones() -> None:

@@ -1,5 +1,4 @@
-"""Hundreds of hostile lines in the cage that only reads, with no parser in front: nothing is written, no program of the
-clone starts or has an effect, nothing outside is read, no connection is made, and no other process is touched."""
+"""Hundreds of hostile lines in the cage that only reads: nothing is written, started, read outside or connected."""
 
 from __future__ import annotations
 
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory that any user reaches."""
     made = Path(tempfile.mkdtemp(prefix="ccb-hostile-", dir="/tmp"))
     made.chmod(0o755)
     yield made

@@ -1,5 +1,4 @@
-"""What commands in the cage for the workspace leave behind: nothing that acts later, at any depth, whatever the line
-was. No parser stands in front."""
+"""What commands in the cage for the workspace leave behind: nothing that acts later, whatever the line was."""
 
 from __future__ import annotations
 

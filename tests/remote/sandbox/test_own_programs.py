@@ -25,8 +25,6 @@ class module:
 
 
 class Programs:
-    """A host whose caged programs print to `output`."""
-
     def __init__(self, root: Path, most_abi: int) -> None:
         self.host = Host(cages=CageServer(most_abi))
         self.root = root

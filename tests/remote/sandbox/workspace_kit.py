@@ -53,7 +53,6 @@ class Workspace:
         subprocess.run(["git", *arguments], cwd=self.root, check=True, env=self.environ)
 
     def everything(self) -> dict[str, object]:
-        """Return the state of every file of the project."""
         found: dict[str, object] = {}
         for directory, names, files in os.walk(self.root):
             for path in (Path(directory) / name for name in (*names, *files)):

@@ -31,7 +31,6 @@ Json = dict[str, Any]
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """For a test that hypothesis calls."""
 
     @functools.wraps(test)
     def run(**given: Any) -> None:
@@ -66,7 +65,6 @@ def reopened(path: Path, lines: Sequence[bytes]) -> Journal:
 
 
 def read(journal: Journal) -> list[tuple[int, int | None]]:
-    """(seq, n) of every record, n None for one that cannot be read."""
     return [(record.seq, record.body.get("n")) for record in journal.read(0)]
 
 

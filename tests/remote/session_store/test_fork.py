@@ -31,7 +31,6 @@ def journal(host: WorkerHost, session: str) -> list[Json]:
 
 
 async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
-    """One turn; every reply answers one model call."""
     await laptop.say(prompt)
     for reply in replies:
         await laptop.answers(reply)
@@ -121,7 +120,6 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
 
 
 async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
-    """A session of somebody under the id that a copy is to have."""
     laptop = await host.connect(other, **({"fork_of": source} if source else {}))
     await laptop.attach()
     await ask(laptop, "mine", says("yes", "msg_9"))

@@ -29,7 +29,6 @@ async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, 
 
 
 async def end(host: WorkerHost, session: str) -> None:
-    """A session that has a journal and no daemon."""
     laptop, _ = await begin(host, session)
     await laptop.turn("go", says("done"))
     await laptop.end()
@@ -149,7 +148,6 @@ async def test_a_session_that_cannot_start_leaves_nothing(host: WorkerHost, sess
 
 
 def zero_first_record(host: WorkerHost, session: str) -> None:
-    """As a disk gives it back after a power cut."""
     path = host.state(session) / "journal.jsonl"
     first, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(b"\0" * len(first) + b"\n" + rest)

@@ -34,7 +34,6 @@ Json = dict[str, Any]
 
 @pytest.fixture
 def states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the sessions of a home of its own."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

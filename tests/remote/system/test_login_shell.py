@@ -35,7 +35,6 @@ SHELLS = {
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What sshd gives to a command."""
     given = {"HOME": str(home), "PATH": "/usr/bin:/bin", "USER": "ann", "SSH_CONNECTION": "::1 1 ::1 22", **more}
     (home / ".bash_profile").write_text("test -f ~/.bashrc && . ~/.bashrc\n", encoding="utf-8")
     return given

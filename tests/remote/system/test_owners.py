@@ -206,7 +206,6 @@ def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_
                 (clone / ".claude" / name.partition("/")[0]).symlink_to(target / name.partition("/")[0])
 
     def read() -> tuple[list[str], list[str]]:
-        """Return what counts, and what is said of the rest."""
         problems: list[str] = []
         layer = Layer("project", "s", {"outputStyle": "x"}, on_host=True)
         settings = WorkerSettings((layer,), trusted=True, trusted_directories=(str(clone),))

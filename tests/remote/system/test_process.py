@@ -155,8 +155,7 @@ async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path
 _LOST = (
     "P=$(env -i setsid sh -c '(sleep 300 >/dev/null 2>&1 & echo $!)');"
     "until grep -q sleep /proc/$P/comm; do :; done; echo $P;"
-)
-"""A process that has forked twice, left its session and lost its environment; its pid is printed."""
+)  # A process that has forked twice, left its session and lost its environment; its pid is printed
 
 
 _IN_PYTHON = "import ctypes, os, signal, time\nlibc = ctypes.CDLL(None)\n"
@@ -374,7 +373,7 @@ from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.system.host import Host
 async def main():
     host, output = Host({mark!r}), bytearray()
-    script = "sleep 300 & echo $!; {_LOST} {before} sleep 300"
+    script = "sleep 300 & echo $!; {before} {_LOST} sleep 300"
     rules = workspace_rules([{str(tmp_path)!r}], os.environ, "") if {is_caged} else None
     await host.start(["sh", "-c", script], {str(tmp_path)!r}, output.extend, None, rules)
     while output.count(b"\\n") < 2:

@@ -1,8 +1,5 @@
-"""Runs of a program that are forked from a process with its imports behind it, instead of started anew: most of the
-time of the tests' many short runs would go into imports. Everything else is as after `asyncio.create_subprocess_exec`.
-
-CCB_TESTS_FRESH=1 in the environment of pytest starts every run anew.
-"""
+"""Runs of a program that are forked from a process with its imports behind it, else as after
+`asyncio.create_subprocess_exec`. CCB_TESTS_FRESH=1 in the environment of pytest starts every run anew."""
 
 from __future__ import annotations
 
@@ -144,7 +141,6 @@ class _Forked:
         return self.returncode
 
     def end(self) -> int:
-        """Read the exit code."""
         self.returncode = self._number()
         self.news.close()
         return self.returncode
@@ -162,7 +158,6 @@ class _Forked:
 
 
 def _ends(number: int, stream: Stream) -> tuple[IO[bytes] | None, int]:
-    """Return our end and that of the process of a standard stream."""
     if stream == subprocess.PIPE:
         if number == 0 and sys.version_info < (3, 12):  # as asyncio does
             one, other = socket.socketpair()
@@ -177,8 +172,6 @@ def _ends(number: int, stream: Stream) -> tuple[IO[bytes] | None, int]:
 
 
 class _ForkedTransport(base_subprocess.BaseSubprocessTransport):
-    """asyncio's transport of a process, for a forked one."""
-
     def _start(
         self, args: Any, shell: bool, stdin: Stream, stdout: Stream, stderr: Stream, bufsize: int, **more: Any
     ) -> None:

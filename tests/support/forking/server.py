@@ -99,7 +99,6 @@ def _say(reply: socket.socket, number: int) -> None:
 
 
 def read_request(run: Run) -> dict[str, Any]:
-    """Read the request of this run, and take its standard streams."""
     for number, stream in enumerate(run.streams):
         os.dup2(stream, number)
     with socket.socket(fileno=os.dup(run.reply)) as reply, reply.makefile("rb") as file:
@@ -173,7 +172,6 @@ _SHOWN: list[Any] = []  # must stay where they are
 
 
 def run(argv: list[str]) -> None:
-    """Run `python -c …` or `python -m …`."""
     if argv[1] == "-m":
         sys.argv[:] = ["-m", *argv[3:]]
         runpy._run_module_as_main(argv[2])  # type: ignore[attr-defined] # what `python -m` itself calls

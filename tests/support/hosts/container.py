@@ -1,5 +1,4 @@
-"""A container without a container engine: namespaces of its own, entered by programs called docker, kubectl and srun.
-Root only. See ../README.md."""
+"""A container without an engine: namespaces, entered by programs called docker, kubectl and srun. Root only."""
 
 from __future__ import annotations
 
@@ -71,11 +70,9 @@ class Container:
     bin: Path
 
     def path(self, inside: str) -> Path:
-        """The file `inside` the container, seen from outside."""
         return Path(f"/proc/{self.pid}/root{inside}")
 
     def processes(self) -> list[psutil.Process]:
-        """What runs in it beside its first process."""
         here = os.readlink(f"/proc/{self.pid}/ns/pid")
         found = []
         for process in psutil.process_iter():

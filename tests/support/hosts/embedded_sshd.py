@@ -33,7 +33,6 @@ class EmbeddedSshd:
 
 
 async def _feed(source: asyncssh.SSHReader[bytes], stdin: asyncio.StreamWriter) -> None:
-    """Give a child what the client sends, and then its end."""
     with contextlib.suppress(OSError, asyncssh.Error):  # either of them has ended
         while data := await source.read(_PIECE):
             stdin.write(data)
@@ -42,8 +41,7 @@ async def _feed(source: asyncssh.SSHReader[bytes], stdin: asyncio.StreamWriter) 
 
 
 async def _pass_on(output: asyncio.StreamReader, channel: asyncssh.SSHWriter[bytes]) -> None:
-    """Send what a child prints. Raise OSError or asyncssh.Error if the channel is closed: asyncssh's own redirection
-    ends the whole connection then."""
+    """Send what a child prints, or raise: asyncssh's own redirection ends the connection if the channel is closed."""
     while data := await output.read(_PIECE):
         channel.write(data)
         await channel.drain()

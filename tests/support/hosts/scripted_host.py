@@ -17,14 +17,13 @@ from ccb.tunnel.wire.frames import Attach, Attached
 
 
 async def no_calls(frame: object) -> None:
-    """Take no frame of a model call: nobody prompts."""
     raise AssertionError(f"unexpected {frame}")
 
 
 class ScriptedHost:
-    """`dial` is what a session dials. Each dial gives a `Peer` of its own (`next_peer`), whose hello has been sent;
-    `greeting` is that hello. The errors in `refusals` are raised by the next dials instead; a dial made while it is
-    `hanging` has no end. `dials` says how often, and whether the person could have been asked."""
+    """`dial` is what a session dials. Each gives a `Peer` (`next_peer`), whose `greeting` has been sent, or raises the
+    next of `refusals`; while it is `hanging` it has no end. `dials` counts, and says whether the person could have been
+    asked."""
 
     def __init__(self) -> None:
         self.greeting = replace(HELLO, seq=1_000_000)  # it has lost nothing, whatever a test sends
@@ -54,7 +53,6 @@ class ScriptedHost:
             yield WorkerConnection(link, hello)
 
     async def next_peer(self) -> Peer:
-        """The host's end of the next connection."""
         async with asyncio.timeout(60):
             return await self._peers.get()
 
@@ -68,7 +66,6 @@ class ScriptedHost:
 
 
 def no_waits() -> Iterator[float]:
-    """Attempts to reconnect that follow each other at once."""
     while True:
         yield 0.0
 
@@ -77,7 +74,6 @@ def no_waits() -> Iterator[float]:
 async def session_on(
     host: ScriptedHost, terms: AttachOptions | None = None
 ) -> AsyncIterator[tuple[RemoteSession, Peer]]:
-    """An attached session, and its first connection's other end."""
     async with RemoteSession(host.dial, replace(terms or AttachOptions(), waits=no_waits)) as session:
         peer, _ = await host.granted()
         yield session, peer

@@ -18,8 +18,7 @@ _KERNEL = ("proc", "sysfs", "devpts", "cgroup", "cgroup2", "securityfs", "debugf
 
 
 def seal(script: Path, files: Path, python: Path) -> list[str]:
-    """A command that runs what follows it on such a machine. Only root can write, and only in `files`; `python` (its
-    prefix) is the first on the PATH of `environment`."""
+    """A command that runs what follows it on such a machine, where only root can write, and only in `files`."""
     script.write_text(_SCRIPT.format(files=files, python=python), encoding="utf-8")
     script.chmod(0o755)
     return [str(script)]

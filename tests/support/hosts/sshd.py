@@ -27,8 +27,6 @@ _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 @dataclass(frozen=True)
 class HostUser:
-    """A throwaway Unix user of the host."""
-
     name: str
     home: Path
     shell: str
@@ -63,8 +61,7 @@ class Sshd:
 
 
 def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
-    """A new private key at `path`, its public half beside it. A passphrase is stretched once: 24 times, as usual, takes
-    a seventh of a second for each look at it."""
+    """A new private key, its public half beside it. A passphrase is stretched once: the usual 24 times take long."""
     if kind != "ed25519" or passphrase:
         command = ["ssh-keygen", "-q", "-a", "1", "-t", kind, "-N", passphrase, "-C", "test", "-f", str(path)]
         subprocess.run(command, check=True)
@@ -79,8 +76,7 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 @contextmanager
 def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -> Iterator[HostUser]:
-    """A new Unix user with login shell `shell` (needs root), gone afterwards with all its processes. Nothing that it
-    leaves may hold the key of the model."""
+    """A new Unix user (needs root), gone afterwards with all its processes. It may not leave the model's key."""
     name = f"ccbt{secrets.token_hex(4)}"
     where = directory / name
     if home:
@@ -135,9 +131,8 @@ async def sshd(
     wrapper: Sequence[str] = (),
     address: str = "127.0.0.1",
 ) -> AsyncIterator[Sshd]:
-    """A server whose files are in `directory`. `options` are lines of sshd_config and win over the defaults here;
-    `environment` is set for every login (SetEnv); `wrapper` is a command that makes itself the one it is given (env,
-    unshare); `address` is where it listens (the far end of a network that the wrapper enters)."""
+    """A server in `directory`. `options` of sshd_config win over the defaults; `environment` is set for every login;
+    `wrapper` is a command that makes itself the one it is given (env, unshare); `address` is where it listens."""
     directory.mkdir(parents=True, exist_ok=True)
     host_key = make_key(directory / "host_ed25519")
     identity = make_key(directory / "id_ed25519")

@@ -1,5 +1,4 @@
-"""A host that ccb has visited before: the worker bundle and its compiled copy are in the home. Most tests start workers
-for another reason than their first start, and compiling the worker afresh takes 0.3 s each time."""
+"""A host that ccb has visited before, with the worker bundle and its compiled copy, which would take 0.3 s."""
 
 from __future__ import annotations
 

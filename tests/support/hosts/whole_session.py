@@ -15,8 +15,7 @@ STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "
 
 @dataclass(frozen=True)
 class Somewhere:
-    """A host and how it is reached: `where` are the words of the command line, `app` is its directory for the work as
-    seen from here, `directory` as seen there, `hostname` what it calls itself."""
+    """A host: `where` are words of the command line, `app` and `directory` its directory from here and there."""
 
     where: list[str]
     app: Path
@@ -29,7 +28,6 @@ def user_message(text: str) -> dict[str, object]:
 
 
 async def allow(running: Running, tool: str) -> None:
-    """Say yes to the next question, which must be about `tool`."""
     asked = await running.until("control_request")
     assert asked["request"]["tool_name"] == tool
     answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}

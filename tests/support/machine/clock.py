@@ -1,9 +1,5 @@
-"""Clocks that jump: the wall clock, and the clock that counts sleep, of real processes on the laptop and on the host.
-
-The clocks of a machine cannot be set for some of its processes only, so Python's own are shifted: on the laptop by a
-`sitecustomize` on PYTHONPATH, on the host by a `python3` in front of PATH that shifts them before it runs what it was
-given.
-"""
+"""Clocks that jump for some processes only: on the laptop by a `sitecustomize` on PYTHONPATH, on the host by a
+`python3` in front of PATH, Python's own are shifted."""
 
 from __future__ import annotations
 
@@ -39,13 +35,10 @@ exec(compile(_code, "<string>", "exec"), {"__name__": "__main__"})
 
 @dataclass(frozen=True)
 class Clocks:
-    """`pythonpath` shifts the clocks of a laptop's Python."""
-
     directory: Path
     pythonpath: str
 
     def jump(self, seconds: float) -> None:
-        """From now on the clocks stand `seconds` from the true time."""
         temporary = self.directory / "offset.new"
         temporary.write_text(str(seconds))
         temporary.chmod(0o644)

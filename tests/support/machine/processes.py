@@ -13,7 +13,6 @@ from tests.support.hosts.sshd import HostUser
 
 
 def name_of(process: psutil.Process) -> str:
-    """Its name, "" when it has ended meanwhile."""
     try:
         return process.name()
     except psutil.NoSuchProcess:
@@ -21,7 +20,6 @@ def name_of(process: psutil.Process) -> str:
 
 
 def commands_with(word: str) -> list[str]:
-    """The command lines of this moment that contain `word`."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -30,7 +28,6 @@ def commands_with(word: str) -> list[str]:
 
 
 def processes_of(user: HostUser) -> list[psutil.Process]:
-    """The live processes of a throwaway user."""
     uid = pwd.getpwnam(user.name).pw_uid
     found = []
     for process in psutil.process_iter():
@@ -41,7 +38,6 @@ def processes_of(user: HostUser) -> list[psutil.Process]:
 
 
 def with_home(home: Path) -> list[psutil.Process]:
-    """The processes that run with this home."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):

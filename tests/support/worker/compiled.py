@@ -9,7 +9,6 @@ from ccb.remote.daemon.compiled_copy import header_of
 
 
 def files_of(bundle: bytes) -> dict[str, str]:
-    """Return the files of a bundle, by name."""
     parts = bundle.decode().split("\0")
     return dict(zip(parts[:-1:2], parts[1::2], strict=True))
 

@@ -17,8 +17,6 @@ from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
 @dataclass(frozen=True)
 class Named:
-    """A tool as far as the engine looks at one."""
-
     name: str
     reads: bool = False
 

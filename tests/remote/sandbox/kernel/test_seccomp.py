@@ -1,5 +1,4 @@
-"""The filter of system calls for both machines, run by a model of the kernel's interpreter: this machine cannot run the
-filter of the other one."""
+"""The filter of system calls for both machines, run by a model of the kernel's interpreter."""
 
 from __future__ import annotations
 
@@ -7,12 +6,16 @@ import struct
 
 import pytest
 
-from ccb.remote.sandbox.kernel.seccomp import read_only_filter, workspace_filter
+from ccb.remote.sandbox.kernel.seccomp import filter_code
 from ccb.remote.sandbox.kernel.syscalls import AARCH64, NUMBERS, X86_64, number
 
 _ARCHITECTURES = {X86_64: 0xC000003E, AARCH64: 0xC00000B7}
 _ALLOWED, _KILLED, _EPERM, _EACCES, _ENOSYS = 0x7FFF0000, 0x80000000, 0x50001, 0x5000D, 0x50026
-_MACHINES = (X86_64, AARCH64)
+
+
+@pytest.fixture(params=[X86_64, AARCH64])
+def machine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def _verdict(code: bytes, machine: str, call: int, *arguments: int) -> int:
@@ -36,21 +39,19 @@ def _verdict(code: bytes, machine: str, call: int, *arguments: int) -> int:
 
 
 def _read_only(machine: str, call: str, *arguments: int, abi: int = 7) -> int:
-    return _verdict(read_only_filter(machine, abi).code(), machine, number(call, machine), *arguments)
+    return _verdict(filter_code(machine, abi, workspace=False), machine, number(call, machine), *arguments)
 
 
 def _workspace(machine: str, call: str, *arguments: int, abi: int = 7) -> int:
-    return _verdict(workspace_filter(machine, abi).code(), machine, number(call, machine), *arguments)
+    return _verdict(filter_code(machine, abi, workspace=True), machine, number(call, machine), *arguments)
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 def test_calls_that_no_command_needs_are_denied(machine: str) -> None:
     for call in ("ptrace", "unshare", "mount", "io_uring_setup", "keyctl", "shmget", "socket", "fchmod", "setxattr"):
         assert _read_only(machine, call) == _EPERM, call
     assert _read_only(machine, "clone3") == _ENOSYS
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 def test_arguments_decide_where_a_call_has_two_faces(machine: str) -> None:
     unix, stream, seqpacket, datagram, close_on_exec = 1, 1, 5, 2, 0o2000000
     assert _read_only(machine, "socketpair", unix, stream | close_on_exec) == _ALLOWED
@@ -66,7 +67,6 @@ def test_arguments_decide_where_a_call_has_two_faces(machine: str) -> None:
     assert _read_only(machine, "setpriority", 0, 1) == _EPERM
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 @pytest.mark.parametrize(
     ("request_of_ioctl", "allowed"),
     [
@@ -85,7 +85,6 @@ def test_ioctl_may_ask_but_not_change(machine: str, request_of_ioctl: int, allow
     assert (_read_only(machine, "ioctl", 0, request_of_ioctl) == _ALLOWED) is allowed
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 def test_older_landlocks_are_completed(machine: str) -> None:
     """ABI 3 brought truncation, which commands that only read are kept from by the filter alone; ABI 6 signals."""
     read, write, truncate = 0, 1, 0o1000
@@ -107,7 +106,6 @@ def test_older_landlocks_are_completed(machine: str) -> None:
     assert _read_only(machine, "kill", 100, 15, abi=6) == _ALLOWED  # Landlock limits it
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 def test_the_workspace_may_connect_and_change_modes_but_set_no_user_id(machine: str) -> None:
     assert [_workspace(machine, "socket", family) for family in (2, 10, 16)] == [_ALLOWED] * 3
     assert [_workspace(machine, "socket", family) for family in (1, 17, 40)] == [_EPERM] * 3
@@ -118,18 +116,17 @@ def test_the_workspace_may_connect_and_change_modes_but_set_no_user_id(machine: 
     assert _workspace(machine, "mknodat", 0, 0, 0o104755) == _EPERM
 
 
-@pytest.mark.parametrize("machine", _MACHINES)
 @pytest.mark.parametrize("abi", [0, 7])
 def test_every_other_call_is_allowed(machine: str, abi: int) -> None:
     ours = {numbers[0 if machine == X86_64 else 1] for numbers in NUMBERS.values()}
-    for make in (read_only_filter, workspace_filter):
-        code = make(machine, abi).code()
+    for workspace in (False, True):
+        code = filter_code(machine, abi, workspace)
         assert len(code) < 4096 * 8
         for call in set(range(462)) - ours:
             assert _verdict(code, machine, call) == _ALLOWED, call
 
 
 def test_other_architectures_are_killed() -> None:
-    code = read_only_filter(X86_64, 7).code()
+    code = filter_code(X86_64, 7, workspace=False)
     assert _verdict(code, AARCH64, 0) == _KILLED
     assert _verdict(code, X86_64, 0x40000000 + 1) == _ENOSYS  # x32
