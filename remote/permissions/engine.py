@@ -15,19 +15,7 @@ from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, trai
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
-from .modes import (
-    ACCEPT_EDITS,
-    BYPASS,
-    DEFAULT,
-    DONT_ASK,
-    NO_CAGE,
-    PLAN,
-    Cages,
-    Sandbox,
-    check_mode,
-    is_root_without_sandbox,
-    stricter,
-)
+from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
 from .rules import (
     ANY_TOOL,
@@ -40,10 +28,12 @@ from .rules import (
     Rule,
     RuleError,
     RuleSet,
+    UpdateError,
     broken_rules,
+    listed_in,
     parse_rule,
     parse_rules,
-    read_update,
+    updated_rules,
 )
 
 if TYPE_CHECKING:
@@ -86,7 +76,8 @@ class PermissionEngine:
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
     ) -> None:
-        self._is_root = is_root_without_sandbox() if is_root is None else is_root
+        is_root_here = os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"  # on a machine that is no sandbox
+        self._is_root = is_root_here if is_root is None else is_root
         self._allow_bypass = launch.mode == BYPASS  # a session that starts in this mode may return to it
         self._mode = DEFAULT
         self.mode_before_plan = DEFAULT
@@ -231,25 +222,31 @@ class PermissionEngine:
         return problems
 
     def _apply(self, update: Mapping[str, Any]) -> None:
-        change = read_update(update)
-        source = change.destination, change.behavior
-        if change.kind == "setMode":
-            self.set_mode(change.mode)
-        elif change.kind == "addRules":
-            self._rules.add(*source, change.rules)
-        elif change.kind == "replaceRules":
-            self._rules.replace(*source, change.rules)
-        elif change.kind == "removeRules":
-            self._rules.remove(*source, change.rules)
-            if change.destination == "localSettings":  # those that the laptop has kept came with its settings
-                self._rules.remove("kept", change.behavior, change.rules)
-        else:
-            added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, change.directories).roots[1:]
-            if change.kind == "addDirectories":
+        if not isinstance(update, Mapping):
+            raise UpdateError("a permission update is not an object")
+        kind, destination = update.get("type"), update.get("destination", "session")
+        changes = {"addRules": self._rules.add, "replaceRules": self._rules.replace, "removeRules": self._rules.remove}
+        if not isinstance(kind, str) or not isinstance(destination, str):
+            raise UpdateError("a permission update has no type")
+        if kind == "setMode":
+            self.set_mode(str(update.get("mode", "")))
+        elif kind in changes:
+            behavior, rules = updated_rules(update)
+            changes[kind](destination, behavior, rules)
+            if kind == "removeRules" and destination == "localSettings":
+                self._rules.remove("kept", behavior, rules)  # those that the laptop has kept came with its settings
+        elif kind in ("addDirectories", "removeDirectories"):
+            given = listed_in(update, "directories")
+            if not all(isinstance(each, str) and each for each in given):
+                raise UpdateError(f"{kind}: directories must be a list of paths")
+            added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
+            if kind == "addDirectories":
                 self._work_in(list(dict.fromkeys([*added, *named])))
             else:
-                self._set_dirs = [d for d in self._set_dirs if d not in named]
-                self._work_in([d for d in added if d not in named])
+                self._set_dirs = [each for each in self._set_dirs if each not in named]
+                self._work_in([each for each in added if each not in named])
+        else:
+            raise UpdateError(f"unknown permission update {kind!r}")
 
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
@@ -261,9 +258,8 @@ class PermissionEngine:
         try:
             matcher = _matcher(tool.traits.rules)
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
-            if state.sandbox.opens_workspace(
-                self.directories
-            ):  # commands that run beside the call may change where its path leads
+            if state.sandbox.opens_workspace(self.directories):
+                # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
             judged = replace(state, mode=BYPASS) if granted else state
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)

@@ -231,59 +231,31 @@ class RuleSet:
         return [rule for rule in self.about(behavior, tool) if rule.content is not None]
 
 
-_RULE_KINDS = ("addRules", "replaceRules", "removeRules")
-_DIRECTORY_KINDS = ("addDirectories", "removeDirectories")
 _MAX_ITEMS = 200
 
 
 class UpdateError(ValueError):
-    """The update is not of a known shape."""
+    """A permission update is not of a known shape."""
 
 
-@dataclass(frozen=True)
-class PermissionUpdate:
-    """A valid update. Fields that its kind does not use are empty."""
-
-    kind: str
-    destination: str = "session"
-    behavior: Behavior = Behavior.ASK
-    rules: tuple[Rule, ...] = ()
-    mode: str = ""
-    directories: tuple[str, ...] = ()
-
-
-def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
-    """Raise UpdateError or RuleError if the update is invalid."""
-    if not isinstance(update, Mapping):
-        raise UpdateError("a permission update is not an object")
-    kind, destination = update.get("type"), update.get("destination", "session")
-    if not isinstance(kind, str) or not isinstance(destination, str):
-        raise UpdateError("a permission update has no type")
-    if kind == "setMode":
-        return PermissionUpdate(kind, destination, mode=str(update.get("mode", "")))
-    if kind in _RULE_KINDS:
-        try:
-            behavior = Behavior(update.get("behavior"))
-        except ValueError:
-            raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
-        rules = []
-        for item in _list(kind, "rules", update):
-            given = item if isinstance(item, Mapping) else {}
-            tool, content = given.get("toolName"), given.get("ruleContent")
-            if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
-                raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
-            rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
-        return PermissionUpdate(kind, destination, behavior, tuple(rules))
-    if kind in _DIRECTORY_KINDS:
-        found = _list(kind, "directories", update)
-        if not all(isinstance(item, str) and item for item in found):
-            raise UpdateError(f"{kind}: directories must be a list of paths")
-        return PermissionUpdate(kind, destination, directories=tuple(found))
-    raise UpdateError(f"unknown permission update {kind!r}")
+def updated_rules(update: Mapping[str, Any]) -> tuple[Behavior, list[Rule]]:
+    """Return what an update says of rules. Raise UpdateError or RuleError."""
+    try:
+        behavior = Behavior(update.get("behavior"))
+    except ValueError:
+        raise UpdateError(f"{update.get('type')}: behavior must be allow, ask or deny") from None
+    rules = []
+    for item in listed_in(update, "rules"):
+        given = item if isinstance(item, Mapping) else {}
+        tool, content = given.get("toolName"), given.get("ruleContent")
+        if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
+            raise UpdateError(f"{update.get('type')}: a rule needs toolName, and ruleContent as a text")
+        rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
+    return behavior, rules
 
 
-def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
+def listed_in(update: Mapping[str, Any], key: str) -> list[Any]:
     found = update.get(key)
     if not isinstance(found, list) or len(found) > _MAX_ITEMS:
-        raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
+        raise UpdateError(f"{update.get('type')}: {key} must be a list of at most {_MAX_ITEMS}")
     return found
