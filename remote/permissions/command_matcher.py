@@ -1,5 +1,4 @@
-"""How permission rules and the mode apply to a command line: it is allowed if every command in it is. Most of this room
-is about reading command lines, therefore the engine imports this module with the first command only."""
+"""How permission rules and the mode apply to a command line. The engine imports this with the first command only."""
 
 from __future__ import annotations
 
@@ -170,8 +169,7 @@ class DeniedKinds:
 
 
 class BashPolicy:
-    """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
-    directory."""
+    """Decides on one command line. `start` is the real path of the shell's current directory."""
 
     def __init__(
         self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY

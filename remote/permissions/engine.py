@@ -1,5 +1,5 @@
-"""The decision on a call, in this order: deny rules, ask rules, plan mode, bypass, protected files, allow rules,
-acceptEdits, the defaults. If anything goes wrong on the way, the person is asked."""
+"""The decision on a call: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits,
+defaults."""
 
 from __future__ import annotations
 
@@ -52,8 +52,7 @@ _PLAN_DENIAL = (
 
 @dataclass(frozen=True)
 class LaunchRules:
-    """What a command line says of permissions. Each item of `allowed` and `disallowed` is one or more rules.
-    `allow_bypass`: the person may switch to bypassPermissions."""
+    """What a command line says of permissions. `allow_bypass`: the person may switch to bypassPermissions."""
 
     sandbox: Sandbox
     mode: str = DEFAULT
@@ -70,8 +69,7 @@ class LaunchRules:
 
 
 class PermissionEngine:
-    """Owns the rules, the mode and the working directories of a session. Only `plan_file` may be written in plan mode.
-    Raises RuleError or ModeError."""
+    """Owns the rules, the mode and the directories of a session. Only `plan_file` may be written in plan mode."""
 
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
@@ -370,11 +368,10 @@ def _matcher(kind: RuleKind) -> RuleMatcher:
 
 
 class ChildPermissions(PermissionEngine):
-    """Decides by the present rules, directories and cages of `parent`, in the mode `mode` or the parent's present one,
-    whichever is stricter ("": the parent's). What the person grants a sub-agent for the session holds for the session.
-    `cwd` is where it works, and the only directory that is its own besides the added ones ("": the parent's).
-    `read_only`: tools that write are not offered, and calls that change anything are denied. `mode_changed` is called
-    when an answer to the sub-agent has changed the session's mode."""
+    """Decides by the present rules, directories and cages of `parent`, in the stricter of its mode and `mode`. What the
+    person grants a sub-agent holds for the session. `cwd`: its only directory besides the added ones. `read_only`:
+    tools that write are not offered, and calls that change anything are denied. `mode_changed` is called when an answer
+    to the sub-agent has changed the session's mode."""
 
     def __init__(
         self,

@@ -204,8 +204,8 @@ def _is_surely_repository(directory: str) -> bool:
 
 
 class _Repository:
-    """What `.git` (`entry`) in a work tree stands for: a repository with its own directory, and the directory that it
-    shares with its other work trees. Raises UnsafeRepository."""
+    """What `.git` (`entry`) in a work tree stands for: its own directory, and the one that it shares with other work
+    trees."""
 
     def __init__(self, entry: str, top: str, roots: Sequence[str]) -> None:
         self._top = top

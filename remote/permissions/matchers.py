@@ -1,5 +1,4 @@
-"""How rules about whole tools, paths, agents and domains apply to a call. What makes suggestions reads command lines,
-so it is imported when a suggestion is made."""
+"""How rules apply to a call. `rule_suggestions` reads command lines, so it is imported when a suggestion is made."""
 
 from __future__ import annotations
 
@@ -38,9 +37,8 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class RuleState:
-    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory. `pinned`
-    is the real path that the call will use, "" if it resolves its path again. `memory` is the directory in which the
-    agent keeps notes, "" for none."""
+    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory, `pinned`
+    that which the call will use if it is fixed, `memory` the directory of the agent's notes."""
 
     rules: RuleSet
     places: PathScope
@@ -59,8 +57,7 @@ class RuleState:
 
 
 class RuleMatcher:
-    """Matches rules without a pattern, which cover a whole tool; the base class of matchers for rules with a pattern.
-    Every method may raise TypeError for an input that it cannot read; the engine then asks."""
+    """Matches rules about a whole tool. Every method may raise TypeError for an input that it cannot read."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         """Return the first deny (or ask) rule with a pattern that covers the call."""
@@ -181,8 +178,7 @@ _PREFIX = "domain:"
 
 
 class DomainMatcher(RuleMatcher):
-    """A rule that denies or asks covers the subdomains of its domain as well; one that allows does not. `*` stands for
-    any text."""
+    """A rule that denies or asks covers subdomains as well; one that allows does not. `*` stands for any text."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         host = _host(tool_input)

@@ -125,8 +125,8 @@ NO_CAGE = "no cage"
 
 
 class SandboxError(ValueError):
-    """The sandbox mode does not exist, or this host cannot make its cage. `why` is the reason that the host gives, and
-    `about_place` whether it is one of the session's directories."""
+    """The host cannot make the cage. `why` is its reason, and `about_place` whether that is a directory of the
+    session."""
 
     def __init__(self, text: str, why: str = "", *, about_place: bool = False) -> None:
         super().__init__(text)
@@ -136,8 +136,7 @@ class SandboxError(ValueError):
 
 @dataclass(frozen=True)
 class Cages:
-    """Makes the rules of cages on this host. `probe` says what the kernel can do; it is called at first use and keeps
-    its answer. `environ` and `home` say where the tool chains of the login are."""
+    """Makes the rules of cages on this host. `probe` says what the kernel can do, and keeps its answer."""
 
     probe: Callable[[], Availability]
     environ: dict[str, str]
@@ -181,8 +180,7 @@ class Cages:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What the session wants, and the cages of its host. A session whose host has lost the workspace cage goes on in
-    the read-only cage."""
+    """What the session wants. Where the host has lost the workspace cage, it goes on in the read-only cage."""
 
     cages: Cages
     mode: str = READ_ONLY

@@ -25,8 +25,7 @@ _IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
 
 @dataclass(frozen=True)
 class PathScope:
-    """The directories of a session. `roots` are the real paths of its working directories: its own first, then added
-    ones."""
+    """The real paths of the working directories of a session: its own first, then added ones."""
 
     cwd: str
     home: str
@@ -63,8 +62,8 @@ def _from_home(path: str, home: str) -> str:
 
 @dataclass(frozen=True)
 class PathPattern:
-    """The content of a path rule. `//x` is absolute, `~/x` is in the home directory, and other patterns start in the
-    session's directory. A pattern without a slash matches at any depth, as in .gitignore."""
+    """The content of a path rule. `//x` is absolute, `~/x` in the home directory, others start in the session's
+    directory. A pattern without a slash matches at any depth, as in .gitignore."""
 
     text: str
 

@@ -27,11 +27,9 @@ class Behavior(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`, `hook`,
-    `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
-    first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
-    the person grants it; None for no cage. `pinned` is the real path that was decided on, if something may change
-    where a path leads before the call uses it; "" otherwise."""
+    """`reason_type` is `rule`, `mode`, `workingDir`, `hook`, `subcommandResults` or `other`. "Allow for this session"
+    adds the first of `suggestions`, in the public shape. `cage` holds the call if it is allowed or granted. `pinned` is
+    the real path that was decided on, if something may change where a path leads before the call uses it."""
 
     behavior: Behavior
     reason: str
@@ -72,8 +70,8 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule about a tool. `content` is None if it covers the whole tool. `broken` says why the rule cannot be read: it
-    stands for all that it may have been about."""
+    """A rule about a tool, all of it without `content`. `broken` says why it cannot be read: it stands for all it may
+    mean."""
 
     tool: str
     content: str | None = None

@@ -1,5 +1,5 @@
-"""Read the ssh options of a host: from `ssh -G`, or from the files where there is no OpenSSH. There, a condition or an
-option that may apply and is not understood is an error: the connection could take another way than ssh's."""
+"""Read the ssh options of a host: from `ssh -G`, or from the files. There, what may apply and is not understood is an
+error."""
 
 from __future__ import annotations
 

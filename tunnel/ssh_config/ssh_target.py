@@ -14,8 +14,7 @@ _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 
 @dataclass(frozen=True)
 class SshTarget:
-    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`). Raise UsageError for
-    a host or user that ssh would take for an option."""
+    """A host as the person named it, with ssh options. Raise UsageError for what ssh would take for an option."""
 
     host: str
     user: str | None = None

@@ -1,9 +1,6 @@
-"""Send a request body as a compressed difference to an earlier one, whose end serves as the dictionary, and the events
-of an answer compressed frame by frame, because an answer may be read on at any byte.
-
-`parts` is a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how
-long it is.
-"""
+"""Send a request body as a compressed difference to an earlier one, and the events of an answer compressed. `parts` is
+a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how long it
+is."""
 
 from __future__ import annotations
 
@@ -224,8 +221,7 @@ _ENOUGH = 0.9
 
 @dataclass(frozen=True)
 class OutgoingBody:
-    """The bytes to send for a body, with fields of `CallOpen`. `copied` is the number of bytes that the laptop copies
-    from its base."""
+    """The bytes to send for a body, with fields of `CallOpen`. `copied` bytes are copies of its base."""
 
     digest: str
     base: str

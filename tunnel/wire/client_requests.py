@@ -88,8 +88,8 @@ DROPS_MORE = "Resume rejected by --resume-drops-turn:"
 
 @dataclass(frozen=True)
 class FileRewind:
-    """Restore the files that were changed since the message. With `dry_run`, only say what would change; with `path`,
-    of that file alone, with the lines."""
+    """Restore the files that were changed since the message. `dry_run`: only say what would change, with the lines of
+    `path`."""
 
     user_message_id: str
     dry_run: bool = False
@@ -98,8 +98,8 @@ class FileRewind:
 
 @dataclass(frozen=True)
 class ConversationRewind:
-    """Take the conversation back to before the prompt `user_message_id`, or to after the message `after`. With
-    `files`, restore the files as well. `drops`: refuse if more than the turn of this prompt would be left out."""
+    """Take the conversation back to before the prompt, or to after the message `after`, perhaps with `files`. `drops`:
+    refuse if more than the turn of this prompt would be left out."""
 
     user_message_id: str = ""
     after: str = ""
@@ -142,8 +142,8 @@ CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 
 @dataclass(frozen=True)
 class QueueMove:
-    """A waiting prompt goes in front of the first of `before` that still waits, and last if none does. All are uuids
-    of messages, or ids of inputs. `steers`: it no longer waits for the end of the running turn."""
+    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: it no longer waits
+    for the end of the running turn."""
 
     uuid: str
     before: Sequence[str] = ()

@@ -36,8 +36,8 @@ _ROOT_RULES = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "
 
 @dataclass(frozen=True)
 class ToolSchema:
-    """The schema of a tool for a model. `spelled` holds the properties that have another name there, by that name;
-    `rules` is what the schema does not say any more, as JSON for the description ("" for nothing)."""
+    """The schema of a tool for a model. `spelled` holds renamed properties; `rules` is what the schema does not say any
+    more."""
 
     schema: Json
     spelled: dict[str, str]

@@ -163,8 +163,8 @@ _MAX_REASON = 10_000
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What a server has sent and nobody can read. `number` is the request that it seems to answer; `looks_like_one`
-    whether it looks like a message at all."""
+    """What nobody can read. `number` is the request that it seems to answer; `looks_like_one`: it looks like a
+    message."""
 
     shown: str
     number: int | None
@@ -197,8 +197,8 @@ def read_messages(data: bytes) -> list[Json] | Unreadable:
 
 
 class LineReader:
-    """Reads the lines of one server. `failed` gets a request that is answered with something that nobody can read, and
-    why. `asking` says whether the server waits for the person. Call `close`."""
+    """Reads the lines of one server. `failed` gets a request whose answer cannot be read, and why. `asking`: it waits
+    for the person."""
 
     def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
         self._failed = failed

@@ -42,9 +42,8 @@ _HOUR_SHARE = 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token that one costs
-    which is read from the cache or written to it for five minutes. A request of more tokens than `long_from` costs so
-    many times as much, and its answer, too. `free`: the price is known, and is 0."""
+    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token for one from or
+    into the cache. A request of more than `long_from` tokens costs so many times as much, and its answer, too."""
 
     context_window: int = 200_000
     max_output: int = 64_000

@@ -1,10 +1,6 @@
-"""Lines of JSON, with limits on size, depth and count.
-
-A frame that does not fit into a line is split into `part` lines ({"t":"part","id":…,"i":…,"n":…,"d":…}), which the
-receiver joins, up to MAX_FRAME bytes. Lines of other frames may come between them.
-
-Three bytes of text (`[],`) become more than 60 bytes in memory: a frame of many lines is measured before it is parsed.
-"""
+"""Lines of JSON, with limits on size, depth and count. A frame that does not fit into a line is split into `part` lines
+({"t":"part","id":…,"i":…,"n":…,"d":…}), up to MAX_FRAME bytes; other frames may come between them. It is measured
+before it is parsed: three bytes of text (`[],`) become more than 60 bytes in memory."""
 
 from __future__ import annotations
 
@@ -133,8 +129,7 @@ def _parsed(line: bytes, whole: str | None = None) -> object:
 
 
 class FrameDecoder:
-    """Turns bytes into typed frames. `memory` is how many bytes the frame that was yielded last may take in memory, at
-    most."""
+    """Turns bytes into typed frames. `memory` is what the one that was yielded last may take, at most."""
 
     def __init__(self) -> None:
         self.memory = 0

@@ -161,12 +161,10 @@ def _fits(kind: str, value: object) -> bool:
 
 @dataclass(frozen=True)
 class SettingsOption:
-    """The option `settings`: what the laptop knows of the settings of a session. Nothing in it is secret.
-
-    `layers` are objects {"source", "path", "values"}, the weakest first, with sources as in
-    `ccb.remote.settings`. `sources` are the values of `--setting-sources`, None for all. `trusted` is the fingerprint
-    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing.
-    `left_open` names what they have not chosen for a new session: `model`, `permission_mode`."""
+    """What the laptop knows of the settings of a session; nothing in it is secret. `layers` are objects {"source",
+    "path", "values"}, the weakest first. `sources` are the values of `--setting-sources`. `trusted` is the fingerprint
+    of what the person has trusted in the session's directory, `*` for anything. `left_open` names what they have not
+    chosen: `model`, `permission_mode`."""
 
     layers: list[Json] = field(default_factory=list)
     sources: list[str] | None = None

@@ -1,9 +1,5 @@
-"""The facts about the built-in tools that both ends use: names, effects, the rules that cover them, how the laptop
-shows them.
-
-This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds
-what only the model and the worker need: the description, the input schema and the code.
-"""
+"""The only list of tool names: effects, the rules that cover them, how the laptop shows them. A tool's module in
+`ccb.remote.tools` adds the description, the input schema and the code."""
 
 from __future__ import annotations
 
@@ -68,8 +64,8 @@ class View(Enum):
 
 @dataclass(frozen=True)
 class PathInput:
-    """Where the input names the file or directory that a call is about. An absent `key` means `default`; "" says that
-    the key is required. `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
+    """Where the input names the path of a call. An absent `key` means `default`; "" says that the key is required.
+    `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
 
     key: str
     default: str = ""
@@ -78,11 +74,10 @@ class PathInput:
 
 @dataclass(frozen=True)
 class ToolTraits:
-    """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
-    that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
-    others. `asks`: every call is a question to the person, which no rule and no mode answers; the model is offered the
-    tool only where somebody can be asked. `beside`: requests do not declare the tool where they declare the one of that
-    name, which does the same; the model may call it all the same. `searches_content`: it shows lines of many files."""
+    """The public part of a tool's declaration. `covered_by` names another tool whose rules cover this one as well.
+    `parallel`: every call may run beside others. `asks`: every call is a question to the person, and the tool is
+    offered only where somebody can be asked. `beside`: not declared where the tool of that name is; the model may call
+    it all the same. `searches_content`: it shows lines of many files."""
 
     name: str
     effect: Effect

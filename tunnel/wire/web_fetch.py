@@ -34,8 +34,7 @@ _MOVED = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class Page:
-    """A fetched page, `cut` at the limit. `redirect` is set, and there is no body, if the server sends to another
-    host."""
+    """A fetched page, `cut` at the limit. `redirect`, without a body, leads to another host."""
 
     url: str
     status: int

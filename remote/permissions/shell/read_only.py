@@ -1,5 +1,5 @@
-"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each
-command has a check of its own."""
+"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`), so each has a check of its
+own."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
 
 
 class _Expression:
-    """A recursive-descent parser: `!` binds closest, then -a, then -o, then the comma. The argument of each method says
-    whether the file is known to be plain before this part. The method returns whether it is known to be plain after
-    this part was true."""
+    """A recursive-descent parser. Each method takes whether the file is known to be plain before this part, and returns
+    whether it is after this part was true."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self.rest = list(texts)

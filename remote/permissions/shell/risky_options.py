@@ -384,8 +384,7 @@ class _Call:
 
 
 class _Judge:
-    """Judges the arguments of a call by a table: one of the options that are not covered, or a closed list of those
-    that are, for the sub-command or first argument `listed_for`."""
+    """Judges the arguments of a call by a table, or by a closed list for the first argument `listed_for`."""
 
     def __init__(self, call: _Call, table: _Table, listed_for: str | None) -> None:
         family = _LIKE.get(call.name, call.name)

@@ -1,5 +1,4 @@
-"""A conservative parser of POSIX and bash command lines: which simple commands would a shell run, and which files would
-it open for them? Anything it is not sure about raises NotUnderstood, and then a person is asked."""
+"""A conservative parser of POSIX and bash command lines: anything it is not sure about raises NotUnderstood."""
 
 from __future__ import annotations
 

@@ -26,10 +26,10 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Word:
-    """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
-    each expansion. The shell may treat only the remaining characters specially. `bare` names the expansions outside of
-    quotes: a variable, or "(" for a substitution. The shell splits their values, and takes them for wildcards.
-    `expands` has every expansion: the name of a variable, or the commands of a substitution."""
+    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: the
+    shell treats only the others specially. `bare` names the expansions outside of quotes, whose values the shell splits
+    and takes for wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or
+    commands."""
 
     text: str
     skeleton: str
@@ -100,9 +100,8 @@ class Redirect:
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command. `raw` is its text as typed, with assignments and redirections. `fed`: the line gives it input
-    (a file or a here-document), which many programs run as code. `gets` is that input, or what a pipe gives it: the
-    text if it is known, ANY if not, None for no such input."""
+    """One simple command. `raw` is its text as typed. `fed`: the line gives it input, which many programs run as code.
+    `gets` is that input, or what a pipe gives it: the text if it is known, ANY if not."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()
