@@ -4,6 +4,7 @@ raises."""
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
@@ -13,37 +14,20 @@ from hypothesis import strategies as st
 from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.journal_records import (
     MAIN_AGENT,
-    AgentResultRecord,
-    CompactEndRecord,
-    CompactStartRecord,
     Content,
     DamagedRecord,
-    DriverRecord,
-    FileChangeRecord,
     ForkedRecord,
-    HookRecord,
     InputRecord,
-    LateAnswerRecord,
     MessageRecord,
     ModelEndRecord,
-    ModelRecord,
-    MovedRecord,
     OptionsRecord,
     PromptItem,
     PromptRecord,
-    QueuedRecord,
-    ReasoningRecord,
     Record,
     RecordError,
-    RewindRecord,
-    RewoundRecord,
-    TakenRecord,
-    ToolStartRecord,
     TurnEndRecord,
     TurnStartRecord,
     UnknownRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
     WorkerRecord,
     in_session,
     parse,
@@ -53,18 +37,16 @@ from ccb.tunnel.wire.journal_records import (
     record_of,
     to_line,
     to_page,
-)
+)  # fmt: skip
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 Json = dict[str, Any]
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
-
 objects = st.dictionaries(text, values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)
@@ -75,58 +57,30 @@ KINDS = [
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
     "worktree",
 ]  # fmt: skip
-
-FIELDS = [
-    "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
-    "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
-    "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
-    "once", "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
-    "before",
-]  # fmt: skip
-
-bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
-
-contents: st.SearchStrategy[Content] = st.one_of(
-    st.builds(MessageRecord, objects),
-    st.builds(InputRecord, text, objects),
-    st.builds(OptionsRecord, objects, text, st.floats(0, 1e10), text, numbers, text, st.none() | text),
-    st.builds(QueuedRecord, text, st.lists(objects, max_size=2), objects, st.booleans()),
-    st.builds(UnqueuedRecord, text),
-    st.builds(MovedRecord, text, text),
-    st.builds(ReasoningRecord, text, numbers),
-    st.builds(TurnStartRecord),
-    st.builds(TurnEndRecord),
-    st.builds(
-        PromptRecord,
-        st.lists(objects, max_size=2),
-        st.lists(
-            st.builds(PromptItem, names) | st.builds(PromptItem, content=st.lists(objects, max_size=2)), max_size=3
-        ),
+CLASSES = [each for each in get_args(Content) if each is not UnknownRecord]
+OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "str": text,
+    "str | None": st.none() | text,
+    "bool": st.booleans(),
+    "int": numbers,
+    "float": st.floats(0, 1e10),
+    "Json": objects,
+    "Json | None": st.none() | objects,
+    "list[Json]": st.lists(objects, max_size=2),
+    "list[PromptItem]": st.lists(
+        st.builds(PromptItem, names) | st.builds(PromptItem, content=st.lists(objects, max_size=2)), max_size=3
     ),
-    st.builds(TakenRecord, text),
-    st.builds(HookRecord, text, text, text, numbers),
-    st.builds(ToolStartRecord, text, text),
-    st.builds(ModelEndRecord, text, st.none() | text, objects),
-    st.builds(WithdrawnRecord, text),
-    st.builds(ModelRecord, text),
-    st.builds(CompactStartRecord, text, text),
-    st.builds(CompactEndRecord, text),
-    st.builds(AgentResultRecord, objects),
-    st.builds(LateAnswerRecord, text),
-    st.builds(DamagedRecord, text),
-    st.builds(DriverRecord, text, numbers),
-    st.builds(WorkerRecord, numbers, text, st.none() | text),
-    st.builds(ForkedRecord, text),
-    st.builds(FileChangeRecord, text, text, text, text, numbers, text),
-    st.builds(RewindRecord, text, numbers, st.lists(objects, max_size=2), text),
-    st.builds(RewoundRecord, st.lists(objects, max_size=2)),
+}
+FIELDS = sorted({each.name for kind in CLASSES for each in fields(kind)} | {"from", "type", "message", "agent_id"})
+bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
+contents: st.SearchStrategy[Content] = st.one_of(
+    *(st.builds(kind, *(OF_TYPE[str(each.type)] for each in fields(kind))) for kind in CLASSES),
     st.builds(UnknownRecord, text.map("x-".__add__), objects),
 )
 
 
 def test_every_kind_has_its_class() -> None:
-    kinds = [each.kind for each in get_args(Content) if each is not UnknownRecord]
-    assert kinds == KINDS
+    assert [each.kind for each in CLASSES] == KINDS
 
 
 @given(contents, numbers)

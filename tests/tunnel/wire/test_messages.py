@@ -34,7 +34,7 @@ from ccb.tunnel.wire.messages import (
     parse_message,
     parse_stream_event,
     with_text,
-)
+)  # fmt: skip
 
 Json = dict[str, Any]
 BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
