@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.host import is_under
 from ..system.owners import is_ours
-from .shell.git_commands import SUBCOMMANDS
+from .shell.read_only import GIT_READERS
 from .shell.shell_words import names
 
 
@@ -110,7 +110,7 @@ def _names_program(setting: Setting) -> bool:
     """Return whether a setting may make a reading sub-command run a program. Unknown settings may. Paths are judged by
     the caller."""
     if setting.section == "alias":
-        return setting.key in SUBCOMMANDS or setting.subsection in SUBCOMMANDS
+        return setting.key in GIT_READERS or setting.subsection in GIT_READERS
     if setting.name == "core.fsmonitor":
         return (setting.value or "").lower() not in _OFF
     if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:

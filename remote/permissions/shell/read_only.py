@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Sequence
 from typing import Callable
 
-from .git_commands import git_reads_only
 from .shell_parser import parse
 from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
 from .wrappers import effective, started_by
@@ -323,11 +322,111 @@ def _set(words: Words) -> bool:
     return all(w.is_literal for w in words) and bool(re.fullmatch(r"([-+][eux]+ ?|[-+][eux]*o pipefail ?)+", texts))
 
 
+GIT_NEVER = (
+    *("--output", "--output-directory", "--ext-diff", "--open-files-in-pager", "--exec", "--upload-pack", "--no-index"),
+    "--show-signature",  # runs gpg
+    "--submodule",  # runs git in directories with a configuration of their own
+    "--help",  # runs a viewer
+)
+"""Options that write a file or run a program. git accepts any unambiguous abbreviation of them."""
+RUNS_GPG = re.compile(r"%G|%\(signature")
+
+
+def _is_git_hazard(text: str) -> bool:
+    if RUNS_GPG.search(text):
+        return True
+    if not text.startswith("--") or len(text) == 2:
+        return False
+    name = text.partition("=")[0]
+    if name.startswith("--output-indicator"):
+        return False
+    return any(hazard.startswith(name) or name.startswith(hazard) for hazard in GIT_NEVER)
+
+
+def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
+    flags, with_value, listers = names(allowed), names(valued), names(asks)
+
+    def check(words: list[str]) -> bool:
+        rest = list(words)
+        listing = bool(listers.intersection(rest))
+        while rest:
+            text = rest.pop(0)
+            if text in with_value:
+                if not rest or rest.pop(0).startswith("-"):
+                    return False
+            elif text.startswith("-"):
+                if text.partition("=")[0] not in flags | with_value | listers:
+                    return False
+            elif not listing:
+                return False
+        return True
+
+    return check
+
+
+_TOLD_OF_GIT = re.compile(r"(?:user|remote|branch|core|init|pull|push|submodule)\.[^=]+", re.IGNORECASE)
+
+
+def _git_config(words: list[str]) -> bool:
+    """Allow lists of the repository's own configuration only: the person's may hold passwords."""
+    flags = ("--global", "--local", "--system", "--show-origin", "--show-scope", "--name-only", "-z", "--null")
+    rest = [word for word in words if word not in flags]
+    is_own = "--local" in words and "--global" not in words and "--system" not in words
+    if rest in (["--list"], ["-l"]):
+        return is_own
+    if len(rest) != 2 or rest[1].startswith("-"):
+        return False
+    if rest[0] in ("--get", "--get-all"):
+        return is_own or _TOLD_OF_GIT.fullmatch(rest[1]) is not None
+    return rest[0] == "--get-regexp" and is_own
+
+
+_QUIET_OF_GIT = ("--short", "-q", "--quiet")
+_GIT_CHECKS: dict[str, Callable[[list[str]], bool]] = {
+    **dict.fromkeys(
+        names(
+            "status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe"
+            " merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file"
+            " count-objects check-ignore check-attr cherry range-diff"
+        ),
+        lambda words: True,
+    ),
+    # -O opens a pager, also inside a cluster of letters
+    "grep": lambda words: not any(re.match(r"-[A-Za-z]*O", word) for word in words),
+    "branch": _git_listing(  # an old git takes -l for "create a reflog"
+        "--list",
+        "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i"
+        " --ignore-case",
+        "--contains --no-contains --merged --no-merged --sort --format --points-at",
+    ),
+    "tag": _git_listing(
+        "-l --list",
+        "-n --column --no-column --color",
+        "--contains --no-contains --merged --no-merged --sort --points-at",
+    ),
+    "stash": lambda words: words[:1] in (["list"], ["show"]),
+    "worktree": lambda words: words[:1] == ["list"],
+    "remote": lambda words: words in ([], ["-v"], ["--verbose"]) or (len(words) == 2 and words[0] == "get-url"),
+    "reflog": lambda words: not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1),
+    "config": _git_config,
+    "symbolic-ref": lambda words: [word.startswith("-") for word in words if word not in _QUIET_OF_GIT] == [False],
+}
+
+GIT_READERS = frozenset(_GIT_CHECKS)
+"""The sub-commands that may be read-only."""
+
+
 def _git(words: Words) -> bool:
     texts = [word.text for word in words]
     if "symbolic-ref" in texts and any(word.is_glob for word in words):
         return False  # a second file name would be written to
-    return _settled(words) and git_reads_only(texts)
+    while texts and texts[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
+        texts.pop(0)
+    check = _GIT_CHECKS.get(texts[0]) if texts else None
+    reads = check is not None and not any(map(_is_git_hazard, texts[1:])) and check(texts[1:])
+    return _settled(words) and (reads or texts in (["--version"], ["version"]))
 
 
 def _cd(words: Words) -> bool:
