@@ -4,6 +4,7 @@ defaults."""
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -130,7 +131,7 @@ class PermissionEngine:
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
-        found: dict[tuple[str, Behavior], list[Rule]] = {(s, behavior): [] for s in SOURCES for behavior in Behavior}
+        found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
                 try:
@@ -234,17 +235,19 @@ class PermissionEngine:
             if kind == "removeRules" and destination == "localSettings":
                 self._rules.remove("kept", behavior, rules)  # those that the laptop has kept came with its settings
         elif kind in ("addDirectories", "removeDirectories"):
-            given = listed_in(update, "directories")
-            if not all(isinstance(each, str) and each for each in given):
-                raise UpdateError(f"{kind}: directories must be a list of paths")
-            added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
-            if kind == "addDirectories":
-                self._work_in(list(dict.fromkeys([*added, *named])))
-            else:
-                self._set_dirs = [each for each in self._set_dirs if each not in named]
-                self._work_in([each for each in added if each not in named])
+            self._change_directories(kind, listed_in(update, "directories"))
         else:
             raise UpdateError(f"unknown permission update {kind!r}")
+
+    def _change_directories(self, kind: str, given: list[Any]) -> None:
+        if not all(isinstance(each, str) and each for each in given):
+            raise UpdateError(f"{kind}: directories must be a list of paths")
+        added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
+        if kind == "addDirectories":
+            self._work_in(list(dict.fromkeys([*added, *named])))
+        else:
+            self._set_dirs = [each for each in self._set_dirs if each not in named]
+            self._work_in([each for each in added if each not in named])
 
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
@@ -282,20 +285,21 @@ class PermissionEngine:
     def _decide(
         self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
     ) -> Decision:
-        for behavior in (Behavior.DENY, Behavior.ASK):
+        for behavior, verb, end in (
+            (Behavior.DENY, "denies", "is denied"),
+            (Behavior.ASK, "wants a question before", "asks"),
+        ):
             rule = self._rules.whole_tool(behavior, tool.name)
             rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)
-            if rule and rule.broken:
-                what = f"{rule.broken}. Until that is corrected, every use of {tool.name}"
-                return Decision(behavior, f"{what} {'is denied' if behavior is Behavior.DENY else 'asks'}.", "rule")
             if rule:
-                verb = "denies" if behavior is Behavior.DENY else "wants a question before"
-                return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
+                broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
+                return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
             ways = self._ways_out_of_plan(tool_input) if tool.traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
-        real, (above, name) = matcher.real_path(tool, tool_input, self._places), os.path.split(self._plan_file)
-        if real and name and real == os.path.join(os.path.realpath(above), name):  # a link in its place is not the plan
+        above, name = os.path.split(self._plan_file)
+        plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
+        if name and matcher.real_path(tool, tool_input, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
         question = matcher.question_in_any_mode(tool, tool_input, state)
         if question:

@@ -127,27 +127,31 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
         if where.glob_key and ".." in str(tool_input.get(where.glob_key, "")).split("/"):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
-        is_secret, inside = is_sensitive(real, places.home), places.holds(real)
-        accepts = state.accepts_edits or state.sandbox.opens_workspace(places.roots)
+        is_secret = is_sensitive(real, places.home)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
-            pattern = None if rule.content is None else PathPattern(rule.content)
-            if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
+            if rule.content is None or PathPattern(rule.content).opens(real, places, is_secret):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if not is_secret:
-            if state.memory and is_under(real, state.memory):
-                return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
-            if inside and not writes:
-                return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
-            if inside and accepts:
-                return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from . import rule_suggestions
+            return self._decide_by_place(tool, real, state)
+        from .rule_suggestions import add_rules, file_rule
 
-        can_be_ruled = shown == real  # a rule cannot hold a name that is no plain text
-        if is_secret:
-            exact = rule_suggestions.file_rule(EDIT.name if writes else READ.name, real) if can_be_ruled else None
-            updates = rule_suggestions.add_rules([exact] if exact else [])
-            return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
-        updates = rule_suggestions.for_path(writes, real, places, accepts) if inside or can_be_ruled else []
+        exact = file_rule(EDIT.name if writes else READ.name, real) if shown == real else None
+        updates = add_rules([exact] if exact else [])
+        return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
+
+    def _decide_by_place(self, tool: Askable, real: str, state: RuleState) -> Decision:
+        places, writes, shown = state.places, tool.traits.effect is Effect.WRITE, spelled(real)
+        inside, accepts = places.holds(real), state.accepts_edits or state.sandbox.opens_workspace(places.roots)
+        if state.memory and is_under(real, state.memory):
+            return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
+        if inside and not writes:
+            return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
+        if inside and accepts:
+            return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
+        from .rule_suggestions import for_path
+
+        # a rule cannot hold a name that is no plain text
+        updates = for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
         return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)

@@ -72,11 +72,13 @@ class PathPattern:
         reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
-    def covers_home(self, places: PathScope) -> bool:
-        """Return whether an allow rule covers whatever is in the home directory: such a rule is about none of the
-        secrets there, which the person has not seen."""
+    def opens(self, real: str, places: PathScope, is_secret: bool) -> bool:
+        """Return whether an allow rule covers the path. One that covers whatever is in the home directory is about none
+        of the secrets there, which the person has not seen."""
+        if not is_secret or not self.allows(real, places):
+            return self.allows(real, places)
         home = os.path.realpath(places.home)
-        return any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
+        return not any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
 
     def forbids(self, path: str, places: PathScope, base: str = "") -> bool:
         """Return whether a deny rule covers the path. The path as given and the real path count, letter case is

@@ -347,14 +347,9 @@ class _Call:
         listed = HARMLESS.get(f"{name} {first}", HARMLESS.get(name))
         if listed is not None:
             return self._by(listed, first)
-        text = TABLES.get(name, "")
         if name == "tar":
             return self._of_tar()
-        if text == _DOCKER and any(word.text in ("exec", "run") for word in words[1 : 3 if first == "compose" else 2]):
-            text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
-        if name == "find" and any(word.text == "-delete" for word in words):
-            text += " @"
-        found = self._by(text) if text else None
+        found = self._by(_text_of_table(name, words)) if name in TABLES else None
         if name == "sed" and not found:
             kept = [_NAME if word.is_glob else word for word in words[1:] if not re.match("-i|--in-place", word.text)]
             return None if sed_only_edits(kept) else "a script that may do more than change text"
@@ -429,6 +424,14 @@ class _Call:
         return all(self.inside(part) for part in re.split("[=:,]", value) if part)
 
 
+def _text_of_table(name: str, words: Sequence[Word]) -> str:
+    """Return the table of a program, without or with what one of its commands changes."""
+    text, texts = TABLES[name], [word.text for word in words]
+    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
+        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
+    return f"{text} @" if name == "find" and "-delete" in texts else text
+
+
 class _Judge:
     """Judges the arguments of a call by a table, or by a closed list for the first argument `listed_for`."""
 
@@ -452,13 +455,16 @@ class _Judge:
             return "an argument that is too long to check"
         if self._operand and re.fullmatch(self._operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
             return text
+        return None if self._covers(word, following) else text
+
+    def _covers(self, word: Word, following: str | None) -> bool:
+        text = word.text
         if text.startswith("-") and len(text) > 1:
-            is_bad = self._is_unlisted(text, following) if self._is_closed else self._is_excluded(text, following)
-            return text if is_bad else None
-        if "" in self.table.listed:  # the operands are files
-            path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]
-            return None if self._call.inside(path) and (not word.dynamic or is_never_option(word)) else text
-        return None
+            return not (self._is_unlisted if self._is_closed else self._is_excluded)(text, following)
+        if "" not in self.table.listed:
+            return True
+        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
+        return self._call.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _is_unclear(self, word: Word) -> bool:
         """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
