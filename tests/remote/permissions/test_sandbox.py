@@ -23,7 +23,8 @@ def caged(decision: Decision) -> tuple[Behavior, CageKind | None]:
 
 READS, WORKS = CageKind.READ_ONLY, CageKind.WORKSPACE
 RULED: dict[str, Any] = {"allowed": "Bash(npm test)"}
-WORKING, CAGELESS = {"sandbox": sandbox("workspace")}, {"sandbox": sandbox(offered=NO_CAGES)}
+WORKING: dict[str, Any] = {"sandbox": sandbox("workspace")}
+CAGELESS = {"sandbox": sandbox(offered=NO_CAGES)}
 LOST = {"sandbox": sandbox("workspace", ONLY_READING)}  # as when the host has lost it since the session began
 NO_RM = {"disallowed": "Bash(rm *)", **WORKING}
 EDITING = {"mode": "acceptEdits", "sandbox": sandbox(offered=ONLY_READING)}
