@@ -25,7 +25,8 @@ _BARE = names(
     " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
 )
 
-_FIND_WORDS = _VALUED | _BARE | names("! ( ) , -not -o -or -a -and -follow -L -H -P -exec")
+_JOINERS = names(", -o -or -a -and")
+_FIND_WORDS = _VALUED | _BARE | _JOINERS | names("! ( ) -not -follow -L -H -P -exec")
 
 
 class Unclear(Exception):
@@ -37,48 +38,47 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     hold on every path to it. `texts` are the words after the directories."""
     expression = _Expression(texts, needs)
     if texts:
-        expression.whole(False)
+        expression.read(False)
     if expression.rest or expression.needs:
         raise Unclear
 
 
 class _Expression:
-    """A recursive-descent parser. Each method takes whether the file is known to be plain before this part, and returns
-    whether it is after this part was true."""
+    """A reader of expressions. `plain` is whether the file is known to be plain before a part; the methods return
+    whether it is after the part was true. `!` binds closest, then -a, then -o, then the comma."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self.rest = list(texts)
         self.needs = list(needs)
 
-    def whole(self, plain: bool) -> bool:
-        found = self._any(plain)
-        while self._take(","):
-            found = self._any(plain)
-        return found
-
-    def _any(self, plain: bool) -> bool:
-        found = self._all(plain)
-        while self._take("-o", "-or"):
-            found = self._all(plain) and found
-        return found
-
-    def _all(self, plain: bool) -> bool:
-        plain = self._one(plain)
-        while self.rest and self.rest[0] not in (")", ",", "-o", "-or"):
-            self._take("-a", "-and")
-            plain = self._one(plain)
-        return plain
+    def read(self, plain: bool) -> bool:
+        """Read up to a `)` or the end."""
+        before, branch, has_operand = True, plain, False  # `before`: of the branches of an -o that came before
+        while self.rest and self.rest[0] != ")":
+            text = self.rest[0]
+            if text not in _JOINERS:
+                branch, has_operand = self._one(branch), True
+                continue
+            self.rest.pop(0)
+            if not has_operand:
+                raise Unclear
+            has_operand = False
+            if text not in ("-a", "-and"):
+                before, branch = text == "," or (before and branch), plain
+        if not has_operand:
+            raise Unclear
+        return before and branch
 
     def _one(self, plain: bool) -> bool:
-        if self._take("!", "-not"):
+        text = self._next()
+        if text in ("!", "-not"):
             self._one(plain)
             return plain
-        if self._take("("):
-            found = self.whole(plain)
-            if not self._take(")"):
+        if text == "(":
+            found = self.read(plain)
+            if self._next() != ")":
                 raise Unclear
             return found
-        text = self._next()
         if text == "-exec":
             while (inner := self._next()) != ";" and (text, inner) != ("{}", "+"):
                 text = inner
@@ -90,12 +90,6 @@ class _Expression:
         if text not in _BARE:
             raise Unclear
         return plain
-
-    def _take(self, *texts: str) -> bool:
-        if self.rest and self.rest[0] in texts:
-            self.rest.pop(0)
-            return True
-        return False
 
     def _next(self) -> str:
         if not self.rest:
