@@ -33,7 +33,6 @@ from .shell.wrappers import effective, hides_commands, hides_lines, lines_inside
 from .shell_deny_rules import forbidding_rule, swept_rule
 
 Json = dict[str, Any]
-
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
 

@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
-
 log = logging.getLogger(__name__)
-
 _MAX_SHOWN = 200  # characters of what is no rule
 _PLAN_DENIAL = (
     "Plan mode is on: only calls that read are allowed. Do not try another way to change anything; finish the plan and"

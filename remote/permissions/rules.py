@@ -60,8 +60,7 @@ def _quoted(text: str) -> str:
     return shlex.quote(text) if re.search(r'["$`\\!]', text) else f'"{text}"'
 
 
-ANY_TOOL = "*"
-"""The tool of a broken rule that may be about any."""
+ANY_TOOL = "*"  # the tool of a broken rule that may be about any
 
 
 class RuleError(ValueError):

@@ -40,7 +40,6 @@ _ESCAPED = {False: ("'", '"', "\\", " "), True: ("'", '"', "\\")}  # outside and
 _LINE = re.compile(r'\s*"?([^\s="]+)"?(?:\s*=\s*|\s+|$)(.*)', re.DOTALL)
 _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
 _REST_OF_LINE = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
 _EVERY_LINE = {"identityfile", "certificatefile", "sendenv", "localforward", "remoteforward", "dynamicforward"}
 _LISTS = {"setenv", "userknownhostsfile", "globalknownhostsfile"}
@@ -273,7 +272,6 @@ def _error(where: str, what: str) -> ConfigError:
 
 
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
-
 _RESOLVE_DEADLINE_S = 10.0
 _SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
 _PATH = re.compile(r"\s+(?=[/~]|none$)")

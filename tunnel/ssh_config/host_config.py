@@ -16,7 +16,6 @@ from ..wire.dataclass import dataclass
 from .ssh_target import Lines, SshTarget, changed, without_effect
 
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
-
 _CONNECT_TIMEOUT_S = 10.0
 _GREETING_TIMEOUT_S = 30.0
 

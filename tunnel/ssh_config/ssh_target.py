@@ -67,8 +67,7 @@ def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:
         return []
 
 
-Lines = Mapping[str, Sequence[str]]
-"""The output of `ssh -G`: values by lower-case option name."""
+Lines = Mapping[str, Sequence[str]]  # the output of `ssh -G`: values by lower-case option name
 
 _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
@@ -86,8 +85,7 @@ _NEVER = frozenset((
     "ServerAliveInterval",
 ))  # fmt: skip  # no transport honours these: ccb forwards nothing, runs its own command, watches the link itself
 _ON = {"TCPKeepAlive": ("yes", "true")}  # values that describe what ccb does anyway, if that is not "off"
-LONGEST_SILENCE_S = 15
-"""Seconds of silence after which ccb gives a connection up, whatever ServerAliveInterval says."""
+LONGEST_SILENCE_S = 15  # seconds of silence after which ccb gives a connection up, whatever ServerAliveInterval says
 _OFF = ("", "no", "none", "false", "internal")
 
 

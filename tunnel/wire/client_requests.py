@@ -19,8 +19,7 @@ LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fie
 REMEMBER = _text_kind("remember", "note")
 """Add a line to the instruction file of the session's directory. The answer holds its `path`."""
 
-RENAME_SESSION = _text_kind("rename_session", "title")
-"""Give the session a name, which lists of sessions show."""
+RENAME_SESSION = _text_kind("rename_session", "title")  # give the session a name, which lists of sessions show
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
@@ -47,8 +46,7 @@ SHELL_COMMAND = "shell_command"
 it. A text that begins with `!` is none: it may come from anybody."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-DEFAULT_THINKING_TOKENS = 10_000
-"""The budget of thinking that is switched on without a number."""
+DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on without a number
 _MAX_TAUGHT = 1_000
 
 
@@ -80,7 +78,6 @@ SET_EFFORT: RequestKind[str | None, Json] = client_kind("set_effort", _read_effo
 SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
     "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}
 )
-
 
 DROPS_MORE = "Resume rejected by --resume-drops-turn:"
 """How the refusal begins when more than one turn would be left out. SDK clients compare it."""
@@ -127,14 +124,11 @@ REWIND_CONVERSATION: RequestKind[ConversationRewind, Json] = client_kind(
 )
 REWIND_POINTS: RequestKind[None, Json] = client_kind("rewind_points", lambda fields: None)
 
-
 BACKGROUND_TASKS: RequestKind[None, Json] = client_kind("background_tasks", lambda fields: None)
 """Let the running foreground commands go on in the background."""
 
 STOP_TASK = _text_kind("stop_task", "task_id")
-
-READ_TASK = _text_kind("read_task", "task_id")
-"""Return the end of what a task has put out."""
+READ_TASK = _text_kind("read_task", "task_id")  # return the end of what a task has put out
 
 CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 """Take back a prompt that no turn has taken, by the uuid of its message."""

@@ -109,9 +109,7 @@ class Cancel:
 
 
 Json = dict[str, Any]
-
-NAMES = "names"
-"""The capability of a worker that answers."""
+NAMES = "names"  # the capability of a worker that answers
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ from .frames import Json
 from .messages import READERS, PublicMessage, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
-BEFORE = "before"
-"""The field of a user message with the uuids of the waiting prompts that it goes before."""
+BEFORE = "before"  # the field of a user message with the uuids of the waiting prompts that it goes before
 
 PRIORITY, LATER = "priority", "later"
 """The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the

@@ -255,9 +255,7 @@ def parse_message(body: Json) -> PublicMessage:
     return make(body, *values)
 
 
-MAX_EVENT = 4 * 1024 * 1024
-"""Size limit of an event in bytes, all its lines together."""
-
+MAX_EVENT = 4 * 1024 * 1024  # size limit of an event in bytes, all its lines together
 _TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
 

@@ -143,8 +143,7 @@ class ModelNames:
         return given if isinstance(given, str) and given else ALIASES.get(name, name)
 
 
-CCB_NAMES = ModelNames()
-"""The short names of ccb alone."""
+CCB_NAMES = ModelNames()  # the short names of ccb alone
 
 
 def claude_facts(model: str) -> ModelFacts:
@@ -166,9 +165,7 @@ ESTIMATED = "estimated"
 """The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
 
 AT_MOST = "at_most"
-BYTES_PER_TOKEN = 3
-"""The fewest that a text has."""
-
+BYTES_PER_TOKEN = 3  # the fewest that a text has
 _COUNTS = (*TOKENS, "ephemeral_1h_input_tokens", "web_search_requests")
 _OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_geo")
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 Json = dict[str, Any]
-
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 

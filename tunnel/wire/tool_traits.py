@@ -10,7 +10,6 @@ from typing import Any
 from .dataclass import dataclass
 
 Json = dict[str, Any]
-
 _RULE_TOOL = r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?"
 
 
@@ -104,11 +103,8 @@ class ToolTraits:
         return (self.name, *self.aliases, self.covered_by) if self.covered_by else (self.name, *self.aliases)
 
 
-DEFAULT_AGENT = "general-purpose"
-"""The sub-agent that is started when a call names none."""
-
+DEFAULT_AGENT = "general-purpose"  # the sub-agent that is started when a call names none
 _FILE = PathInput("file_path")
-
 BASH = ToolTraits("Bash", Effect.EXECUTE, RuleKind.COMMAND, view=View.COMMAND)
 BASH_OUTPUT = ToolTraits("BashOutput", Effect.NONE, parallel=True, beside="TaskOutput")
 KILL_SHELL = ToolTraits("KillShell", Effect.NONE, beside="TaskStop")
@@ -137,10 +133,7 @@ EXECUTE_EXTRA_TOOL = ToolTraits("ExecuteExtraTool", Effect.NONE, view=View.OTHER
 NOTEBOOK_EDIT = ToolTraits("NotebookEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, PathInput("notebook_path"))
 WEB_FETCH = ToolTraits("WebFetch", Effect.NETWORK, RuleKind.DOMAIN, parallel=True)
 WEB_SEARCH = ToolTraits("WebSearch", Effect.NETWORK, parallel=True)
-
-SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)
-"""Offered only in sessions that have skills."""
-
+SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)  # offered only in sessions that have skills
 LIST_MCP_RESOURCES = ToolTraits("ListMcpResourcesTool", Effect.NONE, parallel=True)
 READ_MCP_RESOURCE = ToolTraits("ReadMcpResourceTool", Effect.NETWORK, parallel=True)
 """Offered only in sessions with an MCP server that has resources."""
@@ -159,7 +152,6 @@ BUILT_IN = {
 
 FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}
 """The tools that are there besides, once others are deferred."""
-
 
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
 

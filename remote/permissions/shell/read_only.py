@@ -98,7 +98,6 @@ class _Expression:
 
 
 Words = Sequence[Word]  # the arguments, without the name
-
 NULL_DEVICE = "/dev/null"
 
 
@@ -408,8 +407,7 @@ _GIT_CHECKS: dict[str, Callable[[list[str]], bool]] = {
     "symbolic-ref": lambda words: [word.startswith("-") for word in words if word not in _QUIET_OF_GIT] == [False],
 }
 
-GIT_READERS = frozenset(_GIT_CHECKS)
-"""The sub-commands that may be read-only."""
+GIT_READERS = frozenset(_GIT_CHECKS)  # the sub-commands that may be read-only
 
 
 def _git(words: Words) -> bool:

@@ -24,7 +24,6 @@ from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
 
-
 _GIT_RISKY = " ".join((*GIT_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
 """The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
 _GIT_RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
@@ -88,7 +87,6 @@ def _names_git_risk(subcommand: str, text: str, is_first: bool) -> bool:
 
 
 _MAX_TEXT = 2000
-
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
 _DOCKER = (
     "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
@@ -248,8 +246,7 @@ _SINGLE_DASH = names("go gofmt shfmt terraform find")
 """Programs whose long options begin with one dash, and are neither abbreviated nor bundled."""
 _WHOLE = _SINGLE_DASH | names("dotnet mvn gradle ctest tsc npm pnpm yarn")
 """Programs whose letters are not bundled, because some options of one dash have more than a letter."""
-_ANY_DASHES = names("npm pnpm yarn bun")
-"""Programs that take long options with one dash, too."""
+_ANY_DASHES = names("npm pnpm yarn bun")  # programs that take long options with one dash, too
 _NAME = Word("x", "x")
 _ALIASES = {"gmake": "make", "gradlew": "gradle"}
 _CLOSED = frozenset(key.split()[0] for key in HARMLESS)

@@ -9,8 +9,7 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
-"""The characters of ordinary command names and paths."""
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")  # the characters of ordinary command names and paths
 
 
 def names(text: str) -> frozenset[str]:
@@ -55,8 +54,7 @@ def literal(text: str) -> Word:
     return Word(text, "\0" * len(text))
 
 
-ANY = Word("", "\1", dynamic=True)
-"""A word, or an input, whose text is known only when the command runs."""
+ANY = Word("", "\1", dynamic=True)  # a word, or an input, whose text is known only when the command runs
 
 
 @dataclass
@@ -139,7 +137,6 @@ _TIME_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*|")
 _LOCAL = re.compile(r"[a-z][a-z0-9_]*")
 _LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")
 _LOCALE = re.compile(r"(?:C|POSIX)|[A-Za-z]+(?:_[A-Za-z]+)?\.(?:utf-?8)(?:@[a-z]+)?", re.IGNORECASE)
-
 _SETTERS = names("export declare typeset local readonly read mapfile readarray getopts let unset env sudo")
 _NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SETS = {"printf": re.compile(r"-v|(?s:.*)%[^%a-zA-Z]*(?:[hlLjzt]*)n"), "wait": re.compile(r"-[a-z]*p")}

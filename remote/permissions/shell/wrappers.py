@@ -12,8 +12,7 @@ from dataclasses import replace
 from .shell_parser import parse
 from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, decides_what_runs, literal, names
 
-FOUND = Word("{}", "\1", dynamic=True)
-"""Stands for a file that find has found, as an argument of its own."""
+FOUND = Word("{}", "\1", dynamic=True)  # stands for a file that find has found, as an argument of its own
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _MAX_WRAPPERS = 8
