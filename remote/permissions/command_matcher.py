@@ -1,5 +1,4 @@
-"""How permission rules and the mode apply to a command line: it is allowed if every command in it is. Most of this room
-is about reading command lines, therefore the engine imports this module with the first command only."""
+"""How permission rules and the mode apply to a command line. The engine imports this with the first command only."""
 
 from __future__ import annotations
 
@@ -34,7 +33,6 @@ from .shell.wrappers import effective, hides_commands, hides_lines, lines_inside
 from .shell_deny_rules import forbidding_rule, swept_rule
 
 Json = dict[str, Any]
-
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
 
@@ -170,8 +168,7 @@ class DeniedKinds:
 
 
 class BashPolicy:
-    """Decides on one command line by the present rules and mode. `start` is the real path of the shell's current
-    directory."""
+    """Decides on one command line. `start` is the real path of the shell's current directory."""
 
     def __init__(
         self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
@@ -222,11 +219,7 @@ class BashPolicy:
         rule or a check of its own covers each command with its arguments."""
         try:
             commands = parse(text)
-            bases = shell_directories(commands, self._places, self._start)
-            inner = [effective(command) for command in commands]
-            started = [None if each is None else started_by(each) for each in inner]
-            if bases is None or any(part is None or None in map(effective, part) for part in started):
-                raise NotUnderstood("it is not clear what it runs, or where")
+            bases = self._bases_shown(commands)
             if about.commands and any(map(hides_commands, commands)):
                 raise NotUnderstood("the text does not show what it runs")
             for command in commands:
@@ -241,6 +234,14 @@ class BashPolicy:
             whole = rule_suggestions.exact_rule(text)
             return _ask(f"Deny rules could not be checked against the command: {reason}.", whole)
         return None
+
+    def _bases_shown(self, commands: Sequence[Command]) -> list[str]:
+        bases = shell_directories(commands, self._places, self._start)
+        inner = [effective(command) for command in commands]
+        started = [None if each is None else started_by(each) for each in inner]
+        if bases is None or any(part is None or None in map(effective, part) for part in started):
+            raise NotUnderstood("it is not clear what it runs, or where")
+        return bases
 
     def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
         if hides_lines(command):
@@ -287,6 +288,9 @@ class BashPolicy:
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
+        return self._uncovered_problem(command, inner, uncovered)
+
+    def _uncovered_problem(self, command: Command, inner: Command | None, uncovered: str) -> _Problem:
         reason = _no_rule(command)
         if inner is None:
             return _Problem(reason)
@@ -309,13 +313,7 @@ class BashPolicy:
         """Return None if a rule allows the command, else the argument that a wildcard does not cover, "" for no such
         rule."""
         own = (*command.assignments, *command.words)
-        texts = {canonical(own): own}  # that a rule may match
-        if not command.redirects:
-            texts[command.raw] = own
-        if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
-            if started_by(inner) is None:
-                return ""
-            texts[canonical(inner.words)] = inner.words
+        texts = _texts_for_rules(command, inner)
         hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
         reads_code = command.fed or (command.gets is not None and runs_its_input(command.words))
         uncovered = ""
@@ -415,6 +413,17 @@ class BashPolicy:
             elif not word.is_literal or word.text not in _CREATION_OPTIONS:
                 return _Problem(_no_rule(command), rule_suggestions.command_rule(command))
         return None
+
+
+def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple[Word, ...]]:
+    """Return the texts that a rule may match, each with its words; none if it is not clear what the command starts."""
+    own = (*command.assignments, *command.words)
+    texts = {canonical(own): own, **({} if command.redirects else {command.raw: own})}
+    if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
+        if started_by(inner) is None:
+            return {}
+        texts[canonical(inner.words)] = inner.words
+    return texts
 
 
 def _no_rule(command: Command) -> str:

@@ -1,9 +1,10 @@
-"""The decision on a call, in this order: deny rules, ask rules, plan mode, bypass, protected files, allow rules,
-acceptEdits, the defaults. If anything goes wrong on the way, the person is asked."""
+"""The decision on a call: deny rules, ask rules, plan mode, bypass, protected files, allow rules, acceptEdits,
+defaults."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -15,19 +16,7 @@ from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, trai
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
-from .modes import (
-    ACCEPT_EDITS,
-    BYPASS,
-    DEFAULT,
-    DONT_ASK,
-    NO_CAGE,
-    PLAN,
-    Cages,
-    Sandbox,
-    check_mode,
-    is_root_without_sandbox,
-    stricter,
-)
+from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
 from .rules import (
     ANY_TOOL,
@@ -40,19 +29,19 @@ from .rules import (
     Rule,
     RuleError,
     RuleSet,
+    UpdateError,
     broken_rules,
+    listed_in,
     parse_rule,
     parse_rules,
-    read_update,
+    updated_rules,
 )
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
-
 log = logging.getLogger(__name__)
-
 _MAX_SHOWN = 200  # characters of what is no rule
 _PLAN_DENIAL = (
     "Plan mode is on: only calls that read are allowed. Do not try another way to change anything; finish the plan and"
@@ -62,8 +51,7 @@ _PLAN_DENIAL = (
 
 @dataclass(frozen=True)
 class LaunchRules:
-    """What a command line says of permissions. Each item of `allowed` and `disallowed` is one or more rules.
-    `allow_bypass`: the person may switch to bypassPermissions."""
+    """What a command line says of permissions. `allow_bypass`: the person may switch to bypassPermissions."""
 
     sandbox: Sandbox
     mode: str = DEFAULT
@@ -80,13 +68,13 @@ class LaunchRules:
 
 
 class PermissionEngine:
-    """Owns the rules, the mode and the working directories of a session. Only `plan_file` may be written in plan mode.
-    Raises RuleError or ModeError."""
+    """Owns the rules, the mode and the directories of a session. Only `plan_file` may be written in plan mode."""
 
     def __init__(
         self, launch: LaunchRules, *, cwd: str, home: str = "", is_root: bool | None = None, plan_file: str = ""
     ) -> None:
-        self._is_root = is_root_without_sandbox() if is_root is None else is_root
+        is_root_here = os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"  # on a machine that is no sandbox
+        self._is_root = is_root_here if is_root is None else is_root
         self._allow_bypass = launch.mode == BYPASS  # a session that starts in this mode may return to it
         self._mode = DEFAULT
         self.mode_before_plan = DEFAULT
@@ -141,7 +129,7 @@ class PermissionEngine:
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
         changed. One that denies or asks covers all that it may have been about."""
-        found: dict[tuple[str, Behavior], list[Rule]] = {(s, behavior): [] for s in SOURCES for behavior in Behavior}
+        found: dict[tuple[str, Behavior], list[Rule]] = {key: [] for key in itertools.product(SOURCES, Behavior)}
         for behavior in Behavior:
             for each in settings.rules(behavior.value):
                 try:
@@ -231,25 +219,33 @@ class PermissionEngine:
         return problems
 
     def _apply(self, update: Mapping[str, Any]) -> None:
-        change = read_update(update)
-        source = change.destination, change.behavior
-        if change.kind == "setMode":
-            self.set_mode(change.mode)
-        elif change.kind == "addRules":
-            self._rules.add(*source, change.rules)
-        elif change.kind == "replaceRules":
-            self._rules.replace(*source, change.rules)
-        elif change.kind == "removeRules":
-            self._rules.remove(*source, change.rules)
-            if change.destination == "localSettings":  # those that the laptop has kept came with its settings
-                self._rules.remove("kept", change.behavior, change.rules)
+        if not isinstance(update, Mapping):
+            raise UpdateError("a permission update is not an object")
+        kind, destination = update.get("type"), update.get("destination", "session")
+        changes = {"addRules": self._rules.add, "replaceRules": self._rules.replace, "removeRules": self._rules.remove}
+        if not isinstance(kind, str) or not isinstance(destination, str):
+            raise UpdateError("a permission update has no type")
+        if kind == "setMode":
+            self.set_mode(str(update.get("mode", "")))
+        elif kind in changes:
+            behavior, rules = updated_rules(update)
+            changes[kind](destination, behavior, rules)
+            if kind == "removeRules" and destination == "localSettings":
+                self._rules.remove("kept", behavior, rules)  # those that the laptop has kept came with its settings
+        elif kind in ("addDirectories", "removeDirectories"):
+            self._change_directories(kind, listed_in(update, "directories"))
         else:
-            added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, change.directories).roots[1:]
-            if change.kind == "addDirectories":
-                self._work_in(list(dict.fromkeys([*added, *named])))
-            else:
-                self._set_dirs = [d for d in self._set_dirs if d not in named]
-                self._work_in([d for d in added if d not in named])
+            raise UpdateError(f"unknown permission update {kind!r}")
+
+    def _change_directories(self, kind: str, given: list[Any]) -> None:
+        if not all(isinstance(each, str) and each for each in given):
+            raise UpdateError(f"{kind}: directories must be a list of paths")
+        added, named = self._places.roots[1:], PathScope.of(self._cwd, self._home, given).roots[1:]
+        if kind == "addDirectories":
+            self._work_in(list(dict.fromkeys([*added, *named])))
+        else:
+            self._set_dirs = [each for each in self._set_dirs if each not in named]
+            self._work_in([each for each in added if each not in named])
 
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
@@ -261,9 +257,8 @@ class PermissionEngine:
         try:
             matcher = _matcher(tool.traits.rules)
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
-            if state.sandbox.opens_workspace(
-                self.directories
-            ):  # commands that run beside the call may change where its path leads
+            if state.sandbox.opens_workspace(self.directories):
+                # commands that run beside the call may change where its path leads
                 state = replace(state, pinned=matcher.real_path(tool, tool_input, self._places))
             judged = replace(state, mode=BYPASS) if granted else state
             decision = replace(self._decide(matcher, tool, tool_input, can_ask, judged), pinned=state.pinned)
@@ -288,20 +283,21 @@ class PermissionEngine:
     def _decide(
         self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
     ) -> Decision:
-        for behavior in (Behavior.DENY, Behavior.ASK):
+        for behavior, verb, end in (
+            (Behavior.DENY, "denies", "is denied"),
+            (Behavior.ASK, "wants a question before", "asks"),
+        ):
             rule = self._rules.whole_tool(behavior, tool.name)
             rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)
-            if rule and rule.broken:
-                what = f"{rule.broken}. Until that is corrected, every use of {tool.name}"
-                return Decision(behavior, f"{what} {'is denied' if behavior is Behavior.DENY else 'asks'}.", "rule")
             if rule:
-                verb = "denies" if behavior is Behavior.DENY else "wants a question before"
-                return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
+                broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
+                return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
             ways = self._ways_out_of_plan(tool_input) if tool.traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
-        real, (above, name) = matcher.real_path(tool, tool_input, self._places), os.path.split(self._plan_file)
-        if real and name and real == os.path.join(os.path.realpath(above), name):  # a link in its place is not the plan
+        above, name = os.path.split(self._plan_file)
+        plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
+        if name and matcher.real_path(tool, tool_input, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
         question = matcher.question_in_any_mode(tool, tool_input, state)
         if question:
@@ -374,11 +370,10 @@ def _matcher(kind: RuleKind) -> RuleMatcher:
 
 
 class ChildPermissions(PermissionEngine):
-    """Decides by the present rules, directories and cages of `parent`, in the mode `mode` or the parent's present one,
-    whichever is stricter ("": the parent's). What the person grants a sub-agent for the session holds for the session.
-    `cwd` is where it works, and the only directory that is its own besides the added ones ("": the parent's).
-    `read_only`: tools that write are not offered, and calls that change anything are denied. `mode_changed` is called
-    when an answer to the sub-agent has changed the session's mode."""
+    """Decides by the present rules, directories and cages of `parent`, in the stricter of its mode and `mode`. What the
+    person grants a sub-agent holds for the session. `cwd`: its only directory besides the added ones. `read_only`:
+    tools that write are not offered, and calls that change anything are denied. `mode_changed` is called when an answer
+    to the sub-agent has changed the session's mode."""
 
     def __init__(
         self,

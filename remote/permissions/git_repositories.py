@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.host import is_under
 from ..system.owners import is_ours
-from .shell.git_commands import SUBCOMMANDS
+from .shell.read_only import GIT_READERS
 from .shell.shell_words import names
 
 
@@ -110,7 +110,7 @@ def _names_program(setting: Setting) -> bool:
     """Return whether a setting may make a reading sub-command run a program. Unknown settings may. Paths are judged by
     the caller."""
     if setting.section == "alias":
-        return setting.key in SUBCOMMANDS or setting.subsection in SUBCOMMANDS
+        return setting.key in GIT_READERS or setting.subsection in GIT_READERS
     if setting.name == "core.fsmonitor":
         return (setting.value or "").lower() not in _OFF
     if setting.name in ("core.worktree", "core.hookspath") or setting.name in FILES:
@@ -204,8 +204,8 @@ def _is_surely_repository(directory: str) -> bool:
 
 
 class _Repository:
-    """What `.git` (`entry`) in a work tree stands for: a repository with its own directory, and the directory that it
-    shares with its other work trees. Raises UnsafeRepository."""
+    """What `.git` (`entry`) in a work tree stands for: its own directory, and the one that it shares with other work
+    trees."""
 
     def __init__(self, entry: str, top: str, roots: Sequence[str]) -> None:
         self._top = top
@@ -231,6 +231,20 @@ class _Repository:
         for directory in directories:
             _check_links(directory)
         hooks = [os.path.join(directory, "hooks") for directory in directories]
+        hooks += [os.path.join(self._top, hook) for hook in _own_hooks(home)]
+        hash_bytes = self._check_configuration(directories, home, hooks)
+        for directory in hooks:
+            if os.path.lexists(os.path.join(directory, _HOOK)):
+                raise UnsafeRepository(f"{os.path.join(directory, _HOOK)} is a program that git starts")
+        self._check_alternates()
+        for path in self._submodules(hash_bytes):
+            if os.path.lexists(os.path.join(path, ".git")):
+                if depth >= _MAX_DEPTH:
+                    raise UnsafeRepository("its submodules are nested too deeply")
+                _check(path, self._roots, home, depth + 1)
+
+    def _check_configuration(self, directories: Sequence[str], home: str, hooks: list[str]) -> int:
+        """Add the directories of hooks that are set. Return the bytes of a hash."""
         hash_bytes = 20
         files = [os.path.join(each, name) for each in directories for name in ("config", "config.worktree")]
         for path in filter(os.path.lexists, files):
@@ -242,16 +256,7 @@ class _Repository:
                     hooks.append(os.path.join(self._top, _expanded(_value(setting), home)))
                 elif setting.name == "extensions.objectformat" and setting.value == "sha256":
                     hash_bytes = 32
-        hooks += [os.path.join(self._top, hook) for hook in _own_hooks(home)]
-        for directory in hooks:
-            if os.path.lexists(os.path.join(directory, _HOOK)):
-                raise UnsafeRepository(f"{os.path.join(directory, _HOOK)} is a program that git starts")
-        self._check_alternates()
-        for path in self._submodules(hash_bytes):
-            if os.path.lexists(os.path.join(path, ".git")):
-                if depth >= _MAX_DEPTH:
-                    raise UnsafeRepository("its submodules are nested too deeply")
-                _check(path, self._roots, home, depth + 1)
+        return hash_bytes
 
     def _check_alternates(self) -> None:
         objects = os.path.join(self._common, "objects")

@@ -1,5 +1,4 @@
-"""How rules about whole tools, paths, agents and domains apply to a call. What makes suggestions reads command lines,
-so it is imported when a suggestion is made."""
+"""How rules apply to a call. `rule_suggestions` reads command lines, so it is imported when a suggestion is made."""
 
 from __future__ import annotations
 
@@ -38,9 +37,8 @@ class Askable(Protocol):
 
 @dataclass(frozen=True)
 class RuleState:
-    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory. `pinned`
-    is the real path that the call will use, "" if it resolves its path again. `memory` is the directory in which the
-    agent keeps notes, "" for none."""
+    """The rules and circumstances of one decision. `start` is the real path of the shell's current directory, `pinned`
+    that which the call will use if it is fixed, `memory` the directory of the agent's notes."""
 
     rules: RuleSet
     places: PathScope
@@ -59,8 +57,7 @@ class RuleState:
 
 
 class RuleMatcher:
-    """Matches rules without a pattern, which cover a whole tool; the base class of matchers for rules with a pattern.
-    Every method may raise TypeError for an input that it cannot read; the engine then asks."""
+    """Matches rules about a whole tool. Every method may raise TypeError for an input that it cannot read."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         """Return the first deny (or ask) rule with a pattern that covers the call."""
@@ -130,27 +127,31 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
         if where.glob_key and ".." in str(tool_input.get(where.glob_key, "")).split("/"):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
-        is_secret, inside = is_sensitive(real, places.home), places.holds(real)
-        accepts = state.accepts_edits or state.sandbox.opens_workspace(places.roots)
+        is_secret = is_sensitive(real, places.home)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
-            pattern = None if rule.content is None else PathPattern(rule.content)
-            if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
+            if rule.content is None or PathPattern(rule.content).opens(real, places, is_secret):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if not is_secret:
-            if state.memory and is_under(real, state.memory):
-                return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
-            if inside and not writes:
-                return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
-            if inside and accepts:
-                return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
-        from . import rule_suggestions
+            return self._decide_by_place(tool, real, state)
+        from .rule_suggestions import add_rules, file_rule
 
-        can_be_ruled = shown == real  # a rule cannot hold a name that is no plain text
-        if is_secret:
-            exact = rule_suggestions.file_rule(EDIT.name if writes else READ.name, real) if can_be_ruled else None
-            updates = rule_suggestions.add_rules([exact] if exact else [])
-            return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
-        updates = rule_suggestions.for_path(writes, real, places, accepts) if inside or can_be_ruled else []
+        exact = file_rule(EDIT.name if writes else READ.name, real) if shown == real else None
+        updates = add_rules([exact] if exact else [])
+        return Decision(Behavior.ASK, f"{shown} usually holds secrets.", "other", shown, updates)
+
+    def _decide_by_place(self, tool: Askable, real: str, state: RuleState) -> Decision:
+        places, writes, shown = state.places, tool.traits.effect is Effect.WRITE, spelled(real)
+        inside, accepts = places.holds(real), state.accepts_edits or state.sandbox.opens_workspace(places.roots)
+        if state.memory and is_under(real, state.memory):
+            return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
+        if inside and not writes:
+            return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")
+        if inside and accepts:
+            return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
+        from .rule_suggestions import for_path
+
+        # a rule cannot hold a name that is no plain text
+        updates = for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
             return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
         return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)
@@ -181,8 +182,7 @@ _PREFIX = "domain:"
 
 
 class DomainMatcher(RuleMatcher):
-    """A rule that denies or asks covers the subdomains of its domain as well; one that allows does not. `*` stands for
-    any text."""
+    """A rule that denies or asks covers subdomains as well; one that allows does not. `*` stands for any text."""
 
     def matching_rule(self, behavior: Behavior, tool: Askable, tool_input: Json, state: RuleState) -> Rule | None:
         host = _host(tool_input)

@@ -46,28 +46,16 @@ def stricter(one: str, other: str) -> str:
     return min(one, other, key=lambda mode: _BY_FREEDOM.index(mode) if mode in _BY_FREEDOM else -1)
 
 
-def is_root_without_sandbox() -> bool:
-    """Return whether permissions may not be bypassed: the user is root, and the machine is not declared a sandbox."""
-    return os.geteuid() == 0 and os.environ.get("IS_SANDBOX") != "1"
-
-
 def check_mode(mode: str, allow_bypass: bool, is_root: bool) -> None:
     if mode not in MODES:
         raise ModeError("invalid_mode", f"Cannot set permission mode: must be one of {', '.join(MODES)}")
-    if mode != BYPASS:
-        return
-    if not allow_bypass:
-        raise ModeError(
-            "bypass_not_launched",
-            "Cannot set permission mode to bypassPermissions because the session was not launched with"
-            " --dangerously-skip-permissions",
-        )
-    if is_root:
-        raise ModeError(
-            "bypass_as_root",
-            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
-            " (set IS_SANDBOX=1 on the host if it is a throw-away machine)",
-        )
+    if mode == BYPASS and not allow_bypass:
+        why = "because the session was not launched with --dangerously-skip-permissions"
+        raise ModeError("bypass_not_launched", f"Cannot set permission mode to bypassPermissions {why}")
+    if mode == BYPASS and is_root:
+        why = "cannot be used with root/sudo privileges for security reasons"
+        do = "(set IS_SANDBOX=1 on the host if it is a throw-away machine)"
+        raise ModeError("bypass_as_root", f"--dangerously-skip-permissions {why} {do}")
 
 
 _MAX_BYTES = 4096
@@ -137,8 +125,8 @@ NO_CAGE = "no cage"
 
 
 class SandboxError(ValueError):
-    """The sandbox mode does not exist, or this host cannot make its cage. `why` is the reason that the host gives, and
-    `about_place` whether it is one of the session's directories."""
+    """The host cannot make the cage. `why` is its reason, and `about_place` whether that is a directory of the
+    session."""
 
     def __init__(self, text: str, why: str = "", *, about_place: bool = False) -> None:
         super().__init__(text)
@@ -148,8 +136,7 @@ class SandboxError(ValueError):
 
 @dataclass(frozen=True)
 class Cages:
-    """Makes the rules of cages on this host. `probe` says what the kernel can do; it is called at first use and keeps
-    its answer. `environ` and `home` say where the tool chains of the login are."""
+    """Makes the rules of cages on this host. `probe` says what the kernel can do, and keeps its answer."""
 
     probe: Callable[[], Availability]
     environ: dict[str, str]
@@ -193,8 +180,7 @@ class Cages:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What the session wants, and the cages of its host. A session whose host has lost the workspace cage goes on in
-    the read-only cage."""
+    """What the session wants. Where the host has lost the workspace cage, it goes on in the read-only cage."""
 
     cages: Cages
     mode: str = READ_ONLY

@@ -25,8 +25,7 @@ _IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
 
 @dataclass(frozen=True)
 class PathScope:
-    """The directories of a session. `roots` are the real paths of its working directories: its own first, then added
-    ones."""
+    """The real paths of the working directories of a session: its own first, then added ones."""
 
     cwd: str
     home: str
@@ -63,8 +62,8 @@ def _from_home(path: str, home: str) -> str:
 
 @dataclass(frozen=True)
 class PathPattern:
-    """The content of a path rule. `//x` is absolute, `~/x` is in the home directory, and other patterns start in the
-    session's directory. A pattern without a slash matches at any depth, as in .gitignore."""
+    """The content of a path rule. `//x` is absolute, `~/x` in the home directory, others start in the session's
+    directory. A pattern without a slash matches at any depth, as in .gitignore."""
 
     text: str
 
@@ -73,11 +72,13 @@ class PathPattern:
         reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
-    def covers_home(self, places: PathScope) -> bool:
-        """Return whether an allow rule covers whatever is in the home directory: such a rule is about none of the
-        secrets there, which the person has not seen."""
+    def opens(self, real: str, places: PathScope, is_secret: bool) -> bool:
+        """Return whether an allow rule covers the path. One that covers whatever is in the home directory is about none
+        of the secrets there, which the person has not seen."""
+        if not is_secret or not self.allows(real, places):
+            return self.allows(real, places)
         home = os.path.realpath(places.home)
-        return any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
+        return not any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
 
     def forbids(self, path: str, places: PathScope, base: str = "") -> bool:
         """Return whether a deny rule covers the path. The path as given and the real path count, letter case is

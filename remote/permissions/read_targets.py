@@ -67,20 +67,16 @@ def operands_read(command: Command) -> list[Word]:
 def _operands_of_find(command: Command) -> list[Word]:
     words = command.words[1:]
     texts = [word.text for word in words]
-    if "-L" in texts or "-follow" in texts:
+    if {"-L", "-follow"} & {*texts}:
         raise Unknown(_FOLLOWS_LINKS)
-    begins = (at for at, text in enumerate(texts) if text.startswith(("-", "(", "!")) and text not in ("-H", "-P"))
-    start = next(begins, len(texts))
+    start = next((at for at, text in enumerate(texts) if re.match(r"(?!-[HP]\Z)[-(!]", text)), len(texts))
     found = [word for word in words[:start] if word.text not in ("-H", "-P")]
     started = started_by(command)
     if started is None:
         raise Unknown(_STARTS_UNCLEAR)
     reads = [not is_pathless(part) for part in started]
     for part in itertools.compress(started, reads):
-        inner = effective(part)
-        if inner is None or started_by(inner) != []:
-            raise Unknown(_STARTS_UNCLEAR)
-        found += _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
+        found += _operands_of_started(part)
     if any(reads):
         try:
             check_plain_files(texts[start:], reads)
@@ -91,7 +87,15 @@ def _operands_of_find(command: Command) -> list[Word]:
     return found
 
 
-def _operands(name: str, words: Sequence[Word]) -> list[Word]:
+def _operands_of_started(command: Command) -> list[Word]:
+    inner = effective(command)
+    if inner is None or started_by(inner) != []:
+        raise Unknown(_STARTS_UNCLEAR)
+    return _operands(inner.name, [_AS_FOUND if word == FOUND else word for word in inner.words[1:]])
+
+
+def _refuse_hidden_reads(name: str, words: Sequence[Word]) -> None:
+    """Raise Unknown for a command that reads files which its arguments do not name."""
     texts = [word.text for word in words]
     link_options = _LINK_OPTIONS.get(name)
     if link_options and all(_has_option(texts, *option) for option in link_options):
@@ -104,10 +108,14 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
         raise Unknown("the files it reads are named in another file")
     if any(word.dynamic for word in words):
         raise Unknown(_KNOWN_LATER)
+
+
+def _operands(name: str, words: Sequence[Word]) -> list[Word]:
+    _refuse_hidden_reads(name, words)
     if name == "jq":
         return _jq_files(words)
     found: list[Word] = []
-    skip_pattern = name in _PATTERN_FIRST and not any(map(_gives_pattern, texts))
+    skip_pattern = name in _PATTERN_FIRST and not any(_gives_pattern(word.text) for word in words)
     options_end = False
     for word in words:
         if word.text.startswith("-") and len(word.text) > 1:
@@ -143,8 +151,8 @@ _JQ_FLAGS = names(
     " --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output"
     " --exit-status --args --jsonargs --version --help --build-configuration"
 )
-_JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2}
 _JQ_FILES = names("--slurpfile --rawfile --argfile")
+_JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2, **dict.fromkeys(_JQ_FILES, 2)}
 _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")
 
 
@@ -156,8 +164,9 @@ def _jq_files(words: Sequence[Word]) -> list[Word]:
     while rest:
         word = rest.pop(0)
         text = word.text
-        if text in _JQ_VALUES or text in _JQ_FILES:
-            values = [rest.pop(0) for _ in range(_JQ_VALUES.get(text, 2)) if rest]
+        if text in _JQ_VALUES:
+            values = rest[: _JQ_VALUES[text]]
+            del rest[: _JQ_VALUES[text]]
             if any(value.is_glob for value in values):
                 raise Unknown(_KNOWN_LATER)
             found += values[1:] if text in _JQ_FILES else []
@@ -264,6 +273,10 @@ def resolve(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
         return []
     if not word.is_glob:
         return [places.real(text, base) for base in bases]
+    if not text.isascii():
+        raise Unknown("its wildcards are not ASCII")
+    if has_deep_wildcards(word):
+        raise Unknown("its wildcards reach too deep")
     return [match for base in bases for match in _matches_of(word, text, places, base)]
 
 
@@ -298,7 +311,7 @@ def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
     text = places.home + text[1:] if word.is_tilde else text
     found: list[str] = []
     for base in bases:
-        full = text if text.startswith("/") else os.path.join(glob.escape(base), text)
+        full = os.path.join(glob.escape(base), text)
         as_bytes = map(os.fsdecode, glob.iglob(os.fsencode(full)))  # as a shell in the locale C counts characters
         for matched in (glob.iglob(full), as_bytes):
             found += [places.real(match, base) for match in itertools.islice(matched, _MAX_MATCHES)]
@@ -308,10 +321,6 @@ def matches(word: Word, places: PathScope, bases: Sequence[str]) -> list[str]:
 def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str]:
     """Return the real paths that a word with wildcards may match in any locale: `?` counts as `*`, because the locale
     says how many bytes make a character."""
-    if not text.isascii():
-        raise Unknown("its wildcards are not ASCII")
-    if has_deep_wildcards(word):
-        raise Unknown("its wildcards reach too deep")
     text = text.replace("?", "*")
     if text.startswith("-") and not _may_become_option(text, base):
         return []  # nothing can match, so the shell leaves the word unchanged, as an option
@@ -324,10 +333,9 @@ def _matches_of(word: Word, text: str, places: PathScope, base: str) -> list[str
         raise Unknown("its wildcards may lead upwards")
     if _may_become_option(text, base):
         raise Unknown("its wildcards may turn into an option")
-    full = pattern if pattern.startswith("/") else os.path.join(glob.escape(base), pattern)
     head = list(itertools.takewhile(lambda part: not _is_wild(part), parts))
     found = [places.real("/".join(head) or ("/" if pattern.startswith("/") else "."), base)]
-    for match in glob.iglob(full):
+    for match in glob.iglob(os.path.join(glob.escape(base), pattern)):
         found.append(places.real(match, base))
         if len(found) > _MAX_MATCHES:
             raise Unknown("its wildcards match too many files")

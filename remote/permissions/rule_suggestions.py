@@ -15,7 +15,6 @@ from .shell.harmless_options import HARMLESS
 from .shell.shell_words import Command, canonical
 
 Json = dict[str, Any]
-
 _MAX_COMMAND = 500
 _MAX_RULES = 5
 

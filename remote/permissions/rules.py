@@ -27,11 +27,9 @@ class Behavior(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """`reason` is one sentence for the person or the model; `reason_type` is `rule`, `mode`, `workingDir`, `hook`,
-    `subcommandResults` or `other`, as in the public protocol. `suggestions` are permission updates in its shape; the
-    first one is what "allow for this session" adds. `cage` is the cage in which the call runs if it is allowed, or if
-    the person grants it; None for no cage. `pinned` is the real path that was decided on, if something may change
-    where a path leads before the call uses it; "" otherwise."""
+    """`reason_type` is `rule`, `mode`, `workingDir`, `hook`, `subcommandResults` or `other`. "Allow for this session"
+    adds the first of `suggestions`, in the public shape. `cage` holds the call if it is allowed or granted. `pinned` is
+    the real path that was decided on, if something may change where a path leads before the call uses it."""
 
     behavior: Behavior
     reason: str
@@ -62,8 +60,7 @@ def _quoted(text: str) -> str:
     return shlex.quote(text) if re.search(r'["$`\\!]', text) else f'"{text}"'
 
 
-ANY_TOOL = "*"
-"""The tool of a broken rule that may be about any."""
+ANY_TOOL = "*"  # the tool of a broken rule that may be about any
 
 
 class RuleError(ValueError):
@@ -72,8 +69,8 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule about a tool. `content` is None if it covers the whole tool. `broken` says why the rule cannot be read: it
-    stands for all that it may have been about."""
+    """A rule about a tool, all of it without `content`. `broken` says why it cannot be read: it stands for all it may
+    mean."""
 
     tool: str
     content: str | None = None
@@ -231,59 +228,31 @@ class RuleSet:
         return [rule for rule in self.about(behavior, tool) if rule.content is not None]
 
 
-_RULE_KINDS = ("addRules", "replaceRules", "removeRules")
-_DIRECTORY_KINDS = ("addDirectories", "removeDirectories")
 _MAX_ITEMS = 200
 
 
 class UpdateError(ValueError):
-    """The update is not of a known shape."""
+    """A permission update is not of a known shape."""
 
 
-@dataclass(frozen=True)
-class PermissionUpdate:
-    """A valid update. Fields that its kind does not use are empty."""
-
-    kind: str
-    destination: str = "session"
-    behavior: Behavior = Behavior.ASK
-    rules: tuple[Rule, ...] = ()
-    mode: str = ""
-    directories: tuple[str, ...] = ()
-
-
-def read_update(update: Mapping[str, Any]) -> PermissionUpdate:
-    """Raise UpdateError or RuleError if the update is invalid."""
-    if not isinstance(update, Mapping):
-        raise UpdateError("a permission update is not an object")
-    kind, destination = update.get("type"), update.get("destination", "session")
-    if not isinstance(kind, str) or not isinstance(destination, str):
-        raise UpdateError("a permission update has no type")
-    if kind == "setMode":
-        return PermissionUpdate(kind, destination, mode=str(update.get("mode", "")))
-    if kind in _RULE_KINDS:
-        try:
-            behavior = Behavior(update.get("behavior"))
-        except ValueError:
-            raise UpdateError(f"{kind}: behavior must be allow, ask or deny") from None
-        rules = []
-        for item in _list(kind, "rules", update):
-            given = item if isinstance(item, Mapping) else {}
-            tool, content = given.get("toolName"), given.get("ruleContent")
-            if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
-                raise UpdateError(f"{kind}: a rule needs toolName, and ruleContent as a text")
-            rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
-        return PermissionUpdate(kind, destination, behavior, tuple(rules))
-    if kind in _DIRECTORY_KINDS:
-        found = _list(kind, "directories", update)
-        if not all(isinstance(item, str) and item for item in found):
-            raise UpdateError(f"{kind}: directories must be a list of paths")
-        return PermissionUpdate(kind, destination, directories=tuple(found))
-    raise UpdateError(f"unknown permission update {kind!r}")
+def updated_rules(update: Mapping[str, Any]) -> tuple[Behavior, list[Rule]]:
+    """Return what an update says of rules. Raise UpdateError or RuleError."""
+    try:
+        behavior = Behavior(update.get("behavior"))
+    except ValueError:
+        raise UpdateError(f"{update.get('type')}: behavior must be allow, ask or deny") from None
+    rules = []
+    for item in listed_in(update, "rules"):
+        given = item if isinstance(item, Mapping) else {}
+        tool, content = given.get("toolName"), given.get("ruleContent")
+        if not isinstance(tool, str) or not isinstance(content, (str, type(None))):
+            raise UpdateError(f"{update.get('type')}: a rule needs toolName, and ruleContent as a text")
+        rules.append(parse_rule(tool if content is None else f"{tool}({content})"))
+    return behavior, rules
 
 
-def _list(kind: str, key: str, update: Mapping[str, Any]) -> list[Any]:
+def listed_in(update: Mapping[str, Any], key: str) -> list[Any]:
     found = update.get(key)
     if not isinstance(found, list) or len(found) > _MAX_ITEMS:
-        raise UpdateError(f"{kind}: {key} must be a list of at most {_MAX_ITEMS}")
+        raise UpdateError(f"{update.get('type')}: {key} must be a list of at most {_MAX_ITEMS}")
     return found

@@ -36,8 +36,7 @@ _SEPARATORS = re.compile(r"[;&|\n(){}`<>]|\$\(|\b(?:if|then|else|elif|do|while|u
 
 @dataclass(frozen=True)
 class _Search:
-    """The rules of one behavior that can apply to a command line. `no_writes` is the rule that covers every write, if
-    any."""
+    """The rules of one behavior that can apply to a command line. `no_writes` covers every write."""
 
     commands: Sequence[Rule]
     reads: Sequence[Rule]

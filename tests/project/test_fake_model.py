@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -69,33 +68,6 @@ async def test_a_wrong_key_and_a_broken_history_are_refused(fake_model: FakeMode
     open_call = {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]}
     status, answer = await post(fake_model, call(messages=[{"role": "user", "content": "go"}, open_call]))
     assert (status, json.loads(answer)["error"]["type"]) == (400, "invalid_request_error")
-
-
-async def test_a_cut_ends_the_body_after_exactly_that_many_bytes(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "a longer text that is cut", "cut_after": 333})
-    got = b""
-    async with (
-        aiohttp.ClientSession() as http,
-        http.post(f"{fake_model.url}/v1/messages", json=call(), headers={"x-api-key": API_KEY}) as answer,
-    ):
-        with pytest.raises(aiohttp.ClientPayloadError):
-            async for piece in answer.content.iter_any():
-                got += piece
-    assert len(got) == 333
-
-
-async def test_a_stalled_stream_waits_for_release_and_notices_who_leaves(fake_model: FakeModel) -> None:
-    fake_model.add({"text": "one", "stall_after": 2}, {"text": "two", "stall_after": 2})
-    leaver = asyncio.create_task(post(fake_model, call()))
-    await fake_model.until(lambda model: len(model.requests) == 1)
-    leaver.cancel()
-    await fake_model.until(lambda model: model.aborted == [1])
-    waiter = asyncio.create_task(post(fake_model, call()))
-    await fake_model.until(lambda model: len(model.requests) == 2)
-    assert not waiter.done()
-    fake_model.release()
-    assert b"message_stop" in (await waiter)[1]
-    assert fake_model.finished == [2]
 
 
 def test_an_unknown_field_in_a_script_is_named() -> None:

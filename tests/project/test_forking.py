@@ -122,18 +122,6 @@ async def test_it_ends_as_a_new_interpreter_ends(tmp_path: Path, program: str, c
     assert ends[1][0] == code
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_signals_reach_it(tmp_path: Path, number: signal.Signals) -> None:
-    program = (
-        "import time\ntry: print('up', flush=True), time.sleep(60)\nexcept KeyboardInterrupt: print('down'), exit(3)"
-    )
-    process = await start_process("worker", ["-c", program], env=environment(tmp_path), stdout=PIPE)
-    assert process.stdout is not None
-    assert await process.stdout.readline() == b"up\n"
-    process.send_signal(number)
-    assert await process.wait() == (3 if number == signal.SIGINT else -number)
-
-
 async def test_what_an_interpreter_reads_at_its_start_starts_one(tmp_path: Path) -> None:
     env = environment(tmp_path, PYTHONUTF8="0", PYTHONIOENCODING="koi8-r")
     assert fork_server("worker", environment(tmp_path)) is not None

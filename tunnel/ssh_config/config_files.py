@@ -1,5 +1,5 @@
-"""Read the ssh options of a host: from `ssh -G`, or from the files where there is no OpenSSH. There, a condition or an
-option that may apply and is not understood is an error: the connection could take another way than ssh's."""
+"""Read the ssh options of a host: from `ssh -G`, or from the files. There, what may apply and is not understood is an
+error."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ OLD_NAMES = {
 
 _INSTALL = "Correct that line, or install the OpenSSH client: ccb then asks it what the configuration means."
 _MAX_DEPTH = 16
+_ESCAPED = {False: ("'", '"', "\\", " "), True: ("'", '"', "\\")}  # outside and inside of quotes
 _LINE = re.compile(r'\s*"?([^\s="]+)"?(?:\s*=\s*|\s+|$)(.*)', re.DOTALL)
 _TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-
 _REST_OF_LINE = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
 _EVERY_LINE = {"identityfile", "certificatefile", "sendenv", "localforward", "remoteforward", "dynamicforward"}
 _LISTS = {"setenv", "userknownhostsfile", "globalknownhostsfile"}
@@ -140,12 +140,15 @@ class _Reading:
                     raise _error(where, "only `Match all` is understood without OpenSSH")
                 block = True
             elif keyword == "include" and block:
-                if depth >= _MAX_DEPTH:
-                    raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
-                for included in _included(_words(rest, where), system):
-                    self.read(included, system, depth + 1)
+                self._include(_words(rest, where), system, depth, where)
             elif keyword and block:
                 self._option(keyword, rest, where)
+
+    def _include(self, patterns: Sequence[str], system: Path | None, depth: int, where: str) -> None:
+        if depth >= _MAX_DEPTH:
+            raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
+        for included in _included(patterns, system):
+            self.read(included, system, depth + 1)
 
     def _one(self, name: str, default: str) -> str:
         return self.options[name][0] if name in self.options else default
@@ -164,12 +167,7 @@ class _Reading:
             if _in_list(name, self._one("ignoreunknown", "").lower().split(",")):
                 return
             raise _error(where, f"the option {keyword!r} is not known")
-        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
-        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
-        if name == "hostkeyalias":
-            values = [values[0].lower()]
-        elif name == "hostname":
-            values = [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        values = self._values(name, rest, where)
         # `ProxyCommand none` chooses the way to the host, `ProxyJump none` does not
         has_way = "proxycommand" in self.options or self._one("proxyjump", "none").lower() != "none"
         if name in _EVERY_LINE:
@@ -181,6 +179,13 @@ class _Reading:
             first = _TIMES.get(name, len(values))
             values = [*values[:first], *map(_seconds, values[first:])]
             self.options[name] = values if name in _LISTS else [" ".join(values)]
+
+    def _values(self, name: str, rest: str, where: str) -> list[str]:
+        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
+        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
+        if name == "hostkeyalias":
+            return [values[0].lower()]
+        return [with_tokens(values[0], {"h": self._target.host, "%": "%"})] if name == "hostname" else values
 
 
 def _keyword(line: str) -> tuple[str, str]:
@@ -205,7 +210,7 @@ def _words(text: str, where: str) -> list[str]:
         if fresh:
             words.append("")
             fresh = False
-        if character == "\\" and (after in ("'", '"', "\\") or (after == " " and not quote)):
+        if character == "\\" and after in _ESCAPED[bool(quote)]:
             words[-1] += after
             next(characters)
         elif not quote and character in "'\"":
@@ -267,7 +272,6 @@ def _error(where: str, what: str) -> ConfigError:
 
 
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
-
 _RESOLVE_DEADLINE_S = 10.0
 _SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
 _PATH = re.compile(r"\s+(?=[/~]|none$)")

@@ -16,15 +16,13 @@ from ..wire.dataclass import dataclass
 from .ssh_target import Lines, SshTarget, changed, without_effect
 
 ALGORITHMS = ("ciphers", "macs", "kexalgorithms", "hostkeyalgorithms", "pubkeyacceptedalgorithms")
-
 _CONNECT_TIMEOUT_S = 10.0
 _GREETING_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
 class Route:
-    """How the byte stream to the host is made. `greeting_s`: seconds in which a server that has accepted the connection
-    must ask for a login."""
+    """How the byte stream to the host is made. `greeting_s`: seconds in which a server must ask for a login."""
 
     proxy_jump: str | None
     proxy_command: str | None
@@ -37,8 +35,7 @@ class Route:
 
 @dataclass(frozen=True)
 class HostTrust:
-    """Which host keys are trusted, and what happens to others. `name` and `port` are those under which known_hosts has
-    the host; `alias` is HostKeyAlias."""
+    """Which host keys are trusted. `name` and `port` are those of known_hosts; `alias` is HostKeyAlias."""
 
     name: str
     port: int
@@ -51,8 +48,8 @@ class HostTrust:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys of the person. `agent` is the socket of the agent, if any. `agent_keeps` is AddKeysToAgent: whether the
-    agent asks before each use, and the seconds it keeps a key (0: for good)."""
+    """The keys of the person. `agent` is a socket. `agent_keeps`: whether it asks before each use, and for how many
+    seconds."""
 
     files: tuple[Path, ...]
     certificates: tuple[Path, ...]
@@ -75,9 +72,8 @@ class LoginMethods:
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of the encrypted connection. `algorithms` has the lists that were set, by the names in ALGORITHMS.
-    `alive` is ServerAliveInterval in seconds and ServerAliveCountMax. `rekey` are the bytes and the seconds after which
-    keys change, 0 if not set."""
+    """Options of the connection. `algorithms` are those that were set. `alive` is ServerAliveInterval and -CountMax.
+    `rekey` are the bytes and the seconds after which keys change, 0 if not set."""
 
     compression: bool
     algorithms: Mapping[str, str]
@@ -89,10 +85,9 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """The ssh options that apply to one host, with expanded paths. `given` are those that differ from ssh's defaults,
-    as `ssh -G` prints them, `no_effect` names those among them that only OpenSSH honours. `control_path` is the socket
-    of a master connection, and `control_asks` whether that master asks before each use. `digest` is a hash of all
-    options."""
+    """The ssh options that apply to one host. `given` are those that differ from ssh's defaults, `no_effect` those
+    among them that only OpenSSH honours. `control_asks`: the master at `control_path` asks before each use. `digest` is
+    a hash of all."""
 
     hostname: str
     user: str

@@ -14,8 +14,7 @@ _FLAGS = "1246ab:c:e:fgi:kl:m:no:p:qstvxAB:CD:E:F:GI:J:KL:MNO:P:Q:R:S:TVw:W:XYy"
 
 @dataclass(frozen=True)
 class SshTarget:
-    """A host as the person named it, with the ssh options of the command line (`-i`, `-P`, `-o`). Raise UsageError for
-    a host or user that ssh would take for an option."""
+    """A host as the person named it, with ssh options. Raise UsageError for what ssh would take for an option."""
 
     host: str
     user: str | None = None
@@ -68,8 +67,7 @@ def flags_of(ssh: Sequence[str]) -> list[tuple[str, str]]:
         return []
 
 
-Lines = Mapping[str, Sequence[str]]
-"""The output of `ssh -G`: values by lower-case option name."""
+Lines = Mapping[str, Sequence[str]]  # the output of `ssh -G`: values by lower-case option name
 
 _NAMES = (
     "LocalForward", "RemoteForward", "DynamicForward", "RemoteCommand", "ForwardAgent", "ForwardX11", "Tunnel",
@@ -87,8 +85,7 @@ _NEVER = frozenset((
     "ServerAliveInterval",
 ))  # fmt: skip  # no transport honours these: ccb forwards nothing, runs its own command, watches the link itself
 _ON = {"TCPKeepAlive": ("yes", "true")}  # values that describe what ccb does anyway, if that is not "off"
-LONGEST_SILENCE_S = 15
-"""Seconds of silence after which ccb gives a connection up, whatever ServerAliveInterval says."""
+LONGEST_SILENCE_S = 15  # seconds of silence after which ccb gives a connection up, whatever ServerAliveInterval says
 _OFF = ("", "no", "none", "false", "internal")
 
 

@@ -1,9 +1,6 @@
-"""Send a request body as a compressed difference to an earlier one, whose end serves as the dictionary, and the events
-of an answer compressed frame by frame, because an answer may be read on at any byte.
-
-`parts` is a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how
-long it is.
-"""
+"""Send a request body as a compressed difference to an earlier one, and the events of an answer compressed. `parts` is
+a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how long it
+is."""
 
 from __future__ import annotations
 
@@ -63,14 +60,9 @@ class BodyCache(Generic[T]):
             self._size -= self._kept.pop(digest)[0]
 
 
-DICTIONARY = 32 * 1024
-"""Bytes of the earlier body that serve as the dictionary: as many as zlib looks back."""
-
-MIN_DEFLATED, MIN_PRIMED = 4 * 1024, 128
-"""Bytes from which compressing pays, without a dictionary and with one."""
-
+DICTIONARY = 32 * 1024  # bytes of the earlier body that serve as the dictionary: as many as zlib looks back
+MIN_DEFLATED, MIN_PRIMED = 4 * 1024, 128  # bytes from which compressing pays, without a dictionary and with one
 MAX_DEFLATED = 4 * 1024 * 1024
-
 _RAW = -15  # neither header nor checksum: the digest of the body covers more
 
 
@@ -85,8 +77,7 @@ def inflate(data: bytes, limit: int, dictionary: bytes = b"") -> bytes:
     return made.decompress(data, limit)
 
 
-MAX_PACKED = CHUNK
-"""Bytes of an answer in one frame, at most."""
+MAX_PACKED = CHUNK  # bytes of an answer in one frame, at most
 
 _EVENTS = (
     b'event: message_stop\ndata: {"type":"message_stop"}\n\nevent: ping\ndata: {"type":"ping"}\n\n'
@@ -116,11 +107,8 @@ def unpack(data: bytes) -> bytes:
     return inflate(data, MAX_PACKED + 1, _EVENTS)
 
 
-MIN_COPY = 64
-"""Bytes below which a copy costs more than it saves."""
-
-MAX_PARTS = 3 * 2000
-"""The numbers in `parts`, at most."""
+MIN_COPY = 64  # bytes below which a copy costs more than it saves
+MAX_PARTS = 3 * 2000  # the numbers in `parts`, at most
 
 
 class KnownBody:
@@ -224,8 +212,7 @@ _ENOUGH = 0.9
 
 @dataclass(frozen=True)
 class OutgoingBody:
-    """The bytes to send for a body, with fields of `CallOpen`. `copied` is the number of bytes that the laptop copies
-    from its base."""
+    """The bytes to send for a body, with fields of `CallOpen`. `copied` bytes are copies of its base."""
 
     digest: str
     base: str

@@ -19,8 +19,7 @@ LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fie
 REMEMBER = _text_kind("remember", "note")
 """Add a line to the instruction file of the session's directory. The answer holds its `path`."""
 
-RENAME_SESSION = _text_kind("rename_session", "title")
-"""Give the session a name, which lists of sessions show."""
+RENAME_SESSION = _text_kind("rename_session", "title")  # give the session a name, which lists of sessions show
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
@@ -47,8 +46,7 @@ SHELL_COMMAND = "shell_command"
 it. A text that begins with `!` is none: it may come from anybody."""
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-DEFAULT_THINKING_TOKENS = 10_000
-"""The budget of thinking that is switched on without a number."""
+DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on without a number
 _MAX_TAUGHT = 1_000
 
 
@@ -81,15 +79,14 @@ SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
     "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}
 )
 
-
 DROPS_MORE = "Resume rejected by --resume-drops-turn:"
 """How the refusal begins when more than one turn would be left out. SDK clients compare it."""
 
 
 @dataclass(frozen=True)
 class FileRewind:
-    """Restore the files that were changed since the message. With `dry_run`, only say what would change; with `path`,
-    of that file alone, with the lines."""
+    """Restore the files that were changed since the message. `dry_run`: only say what would change, with the lines of
+    `path`."""
 
     user_message_id: str
     dry_run: bool = False
@@ -98,8 +95,8 @@ class FileRewind:
 
 @dataclass(frozen=True)
 class ConversationRewind:
-    """Take the conversation back to before the prompt `user_message_id`, or to after the message `after`. With
-    `files`, restore the files as well. `drops`: refuse if more than the turn of this prompt would be left out."""
+    """Take the conversation back to before the prompt, or to after the message `after`, perhaps with `files`. `drops`:
+    refuse if more than the turn of this prompt would be left out."""
 
     user_message_id: str = ""
     after: str = ""
@@ -127,14 +124,11 @@ REWIND_CONVERSATION: RequestKind[ConversationRewind, Json] = client_kind(
 )
 REWIND_POINTS: RequestKind[None, Json] = client_kind("rewind_points", lambda fields: None)
 
-
 BACKGROUND_TASKS: RequestKind[None, Json] = client_kind("background_tasks", lambda fields: None)
 """Let the running foreground commands go on in the background."""
 
 STOP_TASK = _text_kind("stop_task", "task_id")
-
-READ_TASK = _text_kind("read_task", "task_id")
-"""Return the end of what a task has put out."""
+READ_TASK = _text_kind("read_task", "task_id")  # return the end of what a task has put out
 
 CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 """Take back a prompt that no turn has taken, by the uuid of its message."""
@@ -142,8 +136,8 @@ CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 
 @dataclass(frozen=True)
 class QueueMove:
-    """A waiting prompt goes in front of the first of `before` that still waits, and last if none does. All are uuids
-    of messages, or ids of inputs. `steers`: it no longer waits for the end of the running turn."""
+    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: it no longer waits
+    for the end of the running turn."""
 
     uuid: str
     before: Sequence[str] = ()

@@ -1,6 +1,5 @@
-"""Requests that one end of a session makes of the other, and their answers, in both directions. A request travels as a
-public `control_request`, its answer as a `control_response`, and the asking end withdraws it with a
-`control_cancel_request`."""
+"""Requests between the ends of a session (`control_request`), their answers and their withdrawals, in both
+directions."""
 
 from __future__ import annotations
 
@@ -95,12 +94,9 @@ def _unread(_: Json) -> Any:
 
 @dataclass(frozen=True)
 class RequestKind(Generic[P, A]):
-    """One kind of request, declared once. `name` is its public `subtype`.
-
-    The asking end uses `write` (payload to JSON) and `read_answer` (which raises RequestFailed if the answer means
-    failure); the answering end uses `read` (JSON to payload), which raises RequestRefused for an invalid payload.
-    `deadline_s`: seconds without an answer after which the request fails; None waits for as long as it takes.
-    """
+    """One kind of request. `name` is its public `subtype`. The asking end uses `write` and `read_answer`, which raises
+    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for as long as
+    it takes."""
 
     name: str
     answered_by: AnsweredBy
@@ -117,8 +113,7 @@ class RequestKind(Generic[P, A]):
 
 @dataclass(frozen=True)
 class Request(Generic[P, A]):
-    """One request. `about` names its subject in a word or two for messages to a person, such as the tool that waits;
-    `agent_id` is the agent that asks, "" for the main agent."""
+    """One request. `about` names its subject in a word or two, `agent_id` is the agent that asks."""
 
     kind: RequestKind[P, A]
     payload: P
@@ -156,9 +151,8 @@ def answer_in(line: ControlResponse) -> Answer:
 
 @dataclass(frozen=True)
 class ToolApproval:
-    """May this tool call run? The fields are those of the public `can_use_tool` request, and two of ccb's own: `agent`
-    describes the sub-agent that asks, and `file_change` is what an edit would do to the file as it is now (see
-    `remote.tools.tool_contract.Preview`)."""
+    """May this tool call run? As the public `can_use_tool` request, with two fields of ccb: `agent` describes the
+    sub-agent that asks, and `file_change` is what an edit would do (see `remote.tools.tool_contract.Preview`)."""
 
     tool_name: str
     display_name: str
@@ -179,8 +173,7 @@ class ToolApproval:
 
 @dataclass(frozen=True)
 class ToolPermission:
-    """The person's answer about one tool call. `updated_input` replaces the input; `updates` are permission updates in
-    the public shape (addRules, setMode, addDirectories); `interrupt` ends the turn as well."""
+    """The person's answer about one tool call. `updates` have the public shape; `interrupt` ends the turn as well."""
 
     allow: bool
     message: str = ""
@@ -215,8 +208,7 @@ CAN_USE_TOOL: RequestKind[ToolApproval, ToolPermission] = RequestKind(
 
 @dataclass(frozen=True)
 class HookCallback:
-    """Run the hook that the driving program has registered as `callback_id`. `input` is the event. The answer is the
-    hook's output, the same object that a command hook prints."""
+    """Run a hook of the driving program on the event `input`. The answer is what a command hook prints."""
 
     callback_id: str
     input: Json
@@ -255,10 +247,9 @@ SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
 
 @dataclass(frozen=True)
 class ProjectTrust:
-    """May what the files of a project switch on count? `switches` are objects {"kind", "name", "detail", "path",
-    "owner"}, see `ccb.remote.settings.project_switches.Switch`. `fingerprint` changes with any of them, but for the
-    owners. `problems` are sentences about files that cannot be used; if there are no switches, only they are to be
-    shown."""
+    """May what the files of a project switch on count? `switches` are `project_switches.Switch` as objects;
+    `fingerprint` changes with any of them, but for the owners. `problems` are about files that cannot be used; without
+    switches, only they are shown."""
 
     directory: str
     fingerprint: str

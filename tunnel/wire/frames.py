@@ -21,14 +21,11 @@ INITIAL_CREDIT = 1024 * 1024
 
 @dataclass(frozen=True)
 class CallOpen:
-    """W>L. Starts the stream `stream`, a number that is unique on the connection, for the model call `id`. `id` names
-    the call for ever: when it is asked for again, the auth proxy does not repeat it but resumes its response at byte
-    `offset`. `size` is the length of the request body in bytes; its `data` frames may follow at once.
-
-    To a laptop that takes deltas the worker names the body by its SHA-256, in `digest`, and the laptop keeps it. With
-    `parts`, the `data` frames carry only what is new in the body, `sent` bytes, `deflated` or not; the laptop makes the
-    body of them and of an earlier one whose digest is `base`. With `primed`, they are compressed with the end of that
-    one as dictionary (`body_deltas.py`)."""
+    """W>L. Starts the stream `stream` for the model call `id`, a name for ever: when it is asked for again, the auth
+    proxy resumes its response at byte `offset`. `size` is the length of the body; its `data` frames may follow at once.
+    To a laptop that takes deltas the worker names the body by its SHA-256, in `digest`. With `parts`, the `data` frames
+    carry only what is new in it, `sent` bytes, `deflated` or not; the laptop makes the body of them and of the one
+    whose digest is `base`. With `primed`, the end of that one is the dictionary (`body_deltas.py`)."""
 
     t: ClassVar[str] = "open"
     epoch: int
@@ -112,9 +109,7 @@ class Cancel:
 
 
 Json = dict[str, Any]
-
-NAMES = "names"
-"""The capability of a worker that answers."""
+NAMES = "names"  # the capability of a worker that answers
 
 
 @dataclass(frozen=True)

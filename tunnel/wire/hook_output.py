@@ -1,6 +1,5 @@
-"""What a hook has printed: its answers, which are JSON objects, among whatever other programs print with them.
-
-A hook says no in this text. So a text that seems to say no is never passed over because it cannot be read."""
+"""What a hook has printed: answers as JSON objects, among other text. A text that seems to say no is never passed over
+because it cannot be read."""
 
 from __future__ import annotations
 

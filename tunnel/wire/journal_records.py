@@ -22,8 +22,7 @@ from .frames import Json
 from .messages import READERS, PublicMessage, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
-BEFORE = "before"
-"""The field of a user message with the uuids of the waiting prompts that it goes before."""
+BEFORE = "before"  # the field of a user message with the uuids of the waiting prompts that it goes before
 
 PRIORITY, LATER = "priority", "later"
 """The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
@@ -56,8 +55,8 @@ class UnqueuedRecord:
 
 @dataclass(frozen=True)
 class MovedRecord:
-    """`moved`: the waiting prompt of the input `id` now stands before that of the input `before`, or last without
-    one. `steers`: it does not wait for the end of the running turn any more."""
+    """`moved`: the waiting prompt `id` now stands before that of the input `before`, or last. `steers`: it does not
+    wait for the end of the running turn any more."""
 
     kind: ClassVar[str] = "moved"
     id: str
@@ -67,8 +66,7 @@ class MovedRecord:
 
 @dataclass(frozen=True)
 class TakenRecord:
-    """`taken`: a turn has taken the prompt of the input `input_id`, so no other turn takes it. A `prompt` record
-    follows if it enters the conversation, which commands and prompts that a hook refuses do not."""
+    """`taken`: a turn has taken the prompt of the input. A `prompt` record follows if it enters the conversation."""
 
     kind: ClassVar[str] = "taken"
     input_id: str
@@ -118,8 +116,7 @@ class DriverRecord:
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """`worker`: another worker goes on with the session, in the directory `cwd`. `mark` marks the processes that it
-    starts."""
+    """`worker`: another worker goes on with the session in `cwd`. `mark` marks the processes that it starts."""
 
     kind: ClassVar[str] = "worker"
     pid: int
@@ -217,8 +214,7 @@ class PromptItem:
 
 @dataclass(frozen=True)
 class MessageRecord:
-    """`message`: a public stream-json object that every client is shown. `body` is the object, `public` its typed
-    form."""
+    """`message`: a public stream-json object that every client is shown."""
 
     kind: ClassVar[str] = "message"
     body: Json
@@ -230,8 +226,7 @@ class MessageRecord:
 
 @dataclass(frozen=True)
 class InputRecord:
-    """`input`: a client's public object, applied once. `id` names the input, `body` is the object, `public` its typed
-    form."""
+    """`input`: a client's public object, applied once for each `id`."""
 
     kind: ClassVar[str] = "input"
     id: str
@@ -244,9 +239,8 @@ class InputRecord:
 
 @dataclass(frozen=True)
 class OptionsRecord:
-    """`options`: the session begins, or a new client process goes on with `options` (see `SessionOptions`). Only the
-    first one of a session has the other fields: its id, the time in seconds of the host's clock, its directory, and the
-    first worker."""
+    """`options`: the session begins, or a new client process goes on with `options`. Only the first one of a session
+    has the other fields. `created` is in seconds of the host's clock."""
 
     kind: ClassVar[str] = "options"
     options: Json | None
@@ -286,8 +280,7 @@ class TurnEndRecord:
 
 @dataclass(frozen=True)
 class PromptRecord:
-    """`prompt`: what the person said, at the place where it entered the conversation. `context` are blocks that go
-    before it."""
+    """`prompt`: what the person said, where it entered the conversation, behind the blocks of `context`."""
 
     kind: ClassVar[str] = "prompt"
     context: list[Json]
@@ -335,8 +328,7 @@ class ModelRecord:
 
 @dataclass(frozen=True)
 class AgentResultRecord:
-    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only
-    the main agent sends: to a client it means that the session's turn is over."""
+    """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message."""
 
     kind: ClassVar[str] = "agent_result"
     result: Json
@@ -356,8 +348,7 @@ class LateAnswerRecord:
 
 @dataclass(frozen=True)
 class DamagedRecord:
-    """`damaged`: a worker reports damage in the journal (`what`). Without words it stands for a record that cannot be
-    read."""
+    """`damaged`: a worker reports damage in the journal, or (without words) a record that cannot be read."""
 
     kind: ClassVar[str] = "damaged"
     what: str = ""
@@ -382,9 +373,9 @@ Content = Union[
 
 @dataclass(frozen=True)
 class Record:
-    """One record: its number and the time in seconds of the host's clock (for people only). A record that is not in a
-    journal has the number 0. `body` is the JSON body for the journal and for frames: pass it on, do not look into it.
-    `content` is typed when it is first asked for, because most records are only passed on."""
+    """One record, number 0 outside of a journal, and the time in seconds of the host's clock (for people only). Pass
+    `body` on, do not look into it. `content` is typed when it is first asked for, because most records are only passed
+    on."""
 
     seq: int
     time: float

@@ -12,13 +12,11 @@ from .dataclass import dataclass
 
 Json = dict[str, Any]
 Schema = Union[Json, bool]
-
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MAX_DEPTH = 60
 _MAX_PARTS = 50_000  # names and branches that the root of a schema gets from others, which may lead to each other
 _MAX_RULES = 1000  # characters of what a description says in the place of the schema
-_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-"""A property, as the API of Claude models takes it."""
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")  # a property, as the API of Claude models takes it
 
 SINGLE_SCHEMAS = ("items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
                   "additionalItems", "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
@@ -36,8 +34,8 @@ _ROOT_RULES = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "
 
 @dataclass(frozen=True)
 class ToolSchema:
-    """The schema of a tool for a model. `spelled` holds the properties that have another name there, by that name;
-    `rules` is what the schema does not say any more, as JSON for the description ("" for nothing)."""
+    """The schema of a tool for a model. `spelled` holds renamed properties; `rules` is what the schema does not say any
+    more."""
 
     schema: Json
     spelled: dict[str, str]
@@ -127,24 +125,31 @@ def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> S
 
 
 def _keyword(name: str, value: Any, schema: Json, spelled: dict[str, str] | None, depth: int) -> Any:
-    if name in SINGLE_SCHEMAS and not (name == "items" and isinstance(value, list)):
-        return cleaned(value, spelled, depth) if isinstance(value, (dict, bool)) else None
-    if name in SCHEMA_LISTS or name == "items":
-        return [cleaned(each, spelled, depth) for each in value] or None if isinstance(value, list) else None
-    if name in SCHEMA_MAPS:
-        if not isinstance(value, dict):
-            return None
-        listed = {str(key): cleaned(each, spelled, depth) for key, each in value.items()}
-        return _named(listed, spelled) if name == "properties" else listed
+    if name in _SCHEMAS:
+        return _cleaned_parts(name, value, spelled, depth)
     if name == "required":
         names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
         return [_spelling(each, spelled) for each in dict.fromkeys(names)] or None
     if name in _NUMBERS and value is True and name.startswith("exclusive"):  # as draft 4 spells it
         value = schema.get(name[9:].lower())
-    read = _READERS.get(name)
-    if read is not None:
-        return read(value)
+    if name in _READERS:
+        return _READERS[name](value)
     return value if value is not None or name in ("const", "default") else None
+
+
+_SCHEMAS = {*SINGLE_SCHEMAS, *SCHEMA_LISTS, *SCHEMA_MAPS}
+
+
+def _cleaned_parts(name: str, value: Any, spelled: dict[str, str] | None, depth: int) -> Any:
+    if name in SCHEMA_MAPS:
+        if not isinstance(value, dict):
+            return None
+        listed = {str(key): cleaned(each, spelled, depth) for key, each in value.items()}
+        return _named(listed, spelled) if name == "properties" else listed
+    if isinstance(value, list) and (name in SCHEMA_LISTS or name == "items"):
+        return [cleaned(each, spelled, depth) for each in value] or None
+    is_one = name in SINGLE_SCHEMAS and isinstance(value, (dict, bool))
+    return cleaned(value, spelled, depth) if is_one else None
 
 
 def _type(value: Any) -> Any:

@@ -22,18 +22,9 @@ from .control_protocol import (
 from .dataclass import dataclass
 
 Json = dict[str, Any]
-
-
-WANTS_LOGIN = "wants a login"
-"""What the error of a server says that nobody has logged in to."""
-
-MAX_NAME = 128
-"""The longest name of a tool that the model API takes."""
-
-TOOL_USE_ID = "claudecode/toolUseId"
-"""The key in the `_meta` of a call that holds the id of the tool call."""
-
-
+WANTS_LOGIN = "wants a login"  # what the error of a server says that nobody has logged in to
+MAX_NAME = 128  # the longest name of a tool that the model API takes
+TOOL_USE_ID = "claudecode/toolUseId"  # the key in the `_meta` of a call that holds the id of the tool call
 _OTHER = re.compile(r"[^A-Za-z0-9_-]")
 _MARK = re.compile(r"_[0-9a-f]{8}(?=__|\Z)")
 _MAX_SERVER = 64
@@ -140,19 +131,15 @@ MCP_RECONNECT: RequestKind[str, Json] = client_kind(
     "mcp_reconnect", lambda fields: str(fields.get("serverName")), lambda name: {"serverName": name}
 )
 
-
 CALL_S = 600.0
 """Seconds for a call of a tool without a sign of its server: an answer, progress, or a form for the person."""
 
-SAY_LIMIT_S = 10.0
-"""Seconds without a sign after which the row of a call shows how long it may take."""
+SAY_LIMIT_S = 10.0  # seconds without a sign after which the row of a call shows how long it may take
 
 CHATTER_S = 2.0
 """Seconds in which the answer to a call still comes after a line that is no JSON, as servers that print send it."""
 
-LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"
-"""The variable that sets another limit for calls, in milliseconds."""
-
+LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"  # the variable that sets another limit for calls, in milliseconds
 _ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -163,8 +150,8 @@ _MAX_REASON = 10_000
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What a server has sent and nobody can read. `number` is the request that it seems to answer; `looks_like_one`
-    whether it looks like a message at all."""
+    """What nobody can read. `number` is the request that it seems to answer; `looks_like_one`: it looks like a
+    message."""
 
     shown: str
     number: int | None
@@ -197,8 +184,8 @@ def read_messages(data: bytes) -> list[Json] | Unreadable:
 
 
 class LineReader:
-    """Reads the lines of one server. `failed` gets a request that is answered with something that nobody can read, and
-    why. `asking` says whether the server waits for the person. Call `close`."""
+    """Reads the lines of one server. `failed` gets a request whose answer cannot be read, and why. `asking`: it waits
+    for the person."""
 
     def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
         self._failed = failed

@@ -1,9 +1,6 @@
-"""The public stream-json objects, typed, with streaming events.
-
-Each class keeps the object it was read from in `body`, unchanged, because headless output prints that object byte for
-byte. `parse_message` never raises: a field that is missing or has the wrong type gets the empty value of its type, and
-an object of an unknown type becomes an `OtherMessage`.
-"""
+"""The public stream-json objects, typed, with streaming events. `body` is the object as it was read, which headless
+output prints byte for byte. `parse_message` never raises: a field that is missing or wrong gets the empty value of its
+type."""
 
 from __future__ import annotations
 
@@ -22,8 +19,7 @@ def _at(*path: str) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class AssistantMessage:
-    """One or more finished blocks of a model answer. Lines with the same `message_id` belong to one answer.
-    `is_api_error`: ccb wrote the line itself to show a failed model call, so it is not part of the conversation."""
+    """Finished blocks of the model answer `message_id`. `is_api_error`: ccb wrote it to show a failed model call."""
 
     body: Json
     message_id: str = field(metadata=_at("message", "id"))
@@ -33,9 +29,8 @@ class AssistantMessage:
 
 @dataclass(frozen=True)
 class UserMessage:
-    """A prompt, a tool result or a note. `uuid` is the id its client gave it, "" for none. `is_replay`: an echo of a
-    prompt for clients that asked for echoes, so it is not part of the conversation. `is_summary`: it replaces the whole
-    conversation before it."""
+    """A prompt, a tool result or a note. `uuid` is from its client. `is_replay`: an echo, which is not part of the
+    conversation. `is_summary`: it replaces the whole conversation before it."""
 
     body: Json
     blocks: list[Json] = field(metadata=_at("message", "content"))
@@ -115,8 +110,7 @@ class TaskMessage:
 
 @dataclass(frozen=True)
 class ControlRequest:
-    """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`,
-    …)."""
+    """A question of the worker to the client (`can_use_tool`), or a command of the client (`interrupt`, …)."""
 
     body: Json
     request_id: str
@@ -145,8 +139,7 @@ class ControlCancel:
 
 @dataclass(frozen=True)
 class ControlResponse:
-    """The answer to a control request. `payload` is what a successful answer holds (None when it holds no object),
-    `error` what a refusal says, and `code` its public `error_code`."""
+    """The answer to a control request: the `payload` of a success, or an `error` with its public `code`."""
 
     body: Json
     request_id: str = field(metadata=_at("response", "request_id"))
@@ -262,9 +255,7 @@ def parse_message(body: Json) -> PublicMessage:
     return make(body, *values)
 
 
-MAX_EVENT = 4 * 1024 * 1024
-"""Size limit of an event in bytes, all its lines together."""
-
+MAX_EVENT = 4 * 1024 * 1024  # size limit of an event in bytes, all its lines together
 _TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 
 
@@ -285,8 +276,7 @@ class ContentBlockStart:
 
 @dataclass(frozen=True)
 class ContentBlockDelta:
-    """Block number `index` grows by `text`. `field` names the field of the delta that holds the text (`text`,
-    `thinking`, `partial_json`); it is empty for a delta without text, such as a signature."""
+    """Block number `index` grows by `text`, the `field` of the delta; both are empty for a delta without text."""
 
     index: int
     field: str

@@ -42,9 +42,8 @@ _HOUR_SHARE = 2
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token that one costs
-    which is read from the cache or written to it for five minutes. A request of more tokens than `long_from` costs so
-    many times as much, and its answer, too. `free`: the price is known, and is 0."""
+    """Limits in tokens, prices in US dollars for a million tokens, and the shares of an input token for one from or
+    into the cache. A request of more than `long_from` tokens costs so many times as much, and its answer, too."""
 
     context_window: int = 200_000
     max_output: int = 64_000
@@ -144,8 +143,7 @@ class ModelNames:
         return given if isinstance(given, str) and given else ALIASES.get(name, name)
 
 
-CCB_NAMES = ModelNames()
-"""The short names of ccb alone."""
+CCB_NAMES = ModelNames()  # the short names of ccb alone
 
 
 def claude_facts(model: str) -> ModelFacts:
@@ -167,9 +165,7 @@ ESTIMATED = "estimated"
 """The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
 
 AT_MOST = "at_most"
-BYTES_PER_TOKEN = 3
-"""The fewest that a text has."""
-
+BYTES_PER_TOKEN = 3  # the fewest that a text has
 _COUNTS = (*TOKENS, "ephemeral_1h_input_tokens", "web_search_requests")
 _OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_geo")
 

@@ -1,10 +1,6 @@
-"""Lines of JSON, with limits on size, depth and count.
-
-A frame that does not fit into a line is split into `part` lines ({"t":"part","id":…,"i":…,"n":…,"d":…}), which the
-receiver joins, up to MAX_FRAME bytes. Lines of other frames may come between them.
-
-Three bytes of text (`[],`) become more than 60 bytes in memory: a frame of many lines is measured before it is parsed.
-"""
+"""Lines of JSON, with limits on size, depth and count. A frame that does not fit into a line is split into `part` lines
+({"t":"part","id":…,"i":…,"n":…,"d":…}), up to MAX_FRAME bytes; other frames may come between them. It is measured
+before it is parsed: three bytes of text (`[],`) become more than 60 bytes in memory."""
 
 from __future__ import annotations
 
@@ -16,23 +12,16 @@ from collections.abc import Iterator
 
 from .frames import Frame, FrameError, Json, frame_from_dict, frame_to_dict
 
-MAX_LINE = 256 * 1024
-"""Length of the longest line in bytes, with its newline."""
-
-MAX_FRAME = 32 * 1024 * 1024
-"""Size of the largest frame in bytes, after its parts are joined."""
+MAX_LINE = 256 * 1024  # length of the longest line in bytes, with its newline
+MAX_FRAME = 32 * 1024 * 1024  # size of the largest frame in bytes, after its parts are joined
 
 _MEMORY_OF_LINE = 24
 """Bytes of memory for each byte of a line, at most: `[],` becomes an empty list and a place in another list."""
 
-_MEMORY_OF_VALUE = 120
-"""Bytes of memory for each value of a frame of many lines, at most, apart from its text."""
-
+_MEMORY_OF_VALUE = 120  # bytes of memory for each value of a frame of many lines, at most, apart from its text
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
-
 _OTHER_LINE_ENDS = "\u0085\u2028\u2029"
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -133,8 +122,7 @@ def _parsed(line: bytes, whole: str | None = None) -> object:
 
 
 class FrameDecoder:
-    """Turns bytes into typed frames. `memory` is how many bytes the frame that was yielded last may take in memory, at
-    most."""
+    """Turns bytes into typed frames. `memory` is what the one that was yielded last may take, at most."""
 
     def __init__(self) -> None:
         self.memory = 0
@@ -191,8 +179,7 @@ class FrameDecoder:
         return whole
 
 
-MAX_VALUES = 200_000
-"""Values (objects, lists, texts, numbers and so on) in one frame of many lines."""
+MAX_VALUES = 200_000  # values (objects, lists, texts, numbers and so on) in one frame of many lines
 
 MAX_DEPTH = 200
 """Levels of objects and lists inside each other in one frame of many lines, and in what a laptop takes from a host: the

@@ -1,8 +1,5 @@
-"""The processes below one: what they are, and a signal to them. A subreaper ends all that it has adopted with this.
-
-Programs of their own use this module (the keeper of an MCP server, the supervisor of a command), so importing it takes
-no time.
-"""
+"""The processes below one. Programs of their own use this module (the keeper of an MCP server, the supervisor of a
+command), so importing it takes no time."""
 
 from __future__ import annotations
 

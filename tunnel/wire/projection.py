@@ -23,9 +23,8 @@ def on(*types: type[Any], main_only: bool = False) -> Callable[[Handler], Handle
 
 
 class Projection:
-    """A value built from records. Subclasses mark their handlers with `on`; a handler gets the typed content and its
-    record. A `message` record goes to the handler of MessageRecord, or else to the handler of its public line. Records
-    without a handler are skipped."""
+    """A value built from records. A handler marked with `on` gets the typed content and its record. A `message` record
+    goes to the handler of MessageRecord, or else to that of its public line."""
 
     _handlers: ClassVar[dict[type[Any], Callable[..., None]]] = {}
 

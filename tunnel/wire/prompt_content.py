@@ -21,14 +21,9 @@ def is_attached_file(block: Json) -> bool:
     return isinstance(text, str) and text.startswith(_START) and text.endswith(_END)
 
 
-MAX_IMAGE_BYTES = 3_932_160
-"""Largest image in bytes: 3.75 MiB, which base64 makes the 5 MB that the API takes."""
-
-MAX_PIXELS = 8000
-"""Largest width and height of an image that the API takes."""
-
+MAX_IMAGE_BYTES = 3_932_160  # largest image in bytes: 3.75 MiB, which base64 makes the 5 MB that the API takes
+MAX_PIXELS = 8000  # largest width and height of an image that the API takes
 _MAX_SEGMENTS = 10_000  # of a JPEG before its size, with bytes of padding
-
 DAMAGED = "it is damaged or not complete"
 
 

@@ -12,8 +12,7 @@ from typing import Any
 from .dataclass import dataclass
 from .frames import FrameError, Json
 
-MAX_BYTES = 1 << 20
-"""Most bytes of all files together, as JSON."""
+MAX_BYTES = 1 << 20  # most bytes of all files together, as JSON
 
 
 @dataclass(frozen=True)
@@ -50,16 +49,13 @@ CAGES: Mapping[str, str] = {
 }
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
-
 CLAUDE_CODE_VERSION = "2.1.329"
 """The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
-
 
 INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
 """What a program can leave out of a session: the instruction files, and the agents that ccb itself defines."""
 
-SETUP_COMMAND = "/?setup"
-"""A prompt that only starts a session: its hooks run, and no model is called."""
+SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run, and no model is called
 
 LAPTOP_COMMANDS = """
 ? bug config copy cost diff doctor effort exit export get help hosts keys mcp mode model new open paste permissions put
@@ -161,12 +157,10 @@ def _fits(kind: str, value: object) -> bool:
 
 @dataclass(frozen=True)
 class SettingsOption:
-    """The option `settings`: what the laptop knows of the settings of a session. Nothing in it is secret.
-
-    `layers` are objects {"source", "path", "values"}, the weakest first, with sources as in
-    `ccb.remote.settings`. `sources` are the values of `--setting-sources`, None for all. `trusted` is the fingerprint
-    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing.
-    `left_open` names what they have not chosen for a new session: `model`, `permission_mode`."""
+    """What the laptop knows of the settings of a session; nothing in it is secret. `layers` are objects {"source",
+    "path", "values"}, the weakest first. `sources` are the values of `--setting-sources`. `trusted` is the fingerprint
+    of what the person has trusted in the session's directory, `*` for anything. `left_open` names what they have not
+    chosen: `model`, `permission_mode`."""
 
     layers: list[Json] = field(default_factory=list)
     sources: list[str] | None = None

@@ -1,7 +1,5 @@
-"""The text of a settings file: JSON as people write it, and the lines on which its values stand.
-
-A key that stands twice in an object would hide its first value, which may be a rule that denies. Both count here:
-objects and lists are joined, and of other values the last one holds."""
+"""The text of a settings file. A key that stands twice would hide its first value, which may be a rule that denies.
+Both count here: objects and lists are joined, and of other values the last one holds."""
 
 from __future__ import annotations
 
@@ -11,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 Json = dict[str, Any]
-
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 

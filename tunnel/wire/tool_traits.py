@@ -1,9 +1,5 @@
-"""The facts about the built-in tools that both ends use: names, effects, the rules that cover them, how the laptop
-shows them.
-
-This table is the only list of tool names. A tool's module in `ccb.remote.tools` takes its traits from here and adds
-what only the model and the worker need: the description, the input schema and the code.
-"""
+"""The only list of tool names: effects, the rules that cover them, how the laptop shows them. A tool's module in
+`ccb.remote.tools` adds the description, the input schema and the code."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from typing import Any
 from .dataclass import dataclass
 
 Json = dict[str, Any]
-
 _RULE_TOOL = r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?"
 
 
@@ -68,8 +63,8 @@ class View(Enum):
 
 @dataclass(frozen=True)
 class PathInput:
-    """Where the input names the file or directory that a call is about. An absent `key` means `default`; "" says that
-    the key is required. `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
+    """Where the input names the path of a call. An absent `key` means `default`; "" says that the key is required.
+    `glob_key` holds a glob pattern, which names the directory itself when it is absolute."""
 
     key: str
     default: str = ""
@@ -78,11 +73,10 @@ class PathInput:
 
 @dataclass(frozen=True)
 class ToolTraits:
-    """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
-    that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
-    others. `asks`: every call is a question to the person, which no rule and no mode answers; the model is offered the
-    tool only where somebody can be asked. `beside`: requests do not declare the tool where they declare the one of that
-    name, which does the same; the model may call it all the same. `searches_content`: it shows lines of many files."""
+    """The public part of a tool's declaration. `covered_by` names another tool whose rules cover this one as well.
+    `parallel`: every call may run beside others. `asks`: every call is a question to the person, and the tool is
+    offered only where somebody can be asked. `beside`: not declared where the tool of that name is; the model may call
+    it all the same. `searches_content`: it shows lines of many files."""
 
     name: str
     effect: Effect
@@ -109,11 +103,8 @@ class ToolTraits:
         return (self.name, *self.aliases, self.covered_by) if self.covered_by else (self.name, *self.aliases)
 
 
-DEFAULT_AGENT = "general-purpose"
-"""The sub-agent that is started when a call names none."""
-
+DEFAULT_AGENT = "general-purpose"  # the sub-agent that is started when a call names none
 _FILE = PathInput("file_path")
-
 BASH = ToolTraits("Bash", Effect.EXECUTE, RuleKind.COMMAND, view=View.COMMAND)
 BASH_OUTPUT = ToolTraits("BashOutput", Effect.NONE, parallel=True, beside="TaskOutput")
 KILL_SHELL = ToolTraits("KillShell", Effect.NONE, beside="TaskStop")
@@ -142,10 +133,7 @@ EXECUTE_EXTRA_TOOL = ToolTraits("ExecuteExtraTool", Effect.NONE, view=View.OTHER
 NOTEBOOK_EDIT = ToolTraits("NotebookEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, PathInput("notebook_path"))
 WEB_FETCH = ToolTraits("WebFetch", Effect.NETWORK, RuleKind.DOMAIN, parallel=True)
 WEB_SEARCH = ToolTraits("WebSearch", Effect.NETWORK, parallel=True)
-
-SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)
-"""Offered only in sessions that have skills."""
-
+SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)  # offered only in sessions that have skills
 LIST_MCP_RESOURCES = ToolTraits("ListMcpResourcesTool", Effect.NONE, parallel=True)
 READ_MCP_RESOURCE = ToolTraits("ReadMcpResourceTool", Effect.NETWORK, parallel=True)
 """Offered only in sessions with an MCP server that has resources."""
@@ -164,7 +152,6 @@ BUILT_IN = {
 
 FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}
 """The tools that are there besides, once others are deferred."""
-
 
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
 

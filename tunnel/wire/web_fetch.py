@@ -21,11 +21,8 @@ from .messages import as_text
 if TYPE_CHECKING:
     import http.client
 
-MAX_BODY = 10 << 20
-"""Most bytes of a page, after decompression."""
-TIMEOUT_S = 60.0
-"""Seconds for a page with all its redirects."""
-
+MAX_BODY = 10 << 20  # most bytes of a page, after decompression
+TIMEOUT_S = 60.0  # seconds for a page with all its redirects
 _STEP_S = 15.0  # of silence
 _MAX_REDIRECTS = 10
 _BLOCK = 1 << 16
@@ -34,8 +31,7 @@ _MOVED = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True)
 class Page:
-    """A fetched page, `cut` at the limit. `redirect` is set, and there is no body, if the server sends to another
-    host."""
+    """A fetched page, `cut` at the limit. `redirect`, without a body, leads to another host."""
 
     url: str
     status: int
@@ -171,8 +167,7 @@ class WebFetcher:
         return body[: self._max_body], len(body) > self._max_body
 
 
-MAX_TEXT = 1_000_000
-"""Most characters of a page that a laptop sends to the host."""
+MAX_TEXT = 1_000_000  # most characters of a page that a laptop sends to the host
 
 
 @dataclass(frozen=True)
@@ -218,7 +213,6 @@ def _fetched(answer: Answer) -> FetchedText:
 WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
     "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, durability=Durability.MEMORY, deadline_s=TIMEOUT_S + 30
 )
-
 
 MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}

@@ -1,5 +1,5 @@
-"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`, `git log --output`), so each
-command has a check of its own."""
+"""Commands that change nothing. A list of names is not enough (`find -delete`, `sort -o`), so each has a check of its
+own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Sequence
 from typing import Callable
 
-from .git_commands import git_reads_only
 from .shell_parser import parse
 from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
 from .wrappers import effective, started_by
@@ -26,7 +25,8 @@ _BARE = names(
     " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
 )
 
-_FIND_WORDS = _VALUED | _BARE | names("! ( ) , -not -o -or -a -and -follow -L -H -P -exec")
+_JOINERS = names(", -o -or -a -and")
+_FIND_WORDS = _VALUED | _BARE | _JOINERS | names("! ( ) -not -follow -L -H -P -exec")
 
 
 class Unclear(Exception):
@@ -38,49 +38,47 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     hold on every path to it. `texts` are the words after the directories."""
     expression = _Expression(texts, needs)
     if texts:
-        expression.whole(False)
+        expression.read(False)
     if expression.rest or expression.needs:
         raise Unclear
 
 
 class _Expression:
-    """A recursive-descent parser: `!` binds closest, then -a, then -o, then the comma. The argument of each method says
-    whether the file is known to be plain before this part. The method returns whether it is known to be plain after
-    this part was true."""
+    """A reader of expressions. `plain` is whether the file is known to be plain before a part; the methods return
+    whether it is after the part was true. `!` binds closest, then -a, then -o, then the comma."""
 
     def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
         self.rest = list(texts)
         self.needs = list(needs)
 
-    def whole(self, plain: bool) -> bool:
-        found = self._any(plain)
-        while self._take(","):
-            found = self._any(plain)
-        return found
-
-    def _any(self, plain: bool) -> bool:
-        found = self._all(plain)
-        while self._take("-o", "-or"):
-            found = self._all(plain) and found
-        return found
-
-    def _all(self, plain: bool) -> bool:
-        plain = self._one(plain)
-        while self.rest and self.rest[0] not in (")", ",", "-o", "-or"):
-            self._take("-a", "-and")
-            plain = self._one(plain)
-        return plain
+    def read(self, plain: bool) -> bool:
+        """Read up to a `)` or the end."""
+        before, branch, has_operand = True, plain, False  # `before`: of the branches of an -o that came before
+        while self.rest and self.rest[0] != ")":
+            text = self.rest[0]
+            if text not in _JOINERS:
+                branch, has_operand = self._one(branch), True
+                continue
+            self.rest.pop(0)
+            if not has_operand:
+                raise Unclear
+            has_operand = False
+            if text not in ("-a", "-and"):
+                before, branch = text == "," or (before and branch), plain
+        if not has_operand:
+            raise Unclear
+        return before and branch
 
     def _one(self, plain: bool) -> bool:
-        if self._take("!", "-not"):
+        text = self._next()
+        if text in ("!", "-not"):
             self._one(plain)
             return plain
-        if self._take("("):
-            found = self.whole(plain)
-            if not self._take(")"):
+        if text == "(":
+            found = self.read(plain)
+            if self._next() != ")":
                 raise Unclear
             return found
-        text = self._next()
         if text == "-exec":
             while (inner := self._next()) != ";" and (text, inner) != ("{}", "+"):
                 text = inner
@@ -93,12 +91,6 @@ class _Expression:
             raise Unclear
         return plain
 
-    def _take(self, *texts: str) -> bool:
-        if self.rest and self.rest[0] in texts:
-            self.rest.pop(0)
-            return True
-        return False
-
     def _next(self) -> str:
         if not self.rest:
             raise Unclear
@@ -106,7 +98,6 @@ class _Expression:
 
 
 Words = Sequence[Word]  # the arguments, without the name
-
 NULL_DEVICE = "/dev/null"
 
 
@@ -324,11 +315,110 @@ def _set(words: Words) -> bool:
     return all(w.is_literal for w in words) and bool(re.fullmatch(r"([-+][eux]+ ?|[-+][eux]*o pipefail ?)+", texts))
 
 
+GIT_NEVER = (
+    *("--output", "--output-directory", "--ext-diff", "--open-files-in-pager", "--exec", "--upload-pack", "--no-index"),
+    "--show-signature",  # runs gpg
+    "--submodule",  # runs git in directories with a configuration of their own
+    "--help",  # runs a viewer
+)
+"""Options that write a file or run a program. git accepts any unambiguous abbreviation of them."""
+RUNS_GPG = re.compile(r"%G|%\(signature")
+
+
+def _is_git_hazard(text: str) -> bool:
+    if RUNS_GPG.search(text):
+        return True
+    if not text.startswith("--") or len(text) == 2:
+        return False
+    name = text.partition("=")[0]
+    if name.startswith("--output-indicator"):
+        return False
+    return any(hazard.startswith(name) or name.startswith(hazard) for hazard in GIT_NEVER)
+
+
+def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
+    flags, with_value, listers = names(allowed), names(valued), names(asks)
+
+    def check(words: list[str]) -> bool:
+        rest = list(words)
+        listing = bool(listers.intersection(rest))
+        while rest:
+            text = rest.pop(0)
+            if text in with_value:
+                if not rest or rest.pop(0).startswith("-"):
+                    return False
+            elif text.startswith("-"):
+                if text.partition("=")[0] not in flags | with_value | listers:
+                    return False
+            elif not listing:
+                return False
+        return True
+
+    return check
+
+
+_TOLD_OF_GIT = re.compile(r"(?:user|remote|branch|core|init|pull|push|submodule)\.[^=]+", re.IGNORECASE)
+
+
+def _git_config(words: list[str]) -> bool:
+    """Allow lists of the repository's own configuration only: the person's may hold passwords."""
+    flags = ("--global", "--local", "--system", "--show-origin", "--show-scope", "--name-only", "-z", "--null")
+    rest = [word for word in words if word not in flags]
+    is_own = "--local" in words and "--global" not in words and "--system" not in words
+    if rest in (["--list"], ["-l"]):
+        return is_own
+    if len(rest) != 2 or rest[1].startswith("-"):
+        return False
+    if rest[0] in ("--get", "--get-all"):
+        return is_own or _TOLD_OF_GIT.fullmatch(rest[1]) is not None
+    return rest[0] == "--get-regexp" and is_own
+
+
+_QUIET_OF_GIT = ("--short", "-q", "--quiet")
+_GIT_CHECKS: dict[str, Callable[[list[str]], bool]] = {
+    **dict.fromkeys(
+        names(
+            "status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe"
+            " merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file"
+            " count-objects check-ignore check-attr cherry range-diff"
+        ),
+        lambda words: True,
+    ),
+    # -O opens a pager, also inside a cluster of letters
+    "grep": lambda words: not any(re.match(r"-[A-Za-z]*O", word) for word in words),
+    "branch": _git_listing(  # an old git takes -l for "create a reflog"
+        "--list",
+        "-a --all -r --remotes -v -vv --verbose --show-current --column --no-column --color --no-color -i"
+        " --ignore-case",
+        "--contains --no-contains --merged --no-merged --sort --format --points-at",
+    ),
+    "tag": _git_listing(
+        "-l --list",
+        "-n --column --no-column --color",
+        "--contains --no-contains --merged --no-merged --sort --points-at",
+    ),
+    "stash": lambda words: words[:1] in (["list"], ["show"]),
+    "worktree": lambda words: words[:1] == ["list"],
+    "remote": lambda words: words in ([], ["-v"], ["--verbose"]) or (len(words) == 2 and words[0] == "get-url"),
+    "reflog": lambda words: not words or words[0] == "show" or (words[0].startswith("-") and len(words) == 1),
+    "config": _git_config,
+    "symbolic-ref": lambda words: [word.startswith("-") for word in words if word not in _QUIET_OF_GIT] == [False],
+}
+
+GIT_READERS = frozenset(_GIT_CHECKS)  # the sub-commands that may be read-only
+
+
 def _git(words: Words) -> bool:
     texts = [word.text for word in words]
     if "symbolic-ref" in texts and any(word.is_glob for word in words):
         return False  # a second file name would be written to
-    return _settled(words) and git_reads_only(texts)
+    while texts and texts[0] in ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"):
+        texts.pop(0)
+    check = _GIT_CHECKS.get(texts[0]) if texts else None
+    reads = check is not None and not any(map(_is_git_hazard, texts[1:])) and check(texts[1:])
+    return _settled(words) and (reads or texts in (["--version"], ["version"]))
 
 
 def _cd(words: Words) -> bool:

@@ -17,17 +17,76 @@ from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from . import git_commands as git
 from .harmless_options import HARMLESS
-from .read_only import sed_only_edits
+from .read_only import GIT_NEVER, GIT_READERS, RUNS_GPG, sed_only_edits
 from .shell_words import Command, Word, is_never_option, names
 from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
 
+_GIT_RISKY = " ".join((*GIT_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
+"""The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
+_GIT_RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
+_GIT_VALUED_BEFORE_SUBCOMMAND = names(
+    "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source"
+)
+_GIT_RISKY_OF_SUBCOMMAND = {
+    "am": "--directory@ -S= -p= -C=",
+    "archive": "-o --remote --add-file@",
+    "bisect": "-x",
+    "checkout": "--pathspec-from-file@",
+    "index-pack": "-o@",
+    "blame": "--contents@ -S@ -L=",
+    "clone": "-u -c --config --template --reference --reference-if-able --bundle-uri -b= -j= -o=",
+    "config": "-f --file --global --system --worktree --blob -e --edit",
+    "difftool": "-x -t --tool",
+    "format-patch": "-o --signature-file@ -v=",
+    "grep": "-O -f@ -e= -A= -B= -C= -m=",
+    "log": "-O@ -G= -S= -L= -n=",
+    "diff": "-O@ -G= -S= -U= -l=",
+    "show": "-O@ -G= -S= -n=",
+    "checkout-index": "--prefix@",
+    "fast-export": "--export-marks@ --import-marks@ --import-marks-if-exists@",
+    "fast-import": "--export-marks@ --import-marks@ --import-marks-if-exists@ --export-pack-edges@",
+    "maintenance": "--config-file",
+    "read-tree": "--index-output@",
+    "mergetool": "-t --tool -O@",
+    "notes": "-F@ --file@ -m=",
+    "push": "--repo -o=",
+    "rebase": "-x -s --strategy -X= -C= -S=",
+    "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
+}
+_GIT_RUNNING_SUBCOMMANDS = names(
+    "filter-branch filter-repo remote-ext remote-fd shell credential credential-store credential-cache web--browse"
+    " instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper p4 cvsserver daemon"
+)
+_GIT_RUNNING_WORDS = {"bisect": names("run"), "submodule": names("foreach"), "hook": names("run")}
+_GIT_REMOTE = names("fetch pull push clone ls-remote remote submodule archive")
+_GIT_URL = re.compile(r".*://.*|[^/:]+@[^/:]+:.*|[/~].*|\.\.?(?:/.*)?", re.DOTALL)
+_GIT_KEY = re.compile(r"[a-z][a-z0-9-]*(?:\..*)?\.[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL | re.IGNORECASE)
+_GIT_HARMLESS_KEY = re.compile(
+    r"user\.(?:name|email)|(?:color|advice|rerere)\.[\w.]+|pull\.(?:rebase|ff)|push\.(?:default|followtags|autosetupremote)"
+    r"|init\.defaultbranch|fetch\.prune|merge\.conflictstyle|diff\.(?:algorithm|renames|colormoved)"
+    r"|rebase\.auto(?:squash|stash)|core\.(?:autocrlf|eol|filemode|ignorecase|quotepath|abbrev)",
+    re.IGNORECASE,
+)
+
+
+def _names_git_risk(subcommand: str, text: str, is_first: bool) -> bool:
+    """Return whether an argument that is no option makes a sub-command run a program or reach another host than those
+    of its remotes. `is_first`: no other operand stands before it."""
+    if text in _GIT_RUNNING_WORDS.get(subcommand, ()):
+        return True
+    if subcommand in _GIT_REMOTE and "::" in text:
+        return True  # names a program that speaks for the remote
+    if subcommand in ("fetch", "pull", "push") and not text.startswith("-"):
+        return _GIT_URL.fullmatch(text) is not None or (is_first and ":" in text)
+    if subcommand == "config":
+        return _GIT_KEY.fullmatch(text) is not None and not _GIT_HARMLESS_KEY.fullmatch(text)
+    return subcommand in GIT_READERS and RUNS_GPG.search(text) is not None
+
 
 _MAX_TEXT = 2000
-
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
 _DOCKER = (
     "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
@@ -174,7 +233,7 @@ _FINE = {
     "curl": r"-[sSLkfIiv]*o ?/dev/null|--output /dev/null",
     "docker": r"--build-arg[ =](?i:(?!\w*proxy)\w+=[\w.-]*)|(?:-f|--format|--filter)[ =]?(?:\{\{.*|\w+=[\w.-]+)",
     "dotnet": r"(?:-l|--logger)[ :=]?(?:trx|console)(?:;[\w=.]+)?",
-    "git": git.FINE,
+    "git": r"(?:-s ?|--strategy[= ])(?:ort|recursive|resolve|octopus|ours|subtree)|(?:-F ?|--file[= ])-",
     "mvn": r"-P[\w,!.-]+|-D(?:test|it\.test|skipTests|skipITs|maven\.test\.skip|failIfNoTests)(?:=[\w.#*,+-]*)?",
     "pylint": r"(?:-f ?|--output-format[= ])[a-z]+\d?",
     "pytest": r"-p ?no:[\w.-]+|-o ?addopts=|-W ?\w+(?:::\w+)*",
@@ -187,8 +246,7 @@ _SINGLE_DASH = names("go gofmt shfmt terraform find")
 """Programs whose long options begin with one dash, and are neither abbreviated nor bundled."""
 _WHOLE = _SINGLE_DASH | names("dotnet mvn gradle ctest tsc npm pnpm yarn")
 """Programs whose letters are not bundled, because some options of one dash have more than a letter."""
-_ANY_DASHES = names("npm pnpm yarn bun")
-"""Programs that take long options with one dash, too."""
+_ANY_DASHES = names("npm pnpm yarn bun")  # programs that take long options with one dash, too
 _NAME = Word("x", "x")
 _ALIASES = {"gmake": "make", "gradlew": "gradle"}
 _CLOSED = frozenset(key.split()[0] for key in HARMLESS)
@@ -198,13 +256,10 @@ _PLACE = re.compile(r"[\w./@+=:,%~ -]*")
 
 @dataclass(frozen=True)
 class _Table:
-    never: tuple[str, ...]
-    prefixes: tuple[str, ...]
-    places: tuple[str, ...]
-    fine: frozenset[str]
-    flags: tuple[str, ...]  # options that are never covered, and take no value
     listed: Mapping[str, str]  # all options as they are spelled, each with its sign
-    letters: Mapping[str, str]  # each with "" (never; in a closed list: harmless), "@" (a place) or "=" (harmless)
+    long: Mapping[str, str]  # long options without the ways to spell them
+    letters: Mapping[str, str]  # "" is never covered, or harmless in a closed list
+    flags: tuple[str, ...]  # options that are never covered, and take no value
 
 
 @cache
@@ -212,24 +267,12 @@ def _table(text: str) -> _Table:
     """Read a table: `--x` is never covered, `--x*` stands for all that begin so, `--x@` is covered if its value is a
     file in the session's directories, `--x+` is harmless, though others begin with it, `-x=` is harmless and takes
     a value; `--x!` is never covered, and takes no value; `@` alone says that the operands are files."""
-    never: list[str] = []
-    prefixes: list[str] = []
-    places: list[str] = []
-    fine: list[str] = []
-    flags: list[str] = []
-    letters: dict[str, str] = {}
-    listed: dict[str, str] = {}
-    for entry in text.split():
-        option, sign = (entry[:-1], entry[-1]) if entry[-1] in "@+=*!" else (entry, "")
-        listed[option] = sign
-        if sign == "!":
-            flags.append(option)
-            sign = ""
-        if re.fullmatch(r"-\w", option):
-            letters[option[1]] = sign
-        elif option:
-            {"": never, "*": prefixes, "@": places, "+": fine, "=": fine}[sign].append(_plain(option))
-    return _Table(tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), listed, letters)
+    entries = [(entry[:-1], entry[-1]) if entry[-1] in "@+=*!" else (entry, "") for entry in text.split()]
+    flags = tuple(option for option, sign in entries if sign == "!")
+    listed = {option: "" if sign == "!" else sign for option, sign in entries}
+    is_letter = re.compile(r"-\w").fullmatch
+    long = {_plain(option): sign for option, sign in listed.items() if option and not is_letter(option)}
+    return _Table(listed, long, {option[1]: sign for option, sign in listed.items() if is_letter(option)}, flags)
 
 
 def _plain(name: str) -> str:
@@ -301,14 +344,9 @@ class _Call:
         listed = HARMLESS.get(f"{name} {first}", HARMLESS.get(name))
         if listed is not None:
             return self._by(listed, first)
-        text = TABLES.get(name, "")
         if name == "tar":
             return self._of_tar()
-        if text == _DOCKER and any(word.text in ("exec", "run") for word in words[1 : 3 if first == "compose" else 2]):
-            text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
-        if name == "find" and any(word.text == "-delete" for word in words):
-            text += " @"
-        found = self._by(text) if text else None
+        found = self._by(_text_of_table(name, words)) if name in TABLES else None
         if name == "sed" and not found:
             kept = [_NAME if word.is_glob else word for word in words[1:] if not re.match("-i|--in-place", word.text)]
             return None if sed_only_edits(kept) else "a script that may do more than change text"
@@ -356,25 +394,25 @@ class _Call:
     def _of_git(self) -> str | None:
         words, head, at = self.words, self.head, 1
         while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
-            at += 2 if words[at].text in git.VALUED_BEFORE_SUBCOMMAND else 1
-        found = replace(self, words=words[:at])._by(f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}")
+            at += 2 if words[at].text in _GIT_VALUED_BEFORE_SUBCOMMAND else 1
+        found = replace(self, words=words[:at])._by(f"{_GIT_RISKY} {_GIT_RISKY_BEFORE_SUBCOMMAND}")
         if found or at >= len(words):
             return found
         subcommand = words[at].text
-        if subcommand in git.RUNNING_SUBCOMMANDS and at >= head:
+        if subcommand in _GIT_RUNNING_SUBCOMMANDS and at >= head:
             return subcommand
         if words[at].dynamic:
             return "a sub-command that is known only when it runs"
         is_first = True
         for index, word in enumerate(words[at + 1 :], at + 1):
-            if index >= head and git.names_risk(subcommand, word.text, is_first):
+            if index >= head and _names_git_risk(subcommand, word.text, is_first):
                 return word.text
             is_first = is_first and word.text.startswith("-")
         behind = replace(self, words=words[at:], head=max(0, head - at))
         listed = HARMLESS.get(f"git {subcommand}")
         if listed is not None:
             return behind._by(listed, subcommand)
-        return behind._by(f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}")
+        return behind._by(f"{_GIT_RISKY} {_GIT_RISKY_OF_SUBCOMMAND.get(subcommand, '')}")
 
     def is_place(self, value: str | None) -> bool:
         """Return whether a value names files of the session's directories, or nothing that looks like a path."""
@@ -383,9 +421,16 @@ class _Call:
         return all(self.inside(part) for part in re.split("[=:,]", value) if part)
 
 
+def _text_of_table(name: str, words: Sequence[Word]) -> str:
+    """Return the table of a program, without or with what one of its commands changes."""
+    text, texts = TABLES[name], [word.text for word in words]
+    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
+        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
+    return f"{text} @" if name == "find" and "-delete" in texts else text
+
+
 class _Judge:
-    """Judges the arguments of a call by a table: one of the options that are not covered, or a closed list of those
-    that are, for the sub-command or first argument `listed_for`."""
+    """Judges the arguments of a call by a table, or by a closed list for the first argument `listed_for`."""
 
     def __init__(self, call: _Call, table: _Table, listed_for: str | None) -> None:
         family = _LIKE.get(call.name, call.name)
@@ -407,13 +452,16 @@ class _Judge:
             return "an argument that is too long to check"
         if self._operand and re.fullmatch(self._operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
             return text
+        return None if self._covers(word, following) else text
+
+    def _covers(self, word: Word, following: str | None) -> bool:
+        text = word.text
         if text.startswith("-") and len(text) > 1:
-            is_bad = self._is_unlisted(text, following) if self._is_closed else self._is_excluded(text, following)
-            return text if is_bad else None
-        if "" in self.table.listed:  # the operands are files
-            path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]
-            return None if self._call.inside(path) and (not word.dynamic or is_never_option(word)) else text
-        return None
+            return not (self._is_unlisted if self._is_closed else self._is_excluded)(text, following)
+        if "" not in self.table.listed:
+            return True
+        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
+        return self._call.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _is_unclear(self, word: Word) -> bool:
         """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
@@ -450,9 +498,8 @@ class _Judge:
             return text != "--" and self._is_bad_name(_plain(option), given)
         if self._name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
             return True
-        if any(_plain(option) == each for each in self.table.never if len(each) > 1):
-            return True  # as `-SP` and `-gs`
-        return self._has_bad_letter(text, following)
+        is_long = len(_plain(option)) > 1 and self.table.long.get(_plain(option)) == ""  # as `-SP` and `-gs`
+        return is_long or self._has_bad_letter(text, following)
 
     def _has_bad_letter(self, text: str, following: str | None) -> bool:
         for at, letter in enumerate(text[1:], 2):
@@ -467,13 +514,10 @@ class _Judge:
 
     def _is_bad_name(self, name: str, value: str | None, *, abbreviated: bool = True) -> bool:
         """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
-        table = self.table
-        if name in table.fine:
-            return False
-        if name in table.places:
-            return not self._call.is_place(value)
-        if name.startswith(table.prefixes) or name in table.never:
+        sign, long = self.table.long.get(name), self.table.long.items()
+        if sign in ("+", "=") or sign == "@":
+            return sign == "@" and not self._call.is_place(value)
+        if sign == "" or any(each == "*" and name.startswith(beginning) for beginning, each in long):
             return True
-        if abbreviated and any(each.startswith(name) for each in table.never):
-            return True
-        return abbreviated and any(each.startswith(name) for each in table.places) and not self._call.is_place(value)
+        longer = {each for option, each in long if abbreviated and option.startswith(name)}
+        return "" in longer or ("@" in longer and not self._call.is_place(value))

@@ -1,5 +1,4 @@
-"""A conservative parser of POSIX and bash command lines: which simple commands would a shell run, and which files would
-it open for them? Anything it is not sure about raises NotUnderstood, and then a person is asked."""
+"""A conservative parser of POSIX and bash command lines: anything it is not sure about raises NotUnderstood."""
 
 from __future__ import annotations
 
@@ -27,7 +26,6 @@ from .shell_words import (
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
-
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9?$!#@*-])")
 _BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za-z0-9_./-]*)?\}")
@@ -35,8 +33,9 @@ _JOINABLE = re.compile(r"[A-Za-z0-9_./,@%+ \t-]")
 _VARIABLE_FOR_REDIRECT = re.compile(r"\{.*\}|[0-9]+", re.DOTALL)
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1(?=[ \t\n;&|<>]|\Z)")
 _SEPARATOR = re.compile(r";[;&|]|&&|\|\||\|&|[;&|]")
-_REDIRECT = re.compile(r"(?:([0-9]+)|(?![<>]\())(<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)|&>>?")  # <(…) and >(…) are words
-_DESCRIPTOR = re.compile(r"[0-9]+-?|-")
+_REDIRECT = re.compile(r"(?:([0-9]+)(?!&)|(?![<>]\())(&>>|&>|<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)")  # <(…) is a word
+_DESCRIPTOR = re.compile(r"[<>]&(?:[0-9]+-?|-)")
+_WRITES = {"<": (False,), "<&": (False,), "<>": (False, True)}  # the other redirections write
 _TELLS_FILES = names("cat zcat curl wget")
 
 
@@ -240,19 +239,16 @@ class _Reader:
         words: list[Word] = []
         assignments: list[Word] = []
         redirects: list[Redirect] = []
-        both = False
-        given: _Input = None
+        both, self._own_input = False, None
         while True:
             self._skip_blanks_and_comments()
             char = self._peek()
             if self._at_redirect():
                 both = both or char == "&"
-                self._own_input = None
                 redirects += self._read_redirect(depth)
-                given = given if self._own_input is None else self._own_input
                 end = self.at
                 continue
-            if not char or char in "\n;&|)":
+            if char in "\n;&|)":  # or at the end
                 break
             if char == "(":
                 raise NotUnderstood("it defines a function or contains a '(' that is not expected")
@@ -266,10 +262,10 @@ class _Reader:
             _check_name(words[0])
         elif not assignments and not redirects:
             raise NotUnderstood(f"{char!r} is not expected here")
-        fed = given is not None
+        fed = self._own_input is not None
         raw = self.text[start:end].strip()
         command = Command(tuple(words), tuple(assignments), tuple(redirects), raw, fed)
-        self._add(command, given if fed else self._input)
+        self._add(command, self._own_input if fed else self._input)
         self._printer, self._after_pipe = len(self.commands) - 1, False
         if fed and command.name in ("exec", "command", "builtin"):  # the shell itself reads it from now on
             self._is_replaced = True
@@ -279,10 +275,10 @@ class _Reader:
         found = _REDIRECT.match(self.text, self.at)
         assert found is not None
         self.at = found.end()
-        operator, for_stdin = found[2] or found[0], found[1] in (None, "0")
+        operator, for_stdin = found[2], found[1] in (None, "0")
         if operator in ("<<", "<<-"):
-            self._read_heredoc_start(operator == "<<-", depth)
-            self._own_input = self._heredocs[-1] if for_stdin else ANY
+            heredoc = self._read_heredoc_start(operator == "<<-", depth)
+            self._own_input = heredoc if for_stdin else ANY
             return []
         self._skip_blanks_in_line()
         if self._peek() in ("", "\n", ";", "|", "&", "(", ")") or self._at_redirect():
@@ -292,14 +288,12 @@ class _Reader:
         target = self._read_word(depth)
         if operator.startswith("<"):
             self._own_input = target if operator == "<<<" and for_stdin and target.is_literal else ANY
-        is_descriptor = target.is_literal and _DESCRIPTOR.fullmatch(target.text)
-        if operator == "<<<" or (operator in (">&", "<&") and is_descriptor):
+        is_descriptor = target.is_literal and _DESCRIPTOR.fullmatch(operator + target.text)
+        if operator == "<<<" or is_descriptor:
             return []
-        if operator == "<>":
-            return [Redirect(target, writes=False), Redirect(target, writes=True)]
-        return [Redirect(target, writes=operator not in ("<", "<&"))]
+        return [Redirect(target, writes) for writes in _WRITES.get(operator, (True,))]
 
-    def _read_heredoc_start(self, strip_tabs: bool, depth: int) -> None:
+    def _read_heredoc_start(self, strip_tabs: bool, depth: int) -> _HereDoc:
         if depth:
             raise NotUnderstood("a here-document is inside a group or substitution")
         self._skip_blanks_in_line()
@@ -308,6 +302,7 @@ class _Reader:
             raise NotUnderstood("the end word of a here-document is unusual")
         self.at = found.end()
         self._heredocs.append(_HereDoc(found.group(2), bool(found.group(1)), strip_tabs))
+        return self._heredocs[-1]
 
     def _read_heredocs(self) -> None:
         for heredoc in self._heredocs:

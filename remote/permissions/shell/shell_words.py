@@ -9,8 +9,7 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")
-"""The characters of ordinary command names and paths."""
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_./:][A-Za-z0-9_./+:@%-]*|\[")  # the characters of ordinary command names and paths
 
 
 def names(text: str) -> frozenset[str]:
@@ -26,10 +25,10 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Word:
-    """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
-    each expansion. The shell may treat only the remaining characters specially. `bare` names the expansions outside of
-    quotes: a variable, or "(" for a substitution. The shell splits their values, and takes them for wildcards.
-    `expands` has every expansion: the name of a variable, or the commands of a substitution."""
+    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: the
+    shell treats only the others specially. `bare` names the expansions outside of quotes, whose values the shell splits
+    and takes for wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or
+    commands."""
 
     text: str
     skeleton: str
@@ -55,8 +54,7 @@ def literal(text: str) -> Word:
     return Word(text, "\0" * len(text))
 
 
-ANY = Word("", "\1", dynamic=True)
-"""A word, or an input, whose text is known only when the command runs."""
+ANY = Word("", "\1", dynamic=True)  # a word, or an input, whose text is known only when the command runs
 
 
 @dataclass
@@ -100,9 +98,8 @@ class Redirect:
 
 @dataclass(frozen=True)
 class Command:
-    """One simple command. `raw` is its text as typed, with assignments and redirections. `fed`: the line gives it input
-    (a file or a here-document), which many programs run as code. `gets` is that input, or what a pipe gives it: the
-    text if it is known, ANY if not, None for no such input."""
+    """One simple command. `raw` is its text as typed. `fed`: the line gives it input, which many programs run as code.
+    `gets` is that input, or what a pipe gives it: the text if it is known, ANY if not."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()
@@ -140,7 +137,6 @@ _TIME_ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*|")
 _LOCAL = re.compile(r"[a-z][a-z0-9_]*")
 _LOCAL_BUT = re.compile(r"path|fpath|cdpath|manpath|histchars|auto_resume|.*_proxy")
 _LOCALE = re.compile(r"(?:C|POSIX)|[A-Za-z]+(?:_[A-Za-z]+)?\.(?:utf-?8)(?:@[a-z]+)?", re.IGNORECASE)
-
 _SETTERS = names("export declare typeset local readonly read mapfile readarray getopts let unset env sudo")
 _NAMED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SETS = {"printf": re.compile(r"-v|(?s:.*)%[^%a-zA-Z]*(?:[hlLjzt]*)n"), "wait": re.compile(r"-[a-z]*p")}

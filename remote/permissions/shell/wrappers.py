@@ -12,8 +12,7 @@ from dataclasses import replace
 from .shell_parser import parse
 from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Word, decides_what_runs, literal, names
 
-FOUND = Word("{}", "\1", dynamic=True)
-"""Stands for a file that find has found, as an argument of its own."""
+FOUND = Word("{}", "\1", dynamic=True)  # stands for a file that find has found, as an argument of its own
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _MAX_WRAPPERS = 8
@@ -131,7 +130,7 @@ def started_by(command: Command) -> list[Command] | None:
 
 
 def _started_by_xargs(words: Sequence[Word]) -> list[Command] | None:
-    at, placeholder = 1, ""
+    at, placeholder = 1, "\0"  # which is in no word
     while at < len(words) and words[at].text.startswith("-"):
         text = words[at].text
         end = at + 1 + _XARGS_OPTIONS.get(text, 0)
@@ -143,9 +142,9 @@ def _started_by_xargs(words: Sequence[Word]) -> list[Command] | None:
             placeholder = text[2:] or "".join(word.text for word in words[at + 1 : end])
         at = end
     words = words[at:]
-    if not _names_command(words) or (placeholder and placeholder in words[0].text):
+    if not _names_command(words) or placeholder in words[0].text:
         return None
-    return [Command((*(ANY if placeholder and placeholder in word.text else word for word in words), ANY))]
+    return [Command((*(ANY if placeholder in word.text else word for word in words), ANY))]
 
 
 def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
@@ -243,6 +242,7 @@ def _glued(text: str) -> list[str]:
 _VALUED_BY_SHELL = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
 _CHANGE_NAMES = names("alias hash enable shopt complete compgen bind let")
 _TAKE_NAMES = names("declare typeset local readonly export read mapfile readarray unset test [ printf wait getopts")
+_BUILTINS = _CHANGE_NAMES | _TAKE_NAMES | names("eval trap source .")
 _EVALUATED = re.compile(r"\[[^\[]*(?:\$[({]|`)|^-\w*C")
 """What builtins evaluate, though it is quoted: the index in the name of an element, and the callback of mapfile."""
 _OWN_INPUT = re.compile(r"(?:^|/)(?:dev|proc)/|(?:^|/)(?:stdin|[0-9]+)$")
@@ -265,17 +265,11 @@ def hides_lines(command: Command) -> bool:
 
 def _hides(command: Command) -> bool:
     name, words = os.path.basename(command.name), command.words[1:]
-    fed = command.gets is not None and not _is_readable(command.gets)
+    fed = not _is_readable(command.gets or literal(""))
     if fed and name in _RUN_INPUT and _reads_commands(name, words):
         return True
-    if name in _CHANGE_NAMES:
-        return bool(words)
-    if name in _TAKE_NAMES:
-        return any(_EVALUATED.search(word.text) for word in words)
-    if name in ("eval", "trap"):
-        return not all(map(_is_readable, words))
-    if name in ("source", "."):
-        return any(_is_no_file(word, fed) for word in words[:1])
+    if name in _BUILTINS:
+        return _builtin_hides(name, words, fed)
     if name in _RUN_TEXT:
         return not all(map(_is_readable, (word for word in words if word.dynamic or not word.text.startswith("-"))))
     if name in _BROAD - _FOLLOWED - _SHELLS:
@@ -283,6 +277,16 @@ def _hides(command: Command) -> bool:
         may_name_it = words[: 1 if name == "npx" else 2] if name in _TOOL_RUNNERS else words
         return any(word.dynamic or word.is_glob for word in may_name_it)
     return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+
+
+def _builtin_hides(name: str, words: Sequence[Word], fed: bool) -> bool:
+    if name in _CHANGE_NAMES:
+        return bool(words)
+    if name in _TAKE_NAMES:
+        return any(_EVALUATED.search(word.text) for word in words)
+    if name in ("eval", "trap"):
+        return not all(map(_is_readable, words))
+    return any(_is_no_file(word, fed) for word in words[:1])
 
 
 def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:

@@ -57,32 +57,6 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     assert (project / "made").exists() and (project / "began").exists()
 
 
-@pytest.mark.parametrize("door", ["-p", "--plain"])
-async def test_a_broken_rule_costs_no_other_and_is_named_at_every_door(
-    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, sshd: Sshd, door: str
-) -> None:
-    project = host_user.home / "project"
-    guard = 'echo Loading; echo \'{"decision": "block", "reason": "not here"}\''
-    bring(project, hooks={"PreToolUse": [{"matcher": "Write", "hooks": [{"type": "command", "command": guard}]}]})
-    settings = project / ".claude/settings.json"
-    rules = '{"permissions": {"deny": ["Bash(touch a*)",\n"WebFetch(x"]}, "permissions": {"allow": ["Bash", "Write"]},'
-    settings.write_text(settings.read_text().replace("{", f"\ufeff{rules}", 1), encoding="utf-8")
-    shutil.chown(project, host_user.name)
-    given = {"file_path": str(project / "b"), "content": "x"}
-    calls: list[Json] = [{"name": "Bash", "input": {"command": "touch a"}}, {"name": "Write", "input": given}]
-    calls += [{"name": "WebFetch", "input": {"url": "http://127.0.0.1/", "prompt": "x"}}]
-    fake_model.add({"blocks": [{"type": "tool_use", **each} for each in calls]}, {"text": "done"})
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options(), "--trust"]
-    done = await laptop.run([*argv, "-p", "go"]) if door == "-p" else await laptop.run([*argv, door], stdin=b"go\n")
-    assert "done" in done.stdout
-    said = (done.stderr if door == "-p" else done.stdout).replace(str(settings), "FILE")
-    assert "FILE, line 2: permissions.deny.1: permission rule 'WebFetch(x': the closing parenthesis" in said
-    results = fake_model.requests[-1].tool_result_text
-    for word in ("Bash(touch a*) denies this", "hook error: not here", f"{settings}, line 2"):
-        assert word in results
-    assert [each.name for each in project.iterdir()] == [".claude"]
-
-
 async def test_trust_belongs_to_the_host_key_and_the_directory(
     laptop: Laptop, fake_model: FakeModel, host_user: HostUser, sshd: Sshd
 ) -> None:

@@ -57,18 +57,24 @@ def desk(tmp_path: Path, template: Path) -> Desk:
     return desk
 
 
-def set_up(key: str, value: str) -> Callable[[Desk], None]:
-    return lambda desk: (git(desk.cwd, "config", key, value.replace("RUN", str(desk.cwd / "run"))), None)[1]
+def arranged(settings: dict[str, str], files: dict[str, str] | None = None) -> Callable[[Desk], None]:
+    """Return what sets the repository up with settings, and with files of the project. RUN is the program."""
+
+    def prepare(desk: Desk) -> None:
+        for key, value in settings.items():
+            git(desk.cwd, "config", key, value.replace("RUN", str(desk.cwd / "run")))
+        for name, text in (files or {}).items():
+            (desk.cwd / name).write_text(text.replace("RUN", str(desk.cwd / "run")))
+
+    return prepare
 
 
 def attribute(key: str) -> Callable[[Desk], None]:
     """Set a program for the files `*.bin`: `filter.x.clean`, `diff.x.textconv`."""
+    return arranged({key: "RUN"}, {".gitattributes": f"*.bin {key.partition('.')[0]}=x\n"})
 
-    def prepare(desk: Desk) -> None:
-        set_up(key, "RUN")(desk)
-        (desk.cwd / ".gitattributes").write_text(f"*.bin {key.partition('.')[0]}=x\n")
 
-    return prepare
+FSMONITOR = "[core]\nfsmonitor = RUN\n"
 
 
 def _hook(desk: Desk) -> None:
@@ -85,16 +91,6 @@ def _hooks_path(desk: Desk) -> None:
     _hook(desk)
     shutil.move(desk.cwd / ".git/hooks", desk.cwd / "tools")
     git(desk.cwd, "config", "core.hooksPath", "tools")
-
-
-def _include(desk: Desk) -> None:
-    (desk.cwd / "more").write_text(f"[core]\nfsmonitor = {desk.cwd}/run\n")
-    git(desk.cwd, "config", "include.path", "../more")
-
-
-def _worktree_config(desk: Desk) -> None:
-    git(desk.cwd, "config", "extensions.worktreeConfig", "true")
-    (desk.cwd / ".git/config.worktree").write_text(f"[core]\nfsmonitor = {desk.cwd}/run\n")
 
 
 def _commondir(desk: Desk) -> None:
@@ -151,19 +147,12 @@ def _promisor(desk: Desk) -> None:
     """git fetches an object that is missing, by the program that the configuration names."""
     blob = git(desk.cwd, "rev-parse", "HEAD:kept.bin").strip()
     (desk.cwd / ".git/objects" / blob[:2] / blob[2:]).unlink()
-    for key, value in (
-        ("remote.p.url", str(desk.cwd)),
-        ("remote.p.promisor", "true"),
-        ("remote.p.uploadpack", str(desk.cwd / "run")),
-        ("core.repositoryformatversion", "1"),
-        ("extensions.partialClone", "p"),
-    ):
-        git(desk.cwd, "config", key, value)
+    remote = {"remote.p.url": str(desk.cwd), "remote.p.promisor": "true", "remote.p.uploadpack": "RUN"}
+    arranged({**remote, "core.repositoryformatversion": "1", "extensions.partialClone": "p"})(desk)
 
 
 def _gpg(desk: Desk) -> None:
-    git(desk.cwd, "config", "log.showSignature", "true")
-    git(desk.cwd, "config", "gpg.program", str(desk.cwd / "run"))
+    arranged({"log.showSignature": "true", "gpg.program": "RUN"})(desk)
     signed = git(desk.cwd, "cat-file", "commit", "HEAD").replace(
         "\n\n", "\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n x\n -----END PGP SIGNATURE-----\n\n", 1
     )
@@ -173,9 +162,9 @@ def _gpg(desk: Desk) -> None:
 
 
 RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
-    ("fsmonitor", set_up("core.fsmonitor", "RUN"), "git status", ""),
-    ("fsmonitor-in-a-subdirectory", set_up("core.fsmonitor", "RUN"), "git status", "sub"),
-    ("external-diff", set_up("diff.external", "RUN"), "git diff", ""),
+    ("fsmonitor", arranged({"core.fsmonitor": "RUN"}), "git status", ""),
+    ("fsmonitor-in-a-subdirectory", arranged({"core.fsmonitor": "RUN"}), "git status", "sub"),
+    ("external-diff", arranged({"diff.external": "RUN"}), "git diff", ""),
     ("diff-command", attribute("diff.x.command"), "git diff", ""),
     ("textconv", attribute("diff.x.textconv"), "git log -p", ""),
     ("textconv-of-blame", attribute("diff.x.textconv"), "git blame kept.bin", ""),
@@ -183,8 +172,13 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
     ("filter-process", attribute("filter.x.process"), "git diff", ""),
     ("hook", _hook, "git status", ""),
     ("hooks-path", _hooks_path, "git status", ""),
-    ("include", _include, "git status", ""),
-    ("config-worktree", _worktree_config, "git status", ""),
+    ("include", arranged({"include.path": "../more"}, {"more": FSMONITOR}), "git status", ""),
+    (
+        "config-worktree",
+        arranged({"extensions.worktreeConfig": "true"}, {".git/config.worktree": FSMONITOR}),
+        "git status",
+        "",
+    ),
     ("commondir", _commondir, "git status", ""),
     ("git-file", _git_file, "git status", ""),
     ("unlike-a-repository", _unlike_a_repository, "git status", ""),
@@ -244,15 +238,8 @@ def test_a_repository_elsewhere_is_asked_about(desk: Desk) -> None:
     private = desk.root / "private"
     shutil.copytree(desk.cwd / ".git", private / ".git")
     own = desk.cwd / ".git"
-    for change in (
-        "gitdir: ../private/.git\n",
-        "link",
-        "commondir",
-        "alternates",
-        "worktree",
-        "packed-refs",
-        "objects",
-    ):
+    changes = ("gitdir: ../private/.git\n", "link", "commondir", "alternates", "worktree", "packed-refs", "objects")
+    for change in changes:
         shutil.rmtree(own)
         shutil.copytree(private / ".git", own)
         assert bash(desk.engine(), "git log").behavior is ALLOW
@@ -292,21 +279,11 @@ def test_a_work_tree_that_its_repository_knows_is_let_through(desk: Desk) -> Non
 
 def test_usual_configurations_are_let_through(desk: Desk) -> None:
     git(desk.cwd, "remote", "add", "origin", "git@example.com:a/b.git")
-    for key, value in (
-        ("branch.main.remote", "origin"),
-        ("branch.main.vscode-merge-base", "origin/main"),
-        ("core.sshCommand", "ssh -i ~/.ssh/key"),
-        ("core.hooksPath", ".husky/_"),
-        ("core.fsmonitor", "false"),
-        ("blame.ignoreRevsFile", ".git-blame-ignore-revs"),
-        ("pull.rebase", "true"),
-        ("alias.st", "!touch x"),
-        ("lfs.https://example.com/a.access", "basic"),
-        ("credential.helper", "store"),
-        ("submodule.lib.url", "../lib.git"),
-        ("diff.algorithm", "histogram"),
-    ):
-        git(desk.cwd, "config", key, value)
+    usual = {"branch.main.remote": "origin", "branch.main.vscode-merge-base": "origin/main", "pull.rebase": "true"}
+    usual |= {"core.sshCommand": "ssh -i ~/.ssh/key", "core.hooksPath": ".husky/_", "core.fsmonitor": "false"}
+    usual |= {"blame.ignoreRevsFile": ".git-blame-ignore-revs", "alias.st": "!touch x", "diff.algorithm": "histogram"}
+    usual |= {"lfs.https://example.com/a.access": "basic", "credential.helper": "store"}
+    arranged({**usual, "submodule.lib.url": "../lib.git"})(desk)
     (desk.cwd / ".husky/_").mkdir(parents=True)
     (desk.cwd / ".husky/_/pre-commit").write_text("")
     git(desk.cwd, "pack-refs", "--all")

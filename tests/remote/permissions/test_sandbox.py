@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.worker.cages import NO_CAGES, ONLY_READING, sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
-from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.modes import SandboxError
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.sandbox.cage_rules import CageKind
@@ -21,26 +21,80 @@ def caged(decision: Decision) -> tuple[Behavior, CageKind | None]:
     return decision.behavior, decision.cage.kind if decision.cage else None
 
 
-def outside(engine: PermissionEngine, command: str) -> Decision:
-    """The decision on a command that asks to run without the sandbox."""
-    return engine.decide(Named("Bash"), {"command": command, "dangerouslyDisableSandbox": True})
+READS, WORKS = CageKind.READ_ONLY, CageKind.WORKSPACE
+RULED: dict[str, Any] = {"allowed": "Bash(npm test)"}
+WORKING: dict[str, Any] = {"sandbox": sandbox("workspace")}
+CAGELESS = {"sandbox": sandbox(offered=NO_CAGES)}
+LOST = {"sandbox": sandbox("workspace", ONLY_READING)}  # as when the host has lost it since the session began
+NO_RM = {"disallowed": "Bash(rm *)", **WORKING}
+EDITING = {"mode": "acceptEdits", "sandbox": sandbox(offered=ONLY_READING)}
+LINES: list[tuple[dict[str, Any], list[str], tuple[Behavior, CageKind | None]]] = [
+    (RULED, ["ls -l", "grep -r x . | head", "git status", 'x=1; echo "$(ls)"'], (ALLOW, READS)),
+    (RULED, ["npm test", "npm test 2>&1 | tail -5", "cd src && npm test", "(ls; npm test) | head"], (ALLOW, None)),
+    (
+        RULED,
+        ["make", "npm test; echo $HOME", "npm test; x=1", "npm test; cat < a.txt", "npm test | tail -$N"],
+        (ASK, None),
+    ),
+    (
+        WORKING,
+        ["make", "rm -rf src", "curl http://x | sh", "$(cat a.txt)", "echo x > .git/hooks/pre-commit"],
+        (ALLOW, WORKS),
+    ),
+    ({**RULED, **WORKING}, ["npm test"], (ALLOW, WORKS)),
+    (NO_RM, ["rm a.txt"], (DENY, None)),
+    (NO_RM, ["$X a.txt"], (ASK, WORKS)),  # a granted question stays in the cage that the card names
+    ({"mode": "plan", **WORKING}, ["ls"], (ALLOW, READS)),
+    ({"mode": "plan", **WORKING}, ["make"], (DENY, None)),
+    ({"mode": "bypassPermissions", **WORKING}, ["make"], (ALLOW, None)),
+    ({"mode": "acceptEdits"}, ['echo "$X" > out.txt', "mkdir x"], (ALLOW, WORKS)),
+    (EDITING, ["mkdir x"], (ALLOW, None)),
+    (EDITING, ['echo "$X" > out.txt'], (ASK, None)),
+    (CAGELESS, ["ls -l | head"], (ALLOW, None)),
+    (CAGELESS, ["ls $HOME", 'echo "$(ls)"', "ls *", "x=1", "cat < a.txt", "ls \\\n -l", "ls > /dev/null"], (ASK, None)),
+    (LOST, ["ls"], (ALLOW, READS)),
+    (LOST, ["make"], (ASK, None)),
+    ({"sandbox": sandbox("off")}, ['x=1; echo "$(ls)"'], (ALLOW, None)),
+]
 
 
-def test_what_only_reads_runs_in_the_read_only_cage_and_what_a_rule_allows_in_none(desk: Desk) -> None:
-    engine = desk.engine(allowed="Bash(npm test)")
-    for command in ("ls -l", "grep -r x . | head", "git status", 'x=1; echo "$(ls)"'):
-        assert caged(bash(engine, command)) == (ALLOW, CageKind.READ_ONLY), command
-    assert caged(bash(engine, "npm test")) == (ALLOW, None)
-    assert caged(bash(engine, "make")) == (ASK, None)
-    assert engine.cage_in_force == "read-only cage"
+@pytest.mark.parametrize(("settings", "lines", "expected"), LINES)
+def test_each_line_runs_in_the_cage_of_its_decision(
+    desk: Desk, settings: dict[str, Any], lines: list[str], expected: tuple[Behavior, CageKind | None]
+) -> None:
+    engine = desk.engine(**settings)
+    assert [caged(bash(engine, line)) for line in lines] == [expected] * len(lines)
 
 
-def test_beside_a_command_that_runs_without_a_cage_only_literal_commands_count_as_reading(desk: Desk) -> None:
-    engine = desk.engine(allowed="Bash(npm test)")
-    for command in ("npm test 2>&1 | tail -5", "cd src && npm test", "(ls; npm test) | head"):
-        assert caged(bash(engine, command)) == (ALLOW, None), command
-    for command in ("npm test; echo $HOME", "npm test; x=1", "npm test; cat < a.txt", "npm test | tail -$N"):
-        assert bash(engine, command).behavior is ASK, command
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        *((RULED, "read-only cage"), (WORKING, "workspace cage"), (LOST, "read-only cage")),
+        ({"mode": "bypassPermissions", **WORKING}, "no cage: permissions are bypassed"),
+        (CAGELESS, "no cage: the kernel offers no Landlock"),
+        ({"sandbox": sandbox("off")}, "no cage: the sandbox is off"),
+    ],
+)
+def test_the_cage_in_force_is_named(desk: Desk, settings: dict[str, Any], text: str) -> None:
+    assert desk.engine(**settings).cage_in_force == text
+
+
+def test_only_a_session_with_the_network_has_it_in_the_workspace(desk: Desk) -> None:
+    for network in (False, True):
+        decision = bash(desk.engine(sandbox=sandbox("workspace", allow_net=network)), "make")
+        assert decision.cage and decision.cage.network is network
+
+
+@pytest.mark.parametrize("mode", ["default", "plan"])
+def test_only_a_rule_lets_a_command_out_of_the_sandbox(desk: Desk, mode: str) -> None:
+    out = {"command": "ls", "dangerouslyDisableSandbox": True}
+    for offered in (sandbox(), sandbox("workspace"), sandbox("off"), sandbox(offered=NO_CAGES)):
+        engine = desk.engine(mode, sandbox=offered)
+        assert caged(engine.decide(Named("Bash"), out, can_ask=True)) == (ASK, None)
+    engine = desk.engine(**RULED, **WORKING)
+    assert caged(engine.decide(Named("Bash"), {**out, "command": "npm test"})) == (ALLOW, None)
+    odd = {"command": "ls", "dangerouslyDisableSandbox": "yes"}
+    assert engine.decide(Named("Bash"), odd).behavior is ASK, "anything but a clear no is the wish"
 
 
 def test_the_read_only_cage_opens_what_rules_for_reading_open(desk: Desk) -> None:
@@ -50,35 +104,6 @@ def test_the_read_only_cage_opens_what_rules_for_reading_open(desk: Desk) -> Non
     assert decision.cage and str(other) in decision.cage.read
     everywhere = bash(desk.engine(allowed="Read"), "cat /etc/hosts")
     assert everywhere.cage and "/" in everywhere.cage.read
-
-
-@pytest.mark.parametrize("mode", ["default", "plan"])
-def test_a_command_that_wants_out_of_the_sandbox_is_never_allowed_as_reading(desk: Desk, mode: str) -> None:
-    for offered in (sandbox(), sandbox("workspace"), sandbox("off"), sandbox(offered=NO_CAGES)):
-        engine = desk.engine(mode, sandbox=offered)
-        assert caged(engine.decide(Named("Bash"), _OUT, can_ask=True)) == (ASK, None)
-
-
-_OUT = {"command": "ls", "dangerouslyDisableSandbox": True}
-
-
-def test_a_rule_allows_a_command_that_wants_out_of_the_sandbox(desk: Desk) -> None:
-    engine = desk.engine(allowed="Bash(npm test)", sandbox=sandbox("workspace"))
-    assert caged(outside(engine, "npm test")) == (ALLOW, None)
-    assert caged(bash(engine, "npm test")) == (ALLOW, CageKind.WORKSPACE), "without a wish it stays inside"
-    odd = {"command": "ls", "dangerouslyDisableSandbox": "yes"}
-    assert engine.decide(Named("Bash"), odd).behavior is ASK, "anything but a clear no is the wish"
-
-
-def test_workspace_mode_decides_without_a_question_in_the_workspace_cage(desk: Desk) -> None:
-    engine = desk.engine(sandbox=sandbox("workspace"))
-    for command in ("make", "rm -rf src", "curl http://x | sh", "$(cat a.txt)", "echo x > .git/hooks/pre-commit"):
-        decision = bash(engine, command)
-        assert caged(decision) == (ALLOW, CageKind.WORKSPACE), command
-        assert decision.cage and not decision.cage.network
-    netted = bash(desk.engine(sandbox=sandbox("workspace", allow_net=True)), "make")
-    assert netted.cage and netted.cage.network
-    assert engine.cage_in_force == "workspace cage"
 
 
 def test_workspace_mode_writes_files_here_but_asks_for_those_that_act_later(desk: Desk) -> None:
@@ -91,39 +116,6 @@ def test_workspace_mode_writes_files_here_but_asks_for_those_that_act_later(desk
             assert on_file(engine, tool, path).behavior is ASK, path
 
 
-def test_deny_and_ask_rules_and_plan_mode_come_before_the_workspace(desk: Desk) -> None:
-    wanted = sandbox("workspace")
-    assert bash(desk.engine(disallowed="Bash(rm *)", sandbox=wanted), "rm a.txt").behavior is DENY
-    denying = desk.engine(disallowed="Bash(rm *)", sandbox=wanted)
-    question = bash(denying, "$X a.txt")
-    assert caged(question) == (ASK, CageKind.WORKSPACE), "a granted question stays in the cage that the card names"
-    plan = desk.engine("plan", sandbox=wanted)
-    assert caged(bash(plan, "ls")) == (ALLOW, CageKind.READ_ONLY)
-    assert bash(plan, "make").behavior is DENY
-
-
-def test_bypass_is_what_it_was(desk: Desk) -> None:
-    engine = desk.engine("bypassPermissions", sandbox=sandbox("workspace"))
-    assert caged(bash(engine, "make")) == (ALLOW, None)
-    assert engine.cage_in_force == "no cage: permissions are bypassed"
-
-
-def test_accepted_edits_of_a_command_run_in_the_workspace_cage(desk: Desk) -> None:
-    assert caged(bash(desk.engine("acceptEdits"), 'echo "$X" > out.txt')) == (ALLOW, CageKind.WORKSPACE)
-    assert caged(bash(desk.engine("acceptEdits"), "mkdir x")) == (ALLOW, CageKind.WORKSPACE)
-    without = desk.engine("acceptEdits", sandbox=sandbox(offered=ONLY_READING))
-    assert caged(bash(without, "mkdir x")) == (ALLOW, None)
-    assert bash(without, 'echo "$X" > out.txt').behavior is ASK
-
-
-def test_a_host_without_a_cage_lets_only_literal_lines_through(desk: Desk) -> None:
-    engine = desk.engine(sandbox=sandbox(offered=NO_CAGES))
-    assert caged(bash(engine, "ls -l | head")) == (ALLOW, None)
-    for command in ("ls $HOME", 'echo "$(ls)"', "ls *", "x=1", "cat < a.txt", "ls \\\n -l", "ls > /dev/null"):
-        assert bash(engine, command).behavior is ASK, command
-    assert engine.cage_in_force == "no cage: the kernel offers no Landlock"
-
-
 def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_back_to_reading(desk: Desk) -> None:
     wanted = sandbox("workspace", ONLY_READING)
     with pytest.raises(SandboxError) as refused:
@@ -131,11 +123,7 @@ def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_b
     assert refused.value.why == "user namespaces are forbidden"
     with pytest.raises(SandboxError):
         sandbox("wild").check([str(desk.cwd)])
-    engine = desk.engine(sandbox=wanted)  # as when the host has lost it since the session began
-    assert caged(bash(engine, "ls")) == (ALLOW, CageKind.READ_ONLY)
-    assert bash(engine, "make").behavior is ASK
-    assert on_file(engine, "Write", "src/new.py").behavior is ASK
-    assert engine.cage_in_force == "read-only cage"
+    assert on_file(desk.engine(sandbox=wanted), "Write", "src/new.py").behavior is ASK
 
 
 def test_a_repository_without_a_dot_git_is_asked_for_and_so_is_the_file_that_makes_one(desk: Desk) -> None:
@@ -170,12 +158,6 @@ def test_a_home_directory_is_no_workspace(desk: Desk, tmp_path: Path, directory:
         wanted.check([str(tmp_path / "home" / "bin" / "tools")])
     assert "~/bin starts programs" in refused.value.why
     wanted.check([str(tmp_path / "home" / "project")])
-
-
-def test_off_means_no_cage(desk: Desk) -> None:
-    engine = desk.engine(sandbox=sandbox("off"))
-    assert caged(bash(engine, 'x=1; echo "$(ls)"')) == (ALLOW, None)
-    assert engine.cage_in_force == "no cage: the sandbox is off"
 
 
 def test_a_check_that_fails_asks_and_names_no_cage(desk: Desk) -> None:

@@ -10,22 +10,7 @@ from hypothesis import strategies as st
 
 from ccb.remote.model.model_request import HistoryMessage, RequestPrefix, body
 from ccb.tunnel.proxy.body_store import new_bytes, rebuild
-from ccb.tunnel.wire.body_deltas import (
-    MAX_BODIES,
-    MAX_KEPT,
-    MAX_PACKED,
-    MAX_PARTS,
-    BodyCache,
-    KnownBody,
-    OutgoingBody,
-    deflate,
-    difference,
-    digest_of,
-    inflate,
-    pack,
-    shortest,
-    unpack,
-)
+from ccb.tunnel.wire import body_deltas as deltas
 
 PIECE = st.one_of(
     st.sampled_from([b",", b"],", b"a" * 70, b"a" * 69 + b"b", b"x" * 300, b"x" * 100 + b"-" + b"x" * 200, b"y" * 64]),
@@ -57,7 +42,7 @@ def turns(count: int) -> list[Said]:
 
 def built(base: Sequence[bytes], pieces: Sequence[bytes]) -> bytes:
     """The body as the laptop makes it of the delta to `base`."""
-    delta = difference(KnownBody(base), pieces)
+    delta = deltas.difference(deltas.KnownBody(base), pieces)
     old, new = b"".join(base), b"".join(delta.new)
     assert new_bytes(delta.parts, len(old), sum(map(len, pieces))) == len(new)
     assert delta.copied + len(new) == sum(map(len, pieces))
@@ -83,15 +68,15 @@ def test_a_call_of_a_conversation_sends_what_is_new_at_any_length(length: int) -
     history = turns(length)
     base = request(history)
     history += [Said("assistant", "A" * 500), Said("user", "B" * 500)]
-    made = shortest(request(history), [(digest_of(base), KnownBody(base))])
-    assert made.base == digest_of(base)
+    made = deltas.shortest(request(history), [(deltas.digest_of(base), deltas.KnownBody(base))])
+    assert made.base == deltas.digest_of(base)
     assert len(made.parts) <= 5 * 3, made.parts
     assert made.sent < 1_500, "two messages of 500 bytes, and the cache marks that have moved"
 
 
 def test_other_conversations_share_what_they_have_in_common() -> None:
     history = turns(100)
-    base = [(digest_of(request(history)), KnownBody(request(history)))]
+    base = [(deltas.digest_of(request(history)), deltas.KnownBody(request(history)))]
     summary = [Said("user", "summary " * 20), *history[-6:]]
     compacted, cleared = (
         request(summary),
@@ -99,57 +84,57 @@ def test_other_conversations_share_what_they_have_in_common() -> None:
     )
     sub_agent = request([Said("user", "look for it")])
     for pieces in (compacted, cleared, sub_agent):
-        assert shortest(pieces, base).sent < 1_000
+        assert deltas.shortest(pieces, base).sent < 1_000
     other = RequestPrefix([{"type": "text", "text": "another agent"}], [])
-    assert shortest(request(history, other), base).sent < 1_000, "another system prompt, the same history"
+    assert deltas.shortest(request(history, other), base).sent < 1_000, "another system prompt, the same history"
 
 
 def test_the_body_with_most_of_it_is_the_base() -> None:
     near, far = request(turns(21)), request([Said("user", "x" * 40_000)])
-    known = [(digest_of(each), KnownBody(each)) for each in (far, near)]
-    assert shortest(request(turns(23)), known).base == digest_of(near)
+    known = [(deltas.digest_of(each), deltas.KnownBody(each)) for each in (far, near)]
+    assert deltas.shortest(request(turns(23)), known).base == deltas.digest_of(near)
 
 
 def test_the_same_body_again_sends_nothing() -> None:
     pieces = request(turns(5))
-    made = shortest(pieces, [(digest_of(pieces), KnownBody(pieces))])
+    made = deltas.shortest(pieces, [(deltas.digest_of(pieces), deltas.KnownBody(pieces))])
     assert (made.sent, list(made.pieces)) == (0, [])
 
 
 def test_a_first_body_is_compressed_where_that_pays() -> None:
-    made = shortest(request(turns(21)), [])
+    made = deltas.shortest(request(turns(21)), [])
     assert made.deflated
     assert made.sent < sum(map(len, request(turns(21)))) / 5
-    small = shortest([b"x" * 100], [])
-    assert small == OutgoingBody(digest_of([b"x" * 100]), "", [], 0, False, [b"x" * 100])
+    small = deltas.shortest([b"x" * 100], [])
+    assert small == deltas.OutgoingBody(deltas.digest_of([b"x" * 100]), "", [], 0, False, [b"x" * 100])
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4), st.binary(max_size=200))
 def test_new_bytes_come_out_of_their_compression_with_the_end_of_any_body_as_dictionary(
     base: list[bytes], new: bytes
 ) -> None:
-    dictionary = KnownBody(base).tail(100)
+    dictionary = deltas.KnownBody(base).tail(100)
     assert dictionary == b"".join(base)[-100:]
-    assert inflate(deflate([new[:50], new[50:]], dictionary), len(new) + 1, dictionary) == new
+    assert deltas.inflate(deltas.deflate([new[:50], new[50:]], dictionary), len(new) + 1, dictionary) == new
 
 
 @given(st.binary(max_size=500))
 def test_a_packed_piece_of_an_answer_comes_out_as_it_was(piece: bytes) -> None:
-    assert unpack(pack(piece)) == piece
+    assert deltas.unpack(deltas.pack(piece)) == piece
 
 
 def test_an_event_takes_a_few_bytes_and_no_more_than_a_frame_comes_out() -> None:
     event = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta",'
-    assert len(pack(event + b'"text":"some more words"}}\n\n')) < 35
-    assert len(unpack(pack(b"x" * 10_000_000))) == MAX_PACKED + 1
+    assert len(deltas.pack(event + b'"text":"some more words"}}\n\n')) < 35
+    assert len(deltas.unpack(deltas.pack(b"x" * 10_000_000))) == deltas.MAX_PACKED + 1
 
 
 def test_new_bytes_that_look_like_the_last_ones_take_little_room() -> None:
     listing = "".join(f"-rw-r--r-- 1 ann staff {n * 7919 % 9973} src/part{n}/module_{n * n}.py\n" for n in range(12))
     history = [Said("user", "list it"), Said("assistant", listing)]
-    known = [(digest_of(request(history)), KnownBody(request(history)))]
+    known = [(deltas.digest_of(request(history)), deltas.KnownBody(request(history)))]
     again = request([*history, Said("user", "again"), Said("assistant", listing.replace("ann", "bob"))])
-    sent = {primed: shortest(again, known, primed=primed) for primed in (False, True)}
+    sent = {primed: deltas.shortest(again, known, primed=primed) for primed in (False, True)}
     assert sent[True].primed
     assert not sent[False].primed
     assert sent[True].sent < sent[False].sent / 4
@@ -162,7 +147,7 @@ def test_new_bytes_that_look_like_the_last_ones_take_little_room() -> None:
         pytest.param([0, 1, 100], id="a copy past the end"),
         pytest.param([0, 0, 100, 0, 0, 100], id="longer than announced"),
         pytest.param([0, 0, 10], id="shorter than announced"),
-        pytest.param([0, 0, 0] * MAX_PARTS, id="too many"),
+        pytest.param([0, 0, 0] * deltas.MAX_PARTS, id="too many"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused_before_anything_is_made(parts: list[int]) -> None:
@@ -171,17 +156,17 @@ def test_parts_that_do_not_fit_are_refused_before_anything_is_made(parts: list[i
 
 
 def test_a_cache_is_bounded_and_a_body_that_has_grown_goes_first() -> None:
-    cache: BodyCache[int] = BodyCache()
-    for number in range(MAX_BODIES):
+    cache: deltas.BodyCache[int] = deltas.BodyCache()
+    for number in range(deltas.MAX_BODIES):
         cache.put(str(number), 100, number)
     cache.was_copied("5", 90)  # it has grown
     cache.was_copied("0", 20)  # another conversation begins like it
     cache.put("new", 100, 99)
     assert cache.get("5") is None
     cache.put("newer", 100, 99)
-    assert (cache.get("0"), cache.get("1"), len(cache)) == (0, None, MAX_BODIES)
-    cache.put("large", MAX_KEPT - 100, 7)
+    assert (cache.get("0"), cache.get("1"), len(cache)) == (0, None, deltas.MAX_BODIES)
+    cache.put("large", deltas.MAX_KEPT - 100, 7)
     assert (len(cache), cache.get("newer")) == (2, 99)
-    cache.put("too large", MAX_KEPT + 1, 7)
+    cache.put("too large", deltas.MAX_KEPT + 1, 7)
     assert cache.get("too large") is None
     assert [digest for digest, _ in cache.newest_first()] == ["large", "newer"]

@@ -4,67 +4,24 @@ raises."""
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ccb.tunnel.wire import journal_records as journal
 from ccb.tunnel.wire.frames import Event
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    CompactEndRecord,
-    CompactStartRecord,
-    Content,
-    DamagedRecord,
-    DriverRecord,
-    FileChangeRecord,
-    ForkedRecord,
-    HookRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    MovedRecord,
-    OptionsRecord,
-    PromptItem,
-    PromptRecord,
-    QueuedRecord,
-    ReasoningRecord,
-    Record,
-    RecordError,
-    RewindRecord,
-    RewoundRecord,
-    TakenRecord,
-    ToolStartRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnknownRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-    WorkerRecord,
-    in_session,
-    parse,
-    parse_event,
-    parse_line,
-    parse_page,
-    record_of,
-    to_line,
-    to_page,
-)
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 Json = dict[str, Any]
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
-
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner, max_size=3), max_leaves=5
 )
-
 objects = st.dictionaries(text, values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)
@@ -75,80 +32,53 @@ KINDS = [
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
     "worktree",
 ]  # fmt: skip
-
-FIELDS = [
-    "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
-    "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
-    "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
-    "once", "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
-    "before",
-]  # fmt: skip
-
-bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
-
-contents: st.SearchStrategy[Content] = st.one_of(
-    st.builds(MessageRecord, objects),
-    st.builds(InputRecord, text, objects),
-    st.builds(OptionsRecord, objects, text, st.floats(0, 1e10), text, numbers, text, st.none() | text),
-    st.builds(QueuedRecord, text, st.lists(objects, max_size=2), objects, st.booleans()),
-    st.builds(UnqueuedRecord, text),
-    st.builds(MovedRecord, text, text),
-    st.builds(ReasoningRecord, text, numbers),
-    st.builds(TurnStartRecord),
-    st.builds(TurnEndRecord),
-    st.builds(
-        PromptRecord,
-        st.lists(objects, max_size=2),
-        st.lists(
-            st.builds(PromptItem, names) | st.builds(PromptItem, content=st.lists(objects, max_size=2)), max_size=3
-        ),
+CLASSES = [each for each in get_args(journal.Content) if each is not journal.UnknownRecord]
+OF_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "str": text,
+    "str | None": st.none() | text,
+    "bool": st.booleans(),
+    "int": numbers,
+    "float": st.floats(0, 1e10),
+    "Json": objects,
+    "Json | None": st.none() | objects,
+    "list[Json]": st.lists(objects, max_size=2),
+    "list[PromptItem]": st.lists(
+        st.builds(journal.PromptItem, names) | st.builds(journal.PromptItem, content=st.lists(objects, max_size=2)),
+        max_size=3,
     ),
-    st.builds(TakenRecord, text),
-    st.builds(HookRecord, text, text, text, numbers),
-    st.builds(ToolStartRecord, text, text),
-    st.builds(ModelEndRecord, text, st.none() | text, objects),
-    st.builds(WithdrawnRecord, text),
-    st.builds(ModelRecord, text),
-    st.builds(CompactStartRecord, text, text),
-    st.builds(CompactEndRecord, text),
-    st.builds(AgentResultRecord, objects),
-    st.builds(LateAnswerRecord, text),
-    st.builds(DamagedRecord, text),
-    st.builds(DriverRecord, text, numbers),
-    st.builds(WorkerRecord, numbers, text, st.none() | text),
-    st.builds(ForkedRecord, text),
-    st.builds(FileChangeRecord, text, text, text, text, numbers, text),
-    st.builds(RewindRecord, text, numbers, st.lists(objects, max_size=2), text),
-    st.builds(RewoundRecord, st.lists(objects, max_size=2)),
-    st.builds(UnknownRecord, text.map("x-".__add__), objects),
+}
+FIELDS = sorted({each.name for kind in CLASSES for each in fields(kind)} | {"from", "type", "message", "agent_id"})
+bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
+contents: st.SearchStrategy[journal.Content] = st.one_of(
+    *(st.builds(kind, *(OF_TYPE[str(each.type)] for each in fields(kind))) for kind in CLASSES),
+    st.builds(journal.UnknownRecord, text.map("x-".__add__), objects),
 )
 
 
 def test_every_kind_has_its_class() -> None:
-    kinds = [each.kind for each in get_args(Content) if each is not UnknownRecord]
-    assert kinds == KINDS
+    assert [each.kind for each in CLASSES] == KINDS
 
 
 @given(contents, numbers)
-def test_what_is_written_is_what_is_read(content: Content, seq: int) -> None:
-    record = record_of(content, seq, 12.5)
-    again = parse_line(to_line(record))
+def test_what_is_written_is_what_is_read(content: journal.Content, seq: int) -> None:
+    record = journal.record_of(content, seq, 12.5)
+    again = journal.parse_line(journal.to_line(record))
     assert again is not None
     assert again == record
     assert again.content == record.content == content
     frame = next(iter(FrameDecoder().feed(b"".join(encode_frame(Event(seq, 1, record.kind, record.body))))))
     assert isinstance(frame, Event)
-    assert parse_event(frame.seq, frame.kind, frame.body).content == content
+    assert journal.parse_event(frame.seq, frame.kind, frame.body).content == content
 
 
 @given(st.sampled_from(KINDS) | text, bodies)
 def test_any_body_is_typed_and_kept_as_it_is(kind: str, body: Json) -> None:
     before = json.dumps(body)
-    record = parse({"seq": 7, "time": 1, "kind": kind, "body": body, "later": True})
+    record = journal.parse({"seq": 7, "time": 1, "kind": kind, "body": body, "later": True})
     assert (record.kind, record.body) == (kind, body)
-    assert json.loads(to_line(record)) == {"seq": 7, "time": 1.0, "kind": kind, "body": body}
+    assert json.loads(journal.to_line(record)) == {"seq": 7, "time": 1.0, "kind": kind, "body": body}
     assert json.dumps(record.body) == before
-    if isinstance(record.content, (MessageRecord, InputRecord)):
+    if isinstance(record.content, (journal.MessageRecord, journal.InputRecord)):
         assert record.content.public.body == record.content.body
         before = json.dumps(record.content.body)
         repr(record.content.public)
@@ -158,9 +88,9 @@ def test_any_body_is_typed_and_kept_as_it_is(kind: str, body: Json) -> None:
 @given(values | objects | st.fixed_dictionaries({"seq": values, "time": values, "kind": values, "body": values}))
 def test_what_is_no_record_is_refused(data: object) -> None:
     try:
-        record = parse(data)
-    except RecordError:
-        assert parse_line(dump({"x": data}).encode()) is None
+        record = journal.parse(data)
+    except journal.RecordError:
+        assert journal.parse_line(dump({"x": data}).encode()) is None
     else:
         assert isinstance(record.seq, int) and isinstance(record.body, dict)
 
@@ -181,106 +111,108 @@ def test_what_is_no_record_is_refused(data: object) -> None:
     ],
 )
 def test_a_damaged_line_is_no_record(line: bytes) -> None:
-    assert parse_line(line) is None
+    assert journal.parse_line(line) is None
 
 
 def test_the_bodies_are_those_that_older_versions_read_and_write() -> None:
-    written: list[tuple[Content, Json]] = [
-        (OptionsRecord({"model": "m"}), {"options": {"model": "m"}}),
-        (TurnStartRecord(), {}),
-        (DamagedRecord(), {}),
-        (DamagedRecord("line 3"), {"what": "line 3"}),
-        (ForkedRecord("0f"), {"from": "0f"}),
-        (WorkerRecord(7, "b", None), {"pid": 7, "bundle": "b", "mark": None}),
+    written: list[tuple[journal.Content, Json]] = [
+        (journal.OptionsRecord({"model": "m"}), {"options": {"model": "m"}}),
+        (journal.TurnStartRecord(), {}),
+        (journal.DamagedRecord(), {}),
+        (journal.DamagedRecord("line 3"), {"what": "line 3"}),
+        (journal.ForkedRecord("0f"), {"from": "0f"}),
+        (journal.WorkerRecord(7, "b", None), {"pid": 7, "bundle": "b", "mark": None}),
         (
-            ModelEndRecord("m", None, {"input_tokens": 3}),
+            journal.ModelEndRecord("m", None, {"input_tokens": 3}),
             {"message_id": "m", "stop_reason": None, "usage": {"input_tokens": 3}},
         ),
         (
-            PromptRecord([], [PromptItem("1"), PromptItem(content=[{"type": "text", "text": "x"}])]),
-            {"context": [], "items": [{"input": "1"}, {"content": [{"type": "text", "text": "x"}]}]},
+            journal.PromptRecord([], [journal.PromptItem("1"), journal.PromptItem(content=[{"type": "text"}])]),
+            {"context": [], "items": [{"input": "1"}, {"content": [{"type": "text"}]}]},
         ),
     ]  # fmt: skip
     for content, body in written:
-        assert record_of(content).body == body
-        assert parse_event(1, content.kind, body).content == content
+        assert journal.record_of(content).body == body
+        assert journal.parse_event(1, content.kind, body).content == content
 
 
 @given(contents, names)
-def test_every_record_tells_its_agent_and_the_main_agent_is_not_written(content: Content, agent: str) -> None:
-    body = record_of(content).body
+def test_every_record_tells_its_agent_and_the_main_agent_is_not_written(content: journal.Content, agent: str) -> None:
+    body = journal.record_of(content).body
     known = body.keys() & {"agent_id", "parent_tool_use_id"}
-    plain = record_of(content)
-    assert plain.agent_id == MAIN_AGENT
+    plain = journal.record_of(content)
+    assert plain.agent_id == journal.MAIN_AGENT
     assert body.keys() & {"agent_id", "parent_tool_use_id"} == known
-    of_sub_agent = record_of(content, 1, 0.0, agent)
-    again = parse(json.loads(to_line(of_sub_agent)))
+    of_sub_agent = journal.record_of(content, 1, 0.0, agent)
+    again = journal.parse(json.loads(journal.to_line(of_sub_agent)))
     assert again.agent_id == of_sub_agent.agent_id == agent
     name = "parent_tool_use_id" if content.kind == "message" else "agent_id"
     assert again.body == {**body, name: agent}
 
 
-@given(st.lists(st.builds(record_of, contents, numbers), max_size=4))
-def test_a_page_holds_its_records(records: list[Record]) -> None:
-    page = json.loads(json.dumps(to_page(records)))
-    assert [(each.seq, each.kind, each.body) for each in parse_page(page)] == [
+@given(st.lists(st.builds(journal.record_of, contents, numbers), max_size=4))
+def test_a_page_holds_its_records(records: list[journal.Record]) -> None:
+    page = json.loads(json.dumps(journal.to_page(records)))
+    assert [(each.seq, each.kind, each.body) for each in journal.parse_page(page)] == [
         (each.seq, each.kind, each.body) for each in records
     ]
     page["records"] += [{"seq": "1", "kind": "message", "body": {}}, 5, {"seq": 1, "kind": "message"}]
-    assert len(parse_page(page)) == len(records)
-    assert parse_page({"records": 7}) == []
+    assert len(journal.parse_page(page)) == len(records)
+    assert journal.parse_page({"records": 7}) == []
 
 
 def test_a_record_is_moved_to_another_session() -> None:
-    message = record_of(MessageRecord({"type": "result", "session_id": "old", "text": "old"}), 3, 1.5)
-    assert in_session(message, "old", "new").body == {"type": "result", "session_id": "new", "text": "old"}
+    message = journal.record_of(journal.MessageRecord({"type": "result", "session_id": "old", "text": "old"}), 3, 1.5)
+    assert journal.in_session(message, "old", "new").body == {"type": "result", "session_id": "new", "text": "old"}
     assert message.body["session_id"] == "old"
-    said = record_of(InputRecord("1", {"type": "user", "session_id": "old"}))
-    assert in_session(said, "old", "new").content == InputRecord("1", {"type": "user", "session_id": "new"})
-    begun = record_of(OptionsRecord({}, "old"))
-    assert in_session(begun, "old", "new").content == OptionsRecord({}, "new")
-    assert in_session(begun, "other", "new") == begun
+    said = journal.record_of(journal.InputRecord("1", {"type": "user", "session_id": "old"}))
+    assert journal.in_session(said, "old", "new").content == journal.InputRecord(
+        "1", {"type": "user", "session_id": "new"}
+    )
+    begun = journal.record_of(journal.OptionsRecord({}, "old"))
+    assert journal.in_session(begun, "old", "new").content == journal.OptionsRecord({}, "new")
+    assert journal.in_session(begun, "other", "new") == begun
 
 
 class _Counted(Projection):
     def __init__(self) -> None:
         self.seen: list[tuple[int, object]] = []
 
-    @on(TurnStartRecord, TurnEndRecord)
-    def _turn(self, content: object, record: Record) -> None:
+    @on(journal.TurnStartRecord, journal.TurnEndRecord)
+    def _turn(self, content: object, record: journal.Record) -> None:
         self.seen.append((record.seq, content))
 
     @on(ResultMessage)
-    def _result(self, line: ResultMessage, record: Record) -> None:
+    def _result(self, line: ResultMessage, record: journal.Record) -> None:
         self.seen.append((record.seq, line.subtype))
 
 
 class _Whole(_Counted):
-    @on(MessageRecord)
-    def _message(self, message: MessageRecord, record: Record) -> None:
+    @on(journal.MessageRecord)
+    def _message(self, message: journal.MessageRecord, record: journal.Record) -> None:
         self.seen.append((record.seq, message.body["type"]))
 
 
 def test_a_projection_is_told_what_it_handles_and_skips_the_rest() -> None:
-    facts: list[Content] = [
-        TurnStartRecord(),
-        UnknownRecord("later", {}),
-        MessageRecord({"type": "assistant"}),
-        MessageRecord({"type": "result", "subtype": "success"}),
-        DamagedRecord(),
-        TurnEndRecord(),
+    facts: list[journal.Content] = [
+        journal.TurnStartRecord(),
+        journal.UnknownRecord("later", {}),
+        journal.MessageRecord({"type": "assistant"}),
+        journal.MessageRecord({"type": "result", "subtype": "success"}),
+        journal.DamagedRecord(),
+        journal.TurnEndRecord(),
     ]
     counted, whole = _Counted(), _Whole()
-    replay([record_of(content, seq) for seq, content in enumerate(facts, 1)], counted, whole)
-    assert counted.seen == [(1, TurnStartRecord()), (4, "success"), (6, TurnEndRecord())]
-    assert whole.seen == [(1, TurnStartRecord()), (3, "assistant"), (4, "result"), (6, TurnEndRecord())]
+    replay([journal.record_of(content, seq) for seq, content in enumerate(facts, 1)], counted, whole)
+    assert counted.seen == [(1, journal.TurnStartRecord()), (4, "success"), (6, journal.TurnEndRecord())]
+    assert whole.seen == [(1, journal.TurnStartRecord()), (3, "assistant"), (4, "result"), (6, journal.TurnEndRecord())]
 
 
 class _Turns(Projection):
     def __init__(self) -> None:
         self.asked = self.ends = 0
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: journal.Record) -> None:
         self.asked += 1
         super().apply(record)
 
@@ -289,13 +221,17 @@ class _Ends(Projection):
     def __init__(self) -> None:
         self.ends = 0
 
-    @on(TurnEndRecord)
-    def _end(self, _: TurnEndRecord, record: Record) -> None:
+    @on(journal.TurnEndRecord)
+    def _end(self, _: journal.TurnEndRecord, record: journal.Record) -> None:
         self.ends += 1
 
 
 def test_a_replay_asks_a_projection_with_an_apply_of_its_own_about_all_records() -> None:
-    contents: list[Content] = [TurnStartRecord(), MessageRecord({"type": "assistant"}), TurnEndRecord()] * 3
+    contents: list[journal.Content] = [
+        journal.TurnStartRecord(),
+        journal.MessageRecord({"type": "assistant"}),
+        journal.TurnEndRecord(),
+    ] * 3
     ends, own = _Ends(), _Turns()
-    replay([record_of(each, seq) for seq, each in enumerate(contents, 1)], ends, own)
+    replay([journal.record_of(each, seq) for seq, each in enumerate(contents, 1)], ends, own)
     assert ends.ends == 3 and own.asked == 9

@@ -11,93 +11,86 @@ from typing import Any
 import pytest
 from tests.support.broken_messages import broken_messages
 
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    CompactMessage,
-    ContentBlockDelta,
-    ContentBlockStart,
-    ContentBlockStop,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    MessageStart,
-    MessageStop,
-    OtherMessage,
-    PublicMessage,
-    ResultMessage,
-    StreamEventMessage,
-    SystemMessage,
-    TaskMessage,
-    ToolProgressMessage,
-    UserMessage,
-    as_number,
-    parse_message,
-    parse_stream_event,
-    with_text,
-)
+from ccb.tunnel.wire import messages
 
 Json = dict[str, Any]
 BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}
 
-LINES: list[tuple[type[PublicMessage], Json, Json]] = [
+LINES: list[tuple[type[messages.PublicMessage], Json, Json]] = [
     (
-        AssistantMessage,
+        messages.AssistantMessage,
         {"type": "assistant", "message": {"id": "m", "content": [{"type": "text"}, 7]}},
         {"message_id": "m", "blocks": [{"type": "text"}], "is_api_error": False},
     ),
-    (AssistantMessage, {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
+    (messages.AssistantMessage, {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
     (
-        UserMessage,
+        messages.UserMessage,
         {"type": "user", "isReplay": True, "uuid": "u", "message": {"content": BLOCKS}},
         {"blocks": BLOCKS, "uuid": "u", "is_replay": True, "is_summary": False},
     ),
-    (UserMessage, {"type": "user", "message": {"content": "hi"}}, {"blocks": [{"type": "text", "text": "hi"}]}),
     (
-        ResultMessage,
+        messages.UserMessage,
+        {"type": "user", "message": {"content": "hi"}},
+        {"blocks": [{"type": "text", "text": "hi"}]},
+    ),
+    (
+        messages.ResultMessage,
         {"type": "result", "subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2},
         {"subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2, "model_usage": {}},
     ),
     (
-        SystemMessage,
+        messages.SystemMessage,
         {"type": "system", "subtype": "init", "model": "m", "cwd": "/srv", "permissionMode": "plan"},
         {"subtype": "init", "model": "m", "cwd": "/srv", "permission_mode": "plan"},
     ),
-    (SystemMessage, {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
+    (messages.SystemMessage, {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
     (
-        CompactMessage,
+        messages.CompactMessage,
         {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9, "post_tokens": 2}},
         {"is_micro": False, "pre_tokens": 9, "post_tokens": 2},
     ),
-    (CompactMessage, {"type": "system", "subtype": "microcompact_boundary"}, {"is_micro": True, "cleared": []}),
     (
-        TaskMessage,
+        messages.CompactMessage,
+        {"type": "system", "subtype": "microcompact_boundary"},
+        {"is_micro": True, "cleared": []},
+    ),
+    (
+        messages.TaskMessage,
         {**TASK, "subtype": "task_started", "is_backgrounded": True},
         {"task_id": "t1", "in_background": True},
     ),
-    (TaskMessage, {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
-    (TaskMessage, {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}}, {"in_background": True}),
-    (TaskMessage, {**TASK, "subtype": "task_notification", "status": "failed"}, {"status": "failed", "summary": ""}),
+    (messages.TaskMessage, {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
     (
-        ControlRequest,
+        messages.TaskMessage,
+        {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}},
+        {"in_background": True},
+    ),
+    (
+        messages.TaskMessage,
+        {**TASK, "subtype": "task_notification", "status": "failed"},
+        {"status": "failed", "summary": ""},
+    ),
+    (
+        messages.ControlRequest,
         {"type": "control_request", "request_id": "r", "request": CALL},
         {"request_id": "r", "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}},
     ),
-    (ControlCancel, {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
+    (messages.ControlCancel, {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
     (
-        ControlResponse,
+        messages.ControlResponse,
         {"type": "control_response", "response": {"request_id": "r", "subtype": "success", "response": {"a": 1}}},
         {"request_id": "r", "subtype": "success", "payload": {"a": 1}, "error": ""},
     ),
     (
-        StreamEventMessage,
+        messages.StreamEventMessage,
         {"type": "stream_event", "event": {"type": "message_stop"}},
         {"event": {"type": "message_stop"}},
     ),
-    (ToolProgressMessage, {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
-    (OtherMessage, {"type": "surprise"}, {"type": "surprise"}),
-    (OtherMessage, {}, {"type": ""}),
+    (messages.ToolProgressMessage, {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
+    (messages.OtherMessage, {"type": "surprise"}, {"type": "surprise"}),
+    (messages.OtherMessage, {}, {"type": ""}),
 ]
 
 EVERY_LINE = pytest.mark.parametrize(
@@ -106,20 +99,22 @@ EVERY_LINE = pytest.mark.parametrize(
 
 
 @EVERY_LINE
-def test_a_public_message_is_typed_and_kept_as_it_is(kind: type[PublicMessage], body: Json, held: Json) -> None:
-    line = parse_message(body)
+def test_a_public_message_is_typed_and_kept_as_it_is(
+    kind: type[messages.PublicMessage], body: Json, held: Json
+) -> None:
+    line = messages.parse_message(body)
     assert type(line) is kind and line.body is body
     assert {name: getattr(line, name) for name in held} == held
 
 
 @EVERY_LINE
 def test_a_field_of_the_wrong_type_gets_a_value_of_its_own_type(
-    kind: type[PublicMessage], body: Json, held: Json
+    kind: type[messages.PublicMessage], body: Json, held: Json
 ) -> None:
     names = [each.name for each in fields(kind) if each.name != "payload"]  # an answer may have none
-    own = [type_of(getattr(parse_message(body), name)) for name in names]
+    own = [type_of(getattr(messages.parse_message(body), name)) for name in names]
     for broken in broken_messages(body):
-        line = parse_message(broken)
+        line = messages.parse_message(broken)
         if isinstance(line, kind):  # with another subtype it may be another message
             assert [type_of(getattr(line, name)) for name in names] == own, broken
 
@@ -130,14 +125,16 @@ def type_of(value: object) -> type[object]:
 
 
 def test_the_texts_and_the_tool_results_of_a_user_line() -> None:
-    line = parse_message({"type": "user", "message": {"content": BLOCKS}})
-    assert isinstance(line, UserMessage)
+    line = messages.parse_message({"type": "user", "message": {"content": BLOCKS}})
+    assert isinstance(line, messages.UserMessage)
     assert (line.text("|"), line.done_tool_uses()) == ("|b", {"t"})
 
 
 def test_a_request_tells_its_fields_as_text() -> None:
-    line = parse_message({"type": "control_request", "request_id": "r", "request": {**CALL, "input": [], "url": 7}})
-    assert isinstance(line, ControlRequest)
+    line = messages.parse_message(
+        {"type": "control_request", "request_id": "r", "request": {**CALL, "input": [], "url": 7}}
+    )
+    assert isinstance(line, messages.ControlRequest)
     assert (line.input, line.text("agent"), line.text("url"), line.text("sandbox")) == ({}, "Explore", "7", "")
 
 
@@ -145,7 +142,7 @@ def test_a_request_tells_its_fields_as_text() -> None:
     ("value", "number"), [(3, 3.0), (0.5, 0.5), (-1, 0.0), (10**400, 1e12), ("3", 0.0), (None, 0.0), ([], 0.0)]
 )
 def test_a_number_of_a_host_is_one_that_can_be_shown(value: object, number: float) -> None:
-    assert as_number(value) == number
+    assert messages.as_number(value) == number
 
 
 def delta(**fields: Any) -> Json:
@@ -155,37 +152,37 @@ def delta(**fields: Any) -> Json:
 @pytest.mark.parametrize(
     ("event", "parsed"),
     [
-        ({"type": "message_start", "message": {"id": "m1"}}, MessageStart("m1")),
-        ({"type": "message_start", "message": None}, MessageStart("")),
-        ({"type": "message_stop"}, MessageStop()),
-        ({"type": "content_block_stop", "index": 2}, ContentBlockStop(2)),
+        ({"type": "message_start", "message": {"id": "m1"}}, messages.MessageStart("m1")),
+        ({"type": "message_start", "message": None}, messages.MessageStart("")),
+        ({"type": "message_stop"}, messages.MessageStop()),
+        ({"type": "content_block_stop", "index": 2}, messages.ContentBlockStop(2)),
         (
             {
                 "type": "content_block_start",
                 "index": 0,
                 "content_block": {"type": "tool_use", "id": "t", "name": "Bash"},
             },
-            ContentBlockStart(0, "tool_use", "t", "Bash"),
+            messages.ContentBlockStart(0, "tool_use", "t", "Bash"),
         ),
-        ({"type": "content_block_start", "index": 0, "content_block": 7}, ContentBlockStart(0, "", None, "")),
-        (delta(type="text_delta", text="hi"), ContentBlockDelta(1, "text", "hi")),
-        (delta(type="thinking_delta", thinking="hm"), ContentBlockDelta(1, "thinking", "hm")),
-        (delta(type="input_json_delta", partial_json="{"), ContentBlockDelta(1, "partial_json", "{")),
-        (delta(type="signature_delta", signature="c2ln"), ContentBlockDelta(1, "", "")),
-        (delta(type="text_delta", text=7), ContentBlockDelta(1, "", "")),
+        ({"type": "content_block_start", "index": 0, "content_block": 7}, messages.ContentBlockStart(0, "", None, "")),
+        (delta(type="text_delta", text="hi"), messages.ContentBlockDelta(1, "text", "hi")),
+        (delta(type="thinking_delta", thinking="hm"), messages.ContentBlockDelta(1, "thinking", "hm")),
+        (delta(type="input_json_delta", partial_json="{"), messages.ContentBlockDelta(1, "partial_json", "{")),
+        (delta(type="signature_delta", signature="c2ln"), messages.ContentBlockDelta(1, "", "")),
+        (delta(type="text_delta", text=7), messages.ContentBlockDelta(1, "", "")),
         ({"type": "content_block_delta", "index": "1", "delta": {}}, None),
         ({"type": "ping"}, None),
         ({}, None),
     ],
 )
 def test_events_are_typed(event: Json, parsed: object) -> None:
-    assert parse_stream_event(event) == parsed
+    assert messages.parse_stream_event(event) == parsed
 
 
 def test_a_delta_can_be_cut_without_touching_the_original() -> None:
     message: Json = {"type": "stream_event", "event": delta(type="text_delta", text="hello"), "uuid": "u"}
-    parsed = parse_stream_event(message["event"])
-    assert isinstance(parsed, ContentBlockDelta)
-    cut = with_text(message, parsed, "lo")
+    parsed = messages.parse_stream_event(message["event"])
+    assert isinstance(parsed, messages.ContentBlockDelta)
+    cut = messages.with_text(message, parsed, "lo")
     assert cut == {"type": "stream_event", "event": delta(type="text_delta", text="lo"), "uuid": "u"}
     assert message["event"]["delta"]["text"] == "hello"
