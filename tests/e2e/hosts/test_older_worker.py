@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import uuid
@@ -26,7 +25,6 @@ from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import Terminal
 
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -36,9 +34,6 @@ OLDER_BUNDLE = Path(__file__).resolve().parents[2] / "data" / "worker-24918b2.zi
 OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
 STDIO = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 STDIO += ["--permission-prompt-tool", "stdio"]
-_WRITTEN = re.compile(
-    r"\x1b\[(\d+);(\d+)H|(\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~])|(.|\r|\n)"
-)
 COUNT = "echo run >> count"
 
 
@@ -161,24 +156,6 @@ def prompts_of(request: Recorded) -> list[str]:
     return texts
 
 
-def screen(running: Terminal) -> str:
-    """The lines that stand on the terminal now: the last characters written at each place."""
-    lines: dict[int, dict[int, str]] = {}
-    row = column = 0
-    for move_row, move_column, other, text in _WRITTEN.findall(running.written.decode(errors="replace")):
-        if move_row:
-            row, column = int(move_row), int(move_column)
-        elif not other:
-            if text == "\r":
-                column = 1
-            elif text == "\n":
-                row += 1
-            else:
-                lines.setdefault(row, {})[column] = text
-                column += 1
-    return "\n".join("".join(cells[place] for place in sorted(cells)) for _, cells in sorted(lines.items()))
-
-
 async def shown_events(host: WorkerHost, older: Older) -> list[Json]:
     """What a viewer of this code is shown who has seen nothing yet."""
     viewer = await host.connect(older.session, create=False)
@@ -221,36 +198,6 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
     await until(lambda: not alive(older.pid) and not alive(older.background_pid), "the session has ended")
     workers = [record["body"] for record in records(older.journal) if record["kind"] == "worker"]
     assert workers == [], "no other worker took the session over"
-
-
-@pytest.mark.thorough
-async def test_a_viewer_sees_each_event_of_a_live_older_daemon_once(host: WorkerHost) -> None:
-    older = await older_session(host)
-    shown = await shown_events(host, older)
-    kept = [{"seq": record["seq"], "kind": record["kind"], "body": record["body"]} for record in records(older.journal)]
-    assert shown == kept
-    assert alive(older.pid)
-
-
-@pytest.mark.thorough
-async def test_the_screen_shows_the_history_of_a_live_older_daemon_once(
-    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
-) -> None:
-    older = await older_session(host)
-    fake_model.add({"text": "Counted-it."}, {"text": "Fourth-answer."})
-    async with laptop.on_terminal(*resume(host, older), size=(100, 60)) as running:
-        await running.shows("First-answer.")
-        await running.shows("─ Bash on")  # the approval
-        shown = screen(running)
-        for once in ("first prompt", "First-answer.", "second prompt"):
-            assert shown.count(once) == 1, shown
-        await running.answer("1")
-        await running.shows("Counted-it.")
-        running.type("fourth prompt\r")
-        await running.shows("Fourth-answer.")
-        running.type("\x04")
-        assert await running.ended() == 0
-    assert (host.project / "count").read_text() == "run\n"
 
 
 async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_killed(

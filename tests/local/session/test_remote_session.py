@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 from tests.support.network.held_wire import InProcessHost, Wire
-from tests.support.network.link_peer import HELLO, Peer
+from tests.support.network.link_peer import Peer
 
 from ccb.local.session import link_reader
 from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.link_reader import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionClient, SessionEvent
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
 from ccb.remote.daemon.assembly import SessionHost
 from ccb.remote.daemon.daemon import Daemon
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
@@ -51,12 +51,6 @@ async def all_of(session: RemoteSession) -> list[Item]:
 def success(request: Input, payload: Json | None = None) -> Json:
     response: Json = {"subtype": "success", "request_id": request.body["request_id"]}
     return {"type": "control_response", "response": response | ({"response": payload} if payload is not None else {})}
-
-
-async def test_it_is_a_session_client() -> None:
-    async with attached() as (session, _):
-        client: SessionClient = session
-        assert client.hello.session == HELLO.session and client.state is LinkState.CONNECTED
 
 
 async def test_a_prompt_is_a_public_user_message_under_its_own_id() -> None:

@@ -17,7 +17,6 @@ from ccb.tunnel.errors import (
     AuthFailed,
     ConnectionLost,
     Dropped,
-    EventsLost,
     NoSuchSession,
     ProtocolError,
     Unreachable,
@@ -440,19 +439,6 @@ async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_
         assert [item.body for item in seen[at + 2 :] if isinstance(item, SessionEvent)] == [{"new": 3}, {"new": 4}]
 
 
-async def test_a_run_whose_events_the_host_has_lost_ends(host: ScriptedHost) -> None:
-    """It needs every event once, and its result may have been among them."""
-    async with session_on(host, AttachOptions(resume=come_back)) as (session, peer):
-        await peer.say({"n": 1})
-        await peer.say({"n": 2})
-        host.greeting = replace(host.greeting, seq=1)
-        peer.hang_up()
-        with pytest.raises(EventsLost, match="lost the last 1 event") as caught:
-            await rest(session)
-        assert "ccb ssh devbox --resume 1" in caught.value.do
-        assert len(host.dials) == 2
-
-
 async def test_garbage_now_and_then_does_not_end_a_session_that_gets_on(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         for seq in range(1, 6):
@@ -467,25 +453,6 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         with pytest.raises(RequestFailed, match="no answer"):
             await session.request(Request(replace(SET_MODEL, deadline_s=0.2), None))
         assert peer
-
-
-@pytest.mark.slow
-async def test_time_without_a_connection_is_no_time_for_an_answer(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
-        asking = asyncio.create_task(session.request(Request(replace(SET_MODEL, deadline_s=2.0), "opus")))
-        request = await peer.next(Input)
-        host.refusals = [AuthFailed("wait")]
-        peer.hang_up()
-        await until(session, LinkState.NEEDS_PERSON)
-        with pytest.raises(TimeoutError):  # it still waits after the time that an answer has
-            await asyncio.wait_for(asyncio.shield(asking), 2.5)
-        session.retry()
-        again, _ = await host.granted()
-        await again.next(Input)
-        response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
-        await again.say({"type": "control_response", "response": response})
-        async with asyncio.timeout(60):
-            assert await asking == {"model": "opus"}
 
 
 async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
@@ -551,18 +518,6 @@ async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
             session.retry()
         else:
             session.doubt("the network has changed")
-        await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
-
-
-async def test_a_login_that_was_refused_long_ago_can_be_tried_again(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(attempts, "_STUCK_S", 0.0)
-    async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
-        host.refusals = [AuthFailed("devbox wants a password")]
-        peer.hang_up()
-        await until(session, LinkState.NEEDS_PERSON)
-        session.retry()
         await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
 
 

@@ -114,14 +114,6 @@ async def test_fewer_events_are_acknowledged_after_a_while_and_together() -> Non
         reading.cancel()
 
 
-async def test_a_ping_is_answered() -> None:
-    async with attached() as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        await peer.send(Ping(1, 77))
-        assert (await peer.next(Pong)).n == 77
-        reading.cancel()
-
-
 async def test_silence_is_pinged_and_then_dead() -> None:
     async with attached(ping_after=0.1, dead_after=0.4) as (link, peer, _, _):
         reading = asyncio.create_task(collect(link))
@@ -185,17 +177,6 @@ async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes
         reading.cancel()
 
 
-async def test_an_answered_ping_keeps_the_link() -> None:
-    async with attached(ping_after=0.1, dead_after=5) as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        for _ in range(4):
-            ping = await peer.next(Ping)
-            await peer.send(Pong(1, ping.n))
-        assert not reading.done()
-        await peer.send(Bye())
-        assert len(await asyncio.wait_for(reading, 60)) == 1
-
-
 async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
     async with attached(ping_after=0.05, dead_after=0.15) as (link, peer, _, _):
         await peer.send(Event(1, 1, "m", {}), Event(2, 1, "m", {}), Bye())
@@ -245,12 +226,6 @@ async def test_a_refused_attach_is_an_error() -> None:
         await peer.send(Refused("bad_attach", "unknown option"))
         with pytest.raises(UsageError, match="unknown option"):
             await collect(link)
-
-
-async def test_fencing_is_told() -> None:
-    async with attached() as (link, peer, _, _):
-        await peer.send(Fenced(9, "alice@other"), Bye())
-        assert [type(frame) for frame in await collect(link)] == [Fenced, Bye]
 
 
 async def test_frames_that_only_a_laptop_sends_are_refused() -> None:
@@ -308,13 +283,6 @@ async def test_a_frame_over_the_limit_is_refused_and_the_link_lives() -> None:
             await link.send(Input(1, "huge", {"fill": "x" * (33 * 1024 * 1024)}))
         await link.send(Input(1, "small", {}))
         assert (await peer.next(Input)).id == "small"
-
-
-async def test_flush_returns_when_everything_is_out() -> None:
-    async with attached() as (link, peer, _, _):
-        await link.send(Input(1, "a", {}))
-        await asyncio.wait_for(link.flush(), 60)
-        assert (await peer.next(Input)).id == "a"
 
 
 class _StuckPipe:

@@ -299,31 +299,6 @@ class Slow(SshAsks):
         return self._given
 
 
-async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openssh, "_CONNECT_S", 1)
-    locked = make_key(tmp_path / "locked", passphrase="open sesame")
-    async with serve(tmp_path / "hop") as hop:
-        hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
-        config = tmp_path / "config"
-        config.write_text(
-            f"Host hop\nHostName 127.0.0.1\nPort {hop.port}\nIdentityFile {locked}\n"
-            f"UserKnownHostsFile {hop.known_hosts}\n"
-            f"Host *\nUser {host_user.name}\nIdentitiesOnly yes\n"
-        )
-        known = f"UserKnownHostsFile={sshd.known_hosts}"
-        where = SshTarget("127.0.0.1", None, sshd.port, (str(sshd.identity),), (known, "ProxyJump=hop"))
-        person = Slow("open sesame")
-        words = ("ssh", "-F", str(config))
-        logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.waits.wait(), 60)
-        await asyncio.wait({logging_in}, timeout=3)  # longer than a host may take to greet
-        assert not logging_in.done()
-        person.found.set()
-        await (await asyncio.wait_for(logging_in, 30)).close()
-
-
 async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
     host_user: HostUser, env: dict[str, str], tmp_path: Path
 ) -> None:
