@@ -46,7 +46,6 @@ class InputBuffer:
             while self._chunks and self._at >= len(self._chunks[0]):
                 self._at -= len(self._chunks.popleft())
             return self
-            return self
         if start >= stop:
             return b""
         if self._at + stop <= len(self._chunks[0]):

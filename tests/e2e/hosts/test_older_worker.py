@@ -189,12 +189,7 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
         done = await running.done()
     assert (done.code, len(done.results)) == (0, 2), done.stderr
     assert (host.project / "count").read_text() == "run\n"
-    assert prompts_of(fake_model.requests[-1]) == [
-        "first prompt",
-        "second prompt",
-        "third prompt",
-        "fourth prompt",
-    ]
+    assert prompts_of(fake_model.requests[-1]) == ["first prompt", "second prompt", "third prompt", "fourth prompt"]
     await until(lambda: not alive(older.pid) and not alive(older.background_pid), "the session has ended")
     workers = [record["body"] for record in records(older.journal) if record["kind"] == "worker"]
     assert workers == [], "no other worker took the session over"

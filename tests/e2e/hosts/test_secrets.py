@@ -92,10 +92,7 @@ def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
 async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
-    fake_model.add(
-        uses("Bash", command=WAIT),
-        {"text": "done"},
-    )
+    fake_model.add(uses("Bash", command=WAIT), {"text": "done"})
     uid = pwd.getpwnam(host_user.name).pw_uid
     # uids of throwaway users are used again, so what other tests have left in /tmp does not count
     places = [host_user.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]

@@ -63,11 +63,8 @@ class Session:
             await read_all(answer)
 
     def entries(self) -> list[AuditEntry]:
-        ledger = open_ledger(self.state)
-        try:
+        with open_ledger(self.state) as ledger:
             return [entry for _, entry in ledger.audited("5e55")]
-        finally:
-            ledger.close()
 
 
 async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
@@ -104,9 +101,8 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
         audit.sent("c1", request_with(), "d1")
         audit.sent("c2", request_with(*(f"toolu_{number}" for number in range(10_000))), "d2")
     assert len(told) == 1 and "toolu_0" in told[0]
-    ledger = open_ledger(tmp_path)
-    found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
-    ledger.close()
+    with open_ledger(tmp_path) as ledger:
+        found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
     assert [each.kind for each in found] == ["tampering"] * 500 + ["unchecked"]
     assert found[-1].text == "9,500 more texts and results of a request"
 

@@ -24,16 +24,7 @@ from ccb.remote.daemon.assembly import SessionHost
 from ccb.remote.daemon.daemon import Daemon
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire.control_protocol import (
-    SET_MODEL,
-    SET_PERMISSION_MODE,
-    AnsweredBy,
-    Durability,
-    Request,
-    RequestFailed,
-    RequestKind,
-    payload_of,
-)
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Progress, Stop
 
 
@@ -85,8 +76,8 @@ async def test_what_the_laptop_has_noticed_itself_is_told_to_the_reader() -> Non
 
 async def test_control_requests_get_their_own_answers_in_any_order() -> None:
     async with attached() as (session, peer):
-        model = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
-        mode = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "plan")))
+        model = asyncio.create_task(session.request(control.Request(control.SET_MODEL, "opus")))
+        mode = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "plan")))
         first, second = await peer.next(Input), await peer.next(Input)
         assert first.body["request"] == {"subtype": "set_model", "model": "opus"}
         await peer.say(success(second, {"mode": "plan"}))
@@ -109,11 +100,11 @@ async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it(
 
 async def test_an_error_answer_is_raised_and_made_harmless() -> None:
     async with attached() as (session, peer):
-        asking = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "x")))
+        asking = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "x")))
         request = await peer.next(Input)
         body = {"subtype": "error", "request_id": request.body["request_id"], "error": "no \x1b[31msuch mode"}
         await peer.say({"type": "control_response", "response": body})
-        with pytest.raises(RequestFailed, match="no such mode"):
+        with pytest.raises(control.RequestFailed, match="no such mode"):
             await asking
 
 
@@ -146,7 +137,7 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
 async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
     async with attached() as (session, peer):
         await peer.say({"type": "assistant"})
-        asking = asyncio.create_task(session.request(Request(SET_MODEL, None)))
+        asking = asyncio.create_task(session.request(control.Request(control.SET_MODEL, None)))
         await peer.next(Input)
         peer.hang_up()
         with pytest.raises(ConnectionLost):
@@ -239,12 +230,23 @@ async def test_a_message_over_the_limit_is_a_usage_error() -> None:
 
 Json = dict[str, Any]
 
-DEPLOY: RequestKind[Json, Json] = RequestKind(
-    "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.RESTART
+DEPLOY: control.RequestKind[Json, Json] = control.RequestKind(
+    "deploy",
+    control.AnsweredBy.LAPTOP,
+    control.payload_of,
+    write=dict,
+    read=dict,
+    durability=control.Durability.RESTART,
 )
 
-BEEP: RequestKind[Json, Json] = RequestKind(
-    "beep", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=60
+BEEP: control.RequestKind[Json, Json] = control.RequestKind(
+    "beep",
+    control.AnsweredBy.LAPTOP,
+    control.payload_of,
+    write=dict,
+    read=dict,
+    durability=control.Durability.MEMORY,
+    deadline_s=60,
 )
 
 
@@ -303,10 +305,10 @@ async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-async def ask(host: InProcessHost, kind: RequestKind[Json, Json], request_id: str) -> asyncio.Task[Json]:
+async def ask(host: InProcessHost, kind: control.RequestKind[Json, Json], request_id: str) -> asyncio.Task[Json]:
     while (session := host.daemon.session) is None:  # the attach is on its way
         await asyncio.sleep(0.005)
-    return asyncio.create_task(session.broker.request(Request(kind, {"n": request_id}, id=request_id)))
+    return asyncio.create_task(session.broker.request(control.Request(kind, {"n": request_id}, id=request_id)))
 
 
 @pytest.fixture(autouse=True)
@@ -317,7 +319,7 @@ def hangup() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: RequestKind[Json, Json]) -> None:
+async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: control.RequestKind[Json, Json]) -> None:
     async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
         asking = await ask(host, kind, "r1")
         await ann.called.wait()
@@ -329,7 +331,9 @@ async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: RequestKind[
 
 
 @pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_whoever_takes_over_is_asked_under_the_same_id(tmp_path: Path, kind: RequestKind[Json, Json]) -> None:
+async def test_whoever_takes_over_is_asked_under_the_same_id(
+    tmp_path: Path, kind: control.RequestKind[Json, Json]
+) -> None:
     async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
         asking = await ask(host, kind, "r1")
         await ann.called.wait()

@@ -15,15 +15,7 @@ from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
 from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
 
-from ccb.tunnel.errors import (
-    ConfigError,
-    ConnectError,
-    ConnectionLost,
-    Dropped,
-    HostKeyError,
-    Unreachable,
-    UsageError,
-)
+from ccb.tunnel.errors import ConfigError, ConnectError, ConnectionLost, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -205,12 +197,7 @@ async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd
     [("AllowTcpForwarding no", "does not lead to 127.0.0.1 port"), ("", "cannot reach 127.0.0.1 port")],
 )
 async def test_a_jump_host_that_leads_no_further_is_named(
-    sshd: Sshd,
-    host_user: HostUser,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    option: str,
-    says: str,
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, says: str
 ) -> None:
     async with serve(tmp_path / "jump", [option] if option else []) as jump:
         authorized = jump.identity.with_name("authorized_keys")
