@@ -113,10 +113,6 @@ class SshPipe:
         except (asyncssh.Error, OSError) as error:
             raise lost(self._name, error) from error
 
-    def end_input(self) -> None:
-        with contextlib.suppress(OSError):
-            self._process.stdin.write_eof()
-
     async def close(self) -> None:
         self._process.close()
         with contextlib.suppress(TimeoutError):

@@ -156,16 +156,6 @@ def prompts_of(request: Recorded) -> list[str]:
     return texts
 
 
-async def shown_events(host: WorkerHost, older: Older) -> list[Json]:
-    """What a viewer of this code is shown who has seen nothing yet."""
-    viewer = await host.connect(older.session, create=False)
-    hello = await viewer.attach(role="viewer")
-    while viewer.last_seq < hello.seq:
-        await viewer.read()
-    await viewer.drop()
-    return [{"seq": event.seq, "kind": event.kind, "body": event.body} for event in viewer.events]
-
-
 def test_the_older_bundle_is_the_one_that_was_built() -> None:
     assert hashlib.sha256(OLDER_BUNDLE.read_bytes()).hexdigest() == OLDER_HASH
 
@@ -226,41 +216,3 @@ async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_kille
     for once in ("First-answer.", "second prompt", "third prompt", "Third.", "fourth prompt"):
         assert history.count(once) == 1, once
     assert history.count('"tool_use_id": "toolu_2"') == 1, "the open tool use is closed once"
-
-
-async def test_a_viewer_sees_each_event_of_a_resumed_older_session_once(host: WorkerHost) -> None:
-    older = await older_session(host)
-    before = records(older.journal)
-    await kill(older)
-    shown = await shown_events(host, older)
-    assert [event["seq"] for event in shown] == list(range(1, len(shown) + 1))
-    assert [event["body"] for event in shown[: len(before)]] == [record["body"] for record in before]
-
-
-async def listed(laptop: Laptop) -> dict[str, Json]:
-    done = await laptop.run(["ps", "--local", "--json"])
-    assert done.code == 0, done.stderr
-    return {row["session"]: row for row in map(json.loads, done.stdout.splitlines())}
-
-
-@pytest.mark.thorough
-async def test_host_commands_handle_older_daemons_alive_and_dead(host: WorkerHost, laptop: Laptop) -> None:
-    living, dead = await older_session(host), await older_session(host)
-    await kill(dead)
-    rows = await listed(laptop)
-    assert (rows[living.session]["alive"], rows[living.session]["state"]) == (True, "requires_action")
-    assert (rows[living.session]["pid"], rows[living.session]["prompts"]) == (living.pid, 3)
-    assert (rows[dead.session]["alive"], rows[dead.session]["state"]) == (False, "ended")
-    for older in (living, dead):
-        said = await laptop.run(["logs", "--local", older.session])
-        assert said.code == 0 and "First-answer." in said.stdout and "second prompt" in said.stdout
-    collected = await laptop.run(["gc", "--local"])
-    assert collected.code == 0, collected.stderr
-    assert alive(living.pid) and alive(living.background_pid) and cached_bundle(host).exists()
-    assert not alive(dead.background_pid)
-    assert sorted(host.runtime_files()) == [f"{living.session}.lock", f"{living.session}.sock"]
-    stopped = await laptop.run(["stop", "--local", living.session])
-    assert stopped.code == 0, stopped.stderr
-    await until(lambda: not alive(living.pid) and not alive(living.background_pid), "the session has ended")
-    assert host.runtime_files() == []
-    assert {row["state"] for row in (await listed(laptop)).values()} == {"ended"}

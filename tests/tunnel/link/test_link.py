@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -141,23 +140,6 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
                 await asyncio.sleep(0.01)
         link.liveness.expect()
         assert (await peer.next(wire.Ping)).n == ping.n + 1
-        reading.cancel()
-
-
-async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes() -> None:
-    async with attached(ping_after=600, dead_after=1800) as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        await asyncio.sleep(0)
-        assert link.liveness.round_trip_s is None
-        link.liveness.expect()
-        sent = time.monotonic()
-        ping = await peer.next(wire.Ping)
-        await peer.send(wire.Pong(1, ping.n - 1))  # of an older ping, which says nothing
-        await peer.send(wire.Pong(1, ping.n))
-        async with asyncio.timeout(60):
-            while link.liveness.round_trip_s is None:
-                await asyncio.sleep(0.01)
-        assert 0 < link.liveness.round_trip_s <= time.monotonic() - sent + 0.1
         reading.cancel()
 
 
@@ -336,16 +318,6 @@ async def test_a_cancellation_that_comes_while_a_read_is_being_ended_is_not_lost
             await reading
 
 
-async def test_leaving_a_link_closes_the_pipe() -> None:
-    async with link_pair() as (pipe, peer):
-        async with Link(pipe) as link:
-            await peer.hello()
-            await link.hello()
-        await peer.ended()
-        with pytest.raises(CcbError):
-            await link.send(wire.Input(1, "late", {}))
-
-
 async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.hello(epoch=6, seq=41)
@@ -386,14 +358,8 @@ async def test_bytes_that_were_read_before_belong_to_the_link() -> None:
         assert (await link.hello()).pid == HELLO.pid
 
 
-def test_every_connection_has_its_own_nonce() -> None:
-    assert len({new_nonce().reveal() for _ in range(50)}) == 50
-
-
-@pytest.mark.parametrize("version", [wire.PROTOCOL + 1, wire.PROTOCOL + 40, wire.PROTOCOL - 2])
+@pytest.mark.parametrize("version", [wire.PROTOCOL + 1, wire.PROTOCOL + 40])
 async def test_an_unknown_version_names_both(version: int) -> None:
-    if version < 0:
-        version = wire.PROTOCOL + 7
     async with link_pair() as (pipe, peer), Link(pipe, host="devbox") as link:
         await peer.hello(protocol=version)
         with pytest.raises(ProtocolError) as caught:
