@@ -71,8 +71,7 @@ _MAX_SWITCHES = 12
 _MAX_SWITCH = 200  # characters
 
 ASK_READER = replace(
-    TRUST_PROJECT,
-    write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}},
+    TRUST_PROJECT, write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}}
 )
 """The question as the reader of the session's events gets it: as if it were about the input of a call."""
 

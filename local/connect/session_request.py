@@ -117,10 +117,7 @@ HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when 
 _MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
-_LEFT_OUT = {
-    "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS,
-    "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS,
-}
+_LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 

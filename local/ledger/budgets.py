@@ -41,7 +41,6 @@ _WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
 """How long a call waits here for those under way, and how often it looks for their end."""
 
 _MAX_UNWRITTEN = 10_000
-_NO_RETRY = {"x-should-retry": "false"}
 
 
 @dataclass(frozen=True)
@@ -114,11 +113,7 @@ class SessionAccounts(Accounts):
     """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
 
     def __init__(
-        self,
-        state: Path,
-        budgets: Budgets,
-        models: ModelTable | None = None,
-        warn: Callable[[str], None] = log.warning,
+        self, state: Path, budgets: Budgets, models: ModelTable | None = None, warn: Callable[[str], None] = log.warning
     ) -> None:
         self._models = models or ModelTable()
         self.place = CallPlace()

@@ -106,25 +106,11 @@ _BUSY_MS = 5_000
 _VERSION = 5
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
-    id INTEGER PRIMARY KEY,
-    began REAL NOT NULL,
-    session TEXT NOT NULL,
-    host TEXT NOT NULL,
-    directory TEXT NOT NULL,
-    call TEXT NOT NULL,
-    model TEXT NOT NULL,
-    input INTEGER NOT NULL,
-    cache_write INTEGER NOT NULL,
-    cache_read INTEGER NOT NULL,
-    output INTEGER NOT NULL,
-    usd REAL NOT NULL,
-    first_byte_s REAL NOT NULL,
-    duration_s REAL NOT NULL,
-    status INTEGER NOT NULL,
-    complete INTEGER NOT NULL,
-    request_bytes INTEGER NOT NULL,
-    digest TEXT NOT NULL,
-    estimated INTEGER NOT NULL DEFAULT 0
+    id INTEGER PRIMARY KEY, began REAL NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL, directory TEXT NOT NULL,
+    call TEXT NOT NULL, model TEXT NOT NULL, input INTEGER NOT NULL, cache_write INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL, output INTEGER NOT NULL, usd REAL NOT NULL, first_byte_s REAL NOT NULL,
+    duration_s REAL NOT NULL, status INTEGER NOT NULL, complete INTEGER NOT NULL, request_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL, estimated INTEGER NOT NULL DEFAULT 0
 )"""
 _COLUMNS = (
     "began, session, host, directory, call, model, input, cache_write, cache_read, output, usd, first_byte_s, "
@@ -133,31 +119,15 @@ _COLUMNS = (
 _ESTIMATED = "ALTER TABLE calls ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0"  # ledgers of versions before 5
 _EVENTS = """
 CREATE TABLE IF NOT EXISTS events (
-    id INTEGER PRIMARY KEY,
-    at REAL NOT NULL,
-    session TEXT NOT NULL,
-    host TEXT NOT NULL,
-    kind TEXT NOT NULL,
-    call TEXT NOT NULL,
-    tool_use TEXT NOT NULL,
-    name TEXT NOT NULL,
-    text TEXT NOT NULL
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL, kind TEXT NOT NULL,
+    call TEXT NOT NULL, tool_use TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL
 )"""
 _RESERVATIONS = """
 CREATE TABLE IF NOT EXISTS reservations (
-    id INTEGER PRIMARY KEY,
-    at REAL NOT NULL,
-    owner TEXT NOT NULL,
-    session TEXT NOT NULL,
-    host TEXT NOT NULL,
-    usd REAL NOT NULL,
-    tokens INTEGER NOT NULL
+    id INTEGER PRIMARY KEY, at REAL NOT NULL, owner TEXT NOT NULL, session TEXT NOT NULL, host TEXT NOT NULL,
+    usd REAL NOT NULL, tokens INTEGER NOT NULL
 )"""
-_SETTLEMENTS = """
-CREATE TABLE IF NOT EXISTS settlements (
-    reservation INTEGER PRIMARY KEY,
-    at REAL NOT NULL
-)"""
+_SETTLEMENTS = "CREATE TABLE IF NOT EXISTS settlements (reservation INTEGER PRIMARY KEY, at REAL NOT NULL)"
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS reservations_at ON reservations (at)",
     "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
@@ -187,30 +157,25 @@ class CallLedger:
     """The open file. Use as a context manager. Every method may raise sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._base: sqlite3.Connection | None = None
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # SQLite does not wait for another one that switches to WAL
+            if not path.exists():  # to close an open file later would drop the locks of this process on it
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+            self._set_up(self._base)
+        finally:
+            os.close(lock)
 
     def __enter__(self) -> Self:
-        self.open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def open(self) -> None:
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # SQLite does not wait for another one that switches to WAL
-            self._open()
-        finally:
-            os.close(lock)
-
-    def _open(self) -> None:
-        if not self._path.exists():  # to close an open file later would drop the locks of this process on it
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
-        self._base = base
+    @staticmethod
+    def _set_up(base: sqlite3.Connection) -> None:
         if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
@@ -223,9 +188,7 @@ class CallLedger:
             base.execute(f"PRAGMA user_version={_VERSION}")
 
     def close(self) -> None:
-        if self._base is not None:
-            self._base.close()
-            self._base = None
+        self._base.close()
 
     def add(self, place: CallPlace, report: CallReport) -> None:
         tokens = report.tokens
@@ -287,15 +250,11 @@ class CallLedger:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        if self._base is None:
-            raise sqlite3.ProgrammingError("the ledger is closed")
         with self._base:
             self._base.execute("BEGIN IMMEDIATE")
             yield
 
     def run(self, statement: str, values: Mapping[str, object] | Sequence[object]) -> Sequence[tuple[Any, ...]]:
-        if self._base is None:
-            raise sqlite3.ProgrammingError("the ledger is closed")
         return self._base.execute(statement, values).fetchall()
 
 
@@ -312,23 +271,19 @@ def read_ledger(state: Path, read: Callable[[CallLedger], Found], nothing: Found
     """Return what `read` makes of the ledger, or `nothing` where there is none yet. Raise ConfigError."""
     if not ledger_path(state).exists():
         return nothing
-    ledger = open_ledger(state)
-    try:
-        return read(ledger)
-    except sqlite3.Error as error:
-        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
-    finally:
-        ledger.close()
+    with open_ledger(state) as ledger:
+        try:
+            return read(ledger)
+        except sqlite3.Error as error:
+            raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
 
 
 def open_ledger(state: Path) -> CallLedger:
-    ledger = CallLedger(ledger_path(state))
     try:
-        ledger.open()
+        return CallLedger(ledger_path(state))
     except (OSError, sqlite3.Error) as error:
         raise ConfigError(
             f"the ledger {ledger_path(state)} cannot be used",
             evidence=str(error),
             do="Move the file away, and try again.",
         ) from error
-    return ledger

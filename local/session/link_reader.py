@@ -16,25 +16,11 @@ from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
 from ccb.tunnel.wire.messages import ControlResponse, parse_message
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, is_too_deep
 
+from . import session_client as client
 from .answering import REFUSES, RequestResponder
 from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
 from .outbox import Outbox, PendingRequests
-from .session_client import (
-    DriverRole,
-    EventGap,
-    Item,
-    LaptopNotice,
-    LinkChange,
-    LinkChangeKind,
-    LinkStanding,
-    LinkState,
-    SessionEvent,
-    after,
-    parse_snapshot,
-    shown_name,
-    target,
-)
 
 MAX_QUEUED = 256
 """Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
@@ -46,41 +32,41 @@ MAX_QUEUED_BYTES = 16 * 1024 * 1024
 class EventFeed:
     """The state of a session and the bounded queue to its one reader. `failure` is why the session was given up."""
 
-    def __init__(self, role: DriverRole) -> None:
-        self.standing = LinkStanding(LinkState.CONNECTING, role)
+    def __init__(self, role: client.DriverRole) -> None:
+        self.standing = client.LinkStanding(client.LinkState.CONNECTING, role)
         self.failure: CcbError | None = None
-        self._queue: deque[tuple[Item, int]] = deque()
+        self._queue: deque[tuple[client.Item, int]] = deque()
         self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def shift(self, change: LinkChangeKind) -> bool:
+    def shift(self, change: client.LinkChangeKind) -> bool:
         """Change the state without telling the reader. Return whether the connection is where the change leads to."""
-        self.standing = after(self.standing, change)
-        return self.standing.link is target(change)
+        self.standing = client.after(self.standing, change)
+        return self.standing.link is client.target(change)
 
     async def change(
-        self, change: LinkChangeKind, reason: str = "", attempt: int = 0, retry_at: float | None = None
+        self, change: client.LinkChangeKind, reason: str = "", attempt: int = 0, retry_at: float | None = None
     ) -> None:
         """Change the state. Tell the reader only if the change was possible in the present state."""
         if self.shift(change):
-            await self.put(LinkChange(self.standing.link, reason, attempt, retry_at))
+            await self.put(client.LinkChange(self.standing.link, reason, attempt, retry_at))
 
-    async def put(self, item: Item, memory: int = 0) -> None:
+    async def put(self, item: client.Item, memory: int = 0) -> None:
         """Add an item that takes `memory` bytes; waits while the queue is full. One task at a time may put items."""
         while self._queue and (len(self._queue) >= MAX_QUEUED or self._bytes + memory > MAX_QUEUED_BYTES):
             self._room.clear()
             await self._room.wait()
         self.add(item, memory)
 
-    def add(self, item: Item, memory: int = 0) -> None:
+    def add(self, item: client.Item, memory: int = 0) -> None:
         """Add an item at once: one of this laptop, of which the host causes no more than it has requests running."""
         self._queue.append((item, memory))
         self._bytes += memory
         self._news.set()
 
-    def end(self, change: LinkChangeKind, failure: CcbError | None = None) -> None:
+    def end(self, change: client.LinkChangeKind, failure: CcbError | None = None) -> None:
         """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
         self.failure = self.failure or failure
         self.shift(change)
@@ -100,7 +86,7 @@ class EventFeed:
             await self._news.wait()
         self._take()
 
-    async def items(self) -> AsyncIterator[Item]:
+    async def items(self) -> AsyncIterator[client.Item]:
         while self._queue or not self._ended.is_set():
             if self._queue:
                 yield self._take()
@@ -110,7 +96,7 @@ class EventFeed:
         if self.failure is not None:
             raise self.failure
 
-    def _take(self) -> Item:
+    def _take(self) -> client.Item:
         item, memory = self._queue.popleft()
         self._bytes -= memory
         self._room.set()
@@ -168,7 +154,7 @@ class LinkReader:
             else:
                 await self._take(frame, link.memory)
             if self._responder.has_refused_first():
-                await self._feed.put(LaptopNotice(f"The host asks too much at once: {REFUSES}."))
+                await self._feed.put(client.LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()
         return goodbye
 
@@ -179,13 +165,13 @@ class LinkReader:
             case Progress():
                 line = parse_message(frame.body)
                 if not self._responder.takes(line, journalled=False, memory=memory):
-                    await self._feed.put(SessionEvent("progress", frame.body, frame.seq), memory)
+                    await self._feed.put(client.SessionEvent("progress", frame.body, frame.seq), memory)
             case Attached():
                 await self._attached(frame)
             case Snapshot():
-                asks = parse_snapshot(frame.body).questions
+                asks = client.parse_snapshot(frame.body).questions
                 self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
-                await self._feed.put(EventGap(frame.seq, frame.body), memory)
+                await self._feed.put(client.EventGap(frame.seq, frame.body), memory)
                 self.skipped = self.skipped if self.have else frame.seq
                 self.have = frame.seq
             case Applied():
@@ -204,13 +190,13 @@ class LinkReader:
 
     async def _event(self, frame: Event, memory: int) -> None:
         replayed = self._replay_ends is not None and frame.seq <= self._replay_ends
-        received = SessionEvent(frame.kind, frame.body, frame.seq, replayed)
+        received = client.SessionEvent(frame.kind, frame.body, frame.seq, replayed)
         if not self._consumed(received, memory):
             await self._feed.put(received, memory)
         self.have = frame.seq
         self._schedule.garbled = 0
 
-    def _consumed(self, received: SessionEvent, memory: int) -> bool:
+    def _consumed(self, received: client.SessionEvent, memory: int) -> bool:
         content = received.record.content
         if isinstance(content, InputRecord):
             self.inputs[content.id] = None
@@ -235,10 +221,10 @@ class LinkReader:
         self._schedule.granted()
         if frame.role != "driver":
             await self._fenced(frame.driver)
-        elif first and self._feed.standing.link is LinkState.CONNECTED:
-            self._feed.shift(LinkChangeKind.GRANTED)
+        elif first and self._feed.standing.link is client.LinkState.CONNECTED:
+            self._feed.shift(client.LinkChangeKind.GRANTED)
         else:
-            await self._feed.change(LinkChangeKind.GRANTED)
+            await self._feed.change(client.LinkChangeKind.GRANTED)
 
     async def _another_drives(self, frame: Fenced) -> None:
         if frame.by and frame.by == self._options.who:
@@ -248,11 +234,11 @@ class LinkReader:
         await self._fenced(frame.by)
 
     async def _fenced(self, by: str) -> None:
-        name = shown_name(by)
-        self._feed.shift(LinkChangeKind.FENCED)
+        name = client.shown_name(by)
+        self._feed.shift(client.LinkChangeKind.FENCED)
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
                 self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
         await self._feed.change(
-            LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
+            client.LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
         )

@@ -75,10 +75,7 @@ def _own_answer(own: object) -> Json | None:
 
 
 EVENT = "Notification"
-TEXTS = {
-    "permission_prompt": "The agent asks you something",
-    "idle_prompt": "The agent is done and waits for you",
-}
+TEXTS = {"permission_prompt": "The agent asks you something", "idle_prompt": "The agent is done and waits for you"}
 """The notification types, and what each tells."""
 
 _MAX_AT_ONCE = 8

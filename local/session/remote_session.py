@@ -12,51 +12,15 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.link.link import Greeting
-from ccb.tunnel.wire.control_protocol import (
-    CLIENT_DEADLINE_S,
-    INTERRUPT,
-    A,
-    Answer,
-    Failure,
-    P,
-    Request,
-    RequestFailed,
-    RequestKind,
-    Success,
-    answer_in,
-    new_uuid,
-    public_answer,
-    public_withdrawal,
-)
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import NAMES, Detach, Fetch, FindNames, Frame
-from ccb.tunnel.wire.messages import (
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    PublicMessage,
-    parse_message,
-)
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, parse_message
 
+from . import session_client as client
 from .answering import RequestResponder
 from .dialing import AttachOptions, Dial, RetrySchedule, WorkerConnection
 from .link_reader import ClientParts, EventFeed, LinkReader
 from .outbox import NumberedAnswers, Outbox, PendingRequests, T, input_id_of
-from .session_client import (
-    AS_PROMPT,
-    DriverRole,
-    EventGap,
-    FoundNames,
-    Item,
-    Json,
-    LaptopNotice,
-    LinkChangeKind,
-    LinkState,
-    PromptDelivery,
-    SessionEvent,
-    Witness,
-    parse_names,
-    parse_snapshot,
-)
 from .supervisor import Supervisor
 
 _PREFIX = "laptop-"
@@ -72,26 +36,26 @@ class OwnQuestions:
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._open: dict[str, tuple[Json, asyncio.Future[Answer]]] = {}
+        self._open: dict[str, tuple[client.Json, asyncio.Future[control.Answer]]] = {}
 
-    async def ask(self, request: Request[P, A]) -> A:
+    async def ask(self, request: control.Request[control.P, control.A]) -> control.A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
-        request = replace(request, id=f"{_PREFIX}{new_uuid()}")
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        request = replace(request, id=f"{_PREFIX}{control.new_uuid()}")
+        answer: asyncio.Future[control.Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = request.public(), answer
-        self._feed.add(SessionEvent("progress", request.public(), 0))
+        self._feed.add(client.SessionEvent("progress", request.public(), 0))
         try:
             return request.kind.read_answer(await answer)
         finally:
             if self._open.pop(request.id, None) is not None:
-                self._feed.add(SessionEvent("progress", public_withdrawal(request.id), 0))
+                self._feed.add(client.SessionEvent("progress", control.public_withdrawal(request.id), 0))
 
     def take(self, line: PublicMessage) -> bool:
         if not isinstance(line, ControlResponse) or line.request_id not in self._open:
             return False
         _, answer = self._open.pop(line.request_id)
         if not answer.done():
-            answer.set_result(answer_in(line))
+            answer.set_result(control.answer_in(line))
         return True
 
     def is_open(self, line: PublicMessage) -> bool:
@@ -102,7 +66,7 @@ class OwnQuestions:
         return isinstance(line, ControlRequest) and is_own(line.request_id) and not self.is_open(line)
 
     @property
-    def bodies(self) -> list[Json]:
+    def bodies(self) -> list[client.Json]:
         return [body for body, _ in self._open.values()]
 
 
@@ -119,12 +83,12 @@ class RemoteSession:
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
-        self._feed = EventFeed(DriverRole.WANTS if options.role == "driver" else DriverRole.WATCHES)
+        self._feed = EventFeed(client.DriverRole.WANTS if options.role == "driver" else client.DriverRole.WATCHES)
         self._outbox = Outbox()
         self._requests = PendingRequests()
         self._responder = RequestResponder(self._outbox)
         self._own = OwnQuestions(self._feed)
-        self._witnesses: list[Witness] = []
+        self._witnesses: list[client.Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
         parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
         self._reader = LinkReader(parts)
@@ -161,7 +125,7 @@ class RemoteSession:
         return hello
 
     @property
-    def state(self) -> LinkState:
+    def state(self) -> client.LinkState:
         return self._feed.standing.link
 
     @property
@@ -186,17 +150,17 @@ class RemoteSession:
 
     # What comes from the host.
 
-    async def events(self) -> AsyncIterator[Item]:
+    async def events(self) -> AsyncIterator[client.Item]:
         """One reader at a time."""
         self._responder.begin()
         self._reader.answer_requests()
         async for item in self._feed.items():
-            if isinstance(item, EventGap):
+            if isinstance(item, client.EventGap):
                 yield self._with_open_questions(item)
-            elif not (isinstance(item, SessionEvent) and self._is_answered_here(item)):
+            elif not (isinstance(item, client.SessionEvent) and self._is_answered_here(item)):
                 yield item
 
-    def _is_answered_here(self, item: SessionEvent) -> bool:
+    def _is_answered_here(self, item: client.SessionEvent) -> bool:
         """Whether an item is a request, or its withdrawal, that is not the reader's."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
@@ -206,8 +170,8 @@ class RemoteSession:
             self._witnessed(line)
         return hidden
 
-    def _with_open_questions(self, item: EventGap) -> EventGap:
-        questions = parse_snapshot(item.body).questions
+    def _with_open_questions(self, item: client.EventGap) -> client.EventGap:
+        questions = client.parse_snapshot(item.body).questions
         kept = []
         for line in questions:
             if self._responder.is_open(line) and not self._own.is_forged(line):
@@ -215,7 +179,7 @@ class RemoteSession:
                 kept.append(line.body)
         if len(kept) == len(questions) and not self._own.bodies:
             return item
-        return EventGap(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
+        return client.EventGap(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
 
     def _witnessed(self, line: PublicMessage) -> None:
         for witness in self._witnesses:
@@ -224,24 +188,24 @@ class RemoteSession:
             elif isinstance(line, ControlCancel):
                 witness.withdrawn(line.request_id)
 
-    def watched_by(self, witness: Witness) -> None:
+    def watched_by(self, witness: client.Witness) -> None:
         """Let `witness` see, too, what the reader is asked, and what this client says."""
         self._witnesses.append(witness)
 
-    async def ask_reader(self, request: Request[P, A]) -> A:
+    async def ask_reader(self, request: control.Request[control.P, control.A]) -> control.A:
         """Put a question of this laptop to the reader, and return the answer. Raises RequestFailed if nobody
         answers."""
         if not self._responder.leaves_to_reader(request.kind):
-            raise RequestFailed(f"nobody answers {request.kind.name} here")
+            raise control.RequestFailed(f"nobody answers {request.kind.name} here")
         return await self._own.ask(request)
 
     def warn(self, text: str) -> None:
-        self._feed.add(LaptopNotice(text))
+        self._feed.add(client.LaptopNotice(text))
 
-    def show(self, body: Json) -> None:
-        self._feed.add(SessionEvent("progress", body, 0))
+    def show(self, body: client.Json) -> None:
+        self._feed.add(client.SessionEvent("progress", body, 0))
 
-    async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
+    async def earlier(self, before: int, most: int = 256 * 1024) -> list[client.SessionEvent]:
         pages = self._requests.pages
         try:
             return await self._numbered(pages, lambda epoch, number: Fetch(epoch, number, before, most))
@@ -256,14 +220,14 @@ class RemoteSession:
             await self.earlier(1, 1)  # a page comes after all events so far
         return None if input_id in self._reader.inputs else self._reader.skipped
 
-    async def names(self, query: str) -> FoundNames | None:
+    async def names(self, query: str) -> client.FoundNames | None:
         if NAMES not in self.hello.capabilities:
             return None
         try:
             found = await self._numbered(self._requests.names, lambda epoch, number: FindNames(epoch, number, query))
         except TimeoutError:
             return None
-        return parse_names(found)
+        return client.parse_names(found)
 
     async def _numbered(self, answers: NumberedAnswers[T], ask: Callable[[int, int], Frame]) -> T:
         """Return the answer to the frame that `ask` makes of epoch and number. Raises ConnectionLost, TimeoutError."""
@@ -273,7 +237,7 @@ class RemoteSession:
         number, answer = answers.open()
         try:
             await link.send(ask(link.epoch, number))
-            async with asyncio.timeout(CLIENT_DEADLINE_S):
+            async with asyncio.timeout(control.CLIENT_DEADLINE_S):
                 return await answer
         finally:
             answers.close(number)
@@ -296,9 +260,13 @@ class RemoteSession:
     # What goes to the host.
 
     async def prompt(
-        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
+        self,
+        content: str | list[client.Json],
+        *,
+        uuid: str | None = None,
+        how: client.PromptDelivery = client.AS_PROMPT,
     ) -> str:
-        identity = uuid or new_uuid()
+        identity = uuid or control.new_uuid()
         await self.send(
             {
                 "type": "user",
@@ -311,16 +279,16 @@ class RemoteSession:
         )
         return identity
 
-    async def send(self, body: Json, *, input_id: str = "") -> str:
+    async def send(self, body: client.Json, *, input_id: str = "") -> str:
         """Waits while too much is unconfirmed."""
         line = parse_message(body)
         if self._own.take(line):
             return ""
         if self._feed.failure is not None:
             raise self._feed.failure
-        if self.state is LinkState.CLOSED:
+        if self.state is client.LinkState.CLOSED:
             raise ConnectionLost("the session has ended", do=self._supervisor.come_back())
-        if self.state is LinkState.FENCED:
+        if self.state is client.LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
         for witness in self._witnesses:
@@ -329,9 +297,9 @@ class RemoteSession:
         self._responder.answered(line)
         return input_id
 
-    async def request(self, request: Request[P, A]) -> A:
+    async def request(self, request: control.Request[control.P, control.A]) -> control.A:
         """While there is no connection the deadline does not run."""
-        deadline_s = request.kind.deadline_s or CLIENT_DEADLINE_S
+        deadline_s = request.kind.deadline_s or control.CLIENT_DEADLINE_S
         answer = self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
         waiting = asyncio.ensure_future(answer)
         try:
@@ -344,21 +312,21 @@ class RemoteSession:
             await asyncio.gather(waiting, return_exceptions=True)
 
     async def interrupt(self) -> None:
-        await self.request(Request(INTERRUPT, None))
+        await self.request(control.Request(control.INTERRUPT, None))
 
     def register(
         self,
-        kind: RequestKind[P, A],
-        service: Callable[[P], Awaitable[Json]] | None = None,
-        runs_once: Callable[[P], bool] = lambda _: False,
+        kind: control.RequestKind[control.P, control.A],
+        service: Callable[[control.P], Awaitable[client.Json]] | None = None,
+        runs_once: Callable[[control.P], bool] = lambda _: False,
     ) -> None:
         self._responder.register(kind, service, runs_once)
 
-    async def answer(self, request_id: str, response: Json) -> None:
-        await self.send(public_answer(Success(request_id, response)))
+    async def answer(self, request_id: str, response: client.Json) -> None:
+        await self.send(control.public_answer(control.Success(request_id, response)))
 
     async def refuse(self, request_id: str, error: str) -> None:
-        await self.send(public_answer(Failure(request_id, error)))
+        await self.send(control.public_answer(control.Failure(request_id, error)))
 
     # The connection.
 
@@ -380,7 +348,7 @@ class RemoteSession:
     def take_back(self) -> None:
         if self.driving:
             return
-        self._feed.shift(LinkChangeKind.TAKE_BACK)
+        self._feed.shift(client.LinkChangeKind.TAKE_BACK)
         if self._connection is not None:
             self._connection.link.drop("taking the session back")
         self._schedule.nudge()
@@ -390,11 +358,11 @@ class RemoteSession:
         log.info("%s", reason)
         if self._connection is not None:
             self._connection.link.liveness.probe()
-        elif self.state is LinkState.RECONNECTING:
+        elif self.state is client.LinkState.RECONNECTING:
             self._schedule.hurry()
 
     async def close(self, *, done: bool = False) -> None:
-        self._feed.shift(LinkChangeKind.LEAVE)
+        self._feed.shift(client.LinkChangeKind.LEAVE)
         connection = self._connection
         if connection is not None and not self._feed.ended:
             try:
@@ -410,5 +378,5 @@ class RemoteSession:
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)
-        self._feed.end(LinkChangeKind.END)
+        self._feed.end(client.LinkChangeKind.END)
         self._requests.fail("the connection ended before the answer")

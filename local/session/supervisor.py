@@ -6,18 +6,7 @@ import asyncio
 import logging
 import time
 
-from ccb.tunnel.errors import (
-    AuthFailed,
-    CcbError,
-    ConnectionLost,
-    Dropped,
-    EventsLost,
-    HostKeyError,
-    NoSuchSession,
-    ProtocolError,
-    SessionStopped,
-    UsageError,
-)
+from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
 
 from .dialing import FIRST_TRIES, Dial, KnownSession, Nudge, WorkerConnection
@@ -54,19 +43,19 @@ class Supervisor:
                 if error is None:
                     return
                 may_ask = await self._wait_for_next(error)
-        except CcbError as error:
+        except errors.CcbError as error:
             log.warning("the session ended here: %s", error)
             await self._give_up(error)
         except Exception as error:
             log.exception("reading the session failed")
-            await self._give_up(CcbError("reading the session failed", evidence=type(error).__name__))
+            await self._give_up(errors.CcbError("reading the session failed", evidence=type(error).__name__))
 
     def come_back(self) -> str:
         if self.hello is None or self._options.resume is None:
             return "Connect again."
         return f"The session goes on. Come back with: {self._options.resume(self.hello)}"
 
-    async def _give_up(self, error: CcbError) -> None:
+    async def _give_up(self, error: errors.CcbError) -> None:
         if not self.ready.done():
             self.ready.set_exception(error)
             return
@@ -79,7 +68,7 @@ class Supervisor:
         self._feed.end(change)
         self._requests.fail("the connection ended before the answer")
 
-    async def _connect_once(self, *, may_ask: bool) -> CcbError | None:
+    async def _connect_once(self, *, may_ask: bool) -> errors.CcbError | None:
         """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises
         CcbError when there can be no other."""
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
@@ -90,13 +79,17 @@ class Supervisor:
                 limit.reschedule(None)
                 self._schedule.over()
                 reason = await self._serve(connection)
-        except SessionStopped as stopped:  # the session was stopped while this client was away
+        except errors.SessionStopped as stopped:  # the session was stopped while this client was away
             reason = stopped.what
-        except (CcbError, TimeoutError) as error:
+        except (errors.CcbError, TimeoutError) as error:
             if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             if self._feed.standing.goes_on:
-                return error if isinstance(error, CcbError) else ConnectionLost("the host did not answer in time")
+                return (
+                    error
+                    if isinstance(error, errors.CcbError)
+                    else errors.ConnectionLost("the host did not answer in time")
+                )
             self._end(LinkChangeKind.END)
             return None
         finally:
@@ -138,7 +131,9 @@ class Supervisor:
         """Go on from the last event that a damaged host has. Raises EventsLost if this client needs every event."""
         gone, self._reader.have = self._reader.have - hello.seq, hello.seq
         self.hello = hello
-        lost = EventsLost(f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back())
+        lost = errors.EventsLost(
+            f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back()
+        )
         if not self._options.later_tail:
             raise lost
         await self._feed.put(SessionEvent("damaged", {"what": lost.what}, hello.seq))
@@ -160,26 +155,29 @@ class Supervisor:
             while self._feed.standing.driving:
                 await link.send(await self._outbox.next(link.epoch))
                 link.liveness.expect()
-        except ConnectionLost as error:
+        except errors.ConnectionLost as error:
             log.debug("sending ended: %s", error.what)
 
-    async def _wait_for_next(self, error: CcbError) -> bool:
+    async def _wait_for_next(self, error: errors.CcbError) -> bool:
         """Wait for the next attempt. Return whether it may ask the person. Raises CcbError if there will be none."""
         log.info("no connection: %s", error)
         schedule = self._schedule
         connected_before = self.ready.done()
-        schedule.fail(garbled=connected_before and isinstance(error, ProtocolError))
+        schedule.fail(garbled=connected_before and isinstance(error, errors.ProtocolError))
         if not connected_before:
-            if not isinstance(error, ConnectionLost | Dropped) or schedule.failed >= FIRST_TRIES:
+            if not isinstance(error, errors.ConnectionLost | errors.Dropped) or schedule.failed >= FIRST_TRIES:
                 raise error
             await asyncio.sleep(schedule.next_wait())
             return self.hello is None
-        if isinstance(error, UsageError | NoSuchSession | EventsLost) or schedule.garbled >= _MAX_GARBLED:
+        if (
+            isinstance(error, errors.UsageError | errors.NoSuchSession | errors.EventsLost)
+            or schedule.garbled >= _MAX_GARBLED
+        ):
             raise error
         left = schedule.patience_left()  # before anyone learns of the loss and nudges
         if left <= 0:
             raise schedule.exhausted(error, self.come_back())
-        if isinstance(error, AuthFailed | HostKeyError) and not self._asked_to_drive():
+        if isinstance(error, errors.AuthFailed | errors.HostKeyError) and not self._asked_to_drive():
             return await self._wait_for_person(error, left)
         wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)
         await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed, time.monotonic() + wait)
@@ -188,7 +186,7 @@ class Supervisor:
             await self._feed.change(LinkChangeKind.LOST_LINK, error.what, schedule.failed)
         return False
 
-    async def _wait_for_person(self, error: CcbError, left: float) -> bool:
+    async def _wait_for_person(self, error: errors.CcbError, left: float) -> bool:
         """Wait until the person is ready to answer the login. Raises `error` if there is no person."""
         if not self._options.can_ask:
             raise error

@@ -66,13 +66,7 @@ def test_a_search_is_run_only_for_what_is_there_in_several_versions(tmp_path: Pa
 
     quick = quick_search(search, cache, {})
     found = {name: quick(name) for name in ("oqs", "liboqs", "nettle", "m", "ssl")}
-    assert found == {
-        "oqs": "liboqs.so.5",
-        "liboqs": None,
-        "nettle": "libnettle.so.8",
-        "m": None,
-        "ssl": "libssl.so.9",
-    }
+    assert found == {"oqs": "liboqs.so.5", "liboqs": None, "nettle": "libnettle.so.8", "m": None, "ssl": "libssl.so.9"}
     assert asked == ["ssl"]
     assert quick_search(search, cache, {"LD_LIBRARY_PATH": "/opt/lib"}) is search
     assert quick_search(search, tmp_path / "none", {}) is search

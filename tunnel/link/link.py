@@ -19,33 +19,8 @@ from ..errors import ConnectionLost, DeployError, Dropped, ProtocolError
 from ..plain_text import HostText, neutralise
 from ..secret import Secret
 from ..transports.pipe import Pipe
+from ..wire import frames as wire
 from ..wire.dataclass import dataclass
-from ..wire.frames import (
-    PROTOCOL,
-    Ack,
-    Applied,
-    Attach,
-    Attached,
-    Bye,
-    CallData,
-    CallEnd,
-    CallHead,
-    CallOpen,
-    Cancel,
-    Credit,
-    Event,
-    Fenced,
-    Frame,
-    FrameError,
-    Hello,
-    NamesFound,
-    Past,
-    Ping,
-    Pong,
-    Progress,
-    Refused,
-    Snapshot,
-)
 from ..wire.ndjson import FrameDecoder, encode_frame, is_too_deep
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .worker_refusals import is_session_id, refusal_error
@@ -59,7 +34,7 @@ _MAX_CAPABILITIES = 100
 
 
 @dataclass(frozen=True)
-class Greeting(Hello):
+class Greeting(wire.Hello):
     """A hello as the laptop reads it: what the worker says in words has the type that marks it."""
 
     cwd: HostText  # type: ignore[assignment]
@@ -69,7 +44,7 @@ class Greeting(Hello):
     notes: list[HostText] = field(default_factory=list)  # type: ignore[assignment]
 
 
-def limited_hello(hello: Hello, host: str) -> Greeting:
+def limited_hello(hello: wire.Hello, host: str) -> Greeting:
     """Return `hello` with at most MAX_NOTES notes, without last records that are nested too deeply. Raise ProtocolError
     for a text that no worker sends, or a session that is no ID."""
     for each in fields(hello):
@@ -92,10 +67,20 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
-SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFound | Fenced | Bye
+SessionFrame = (
+    wire.Attached
+    | wire.Snapshot
+    | wire.Event
+    | wire.Progress
+    | wire.Applied
+    | wire.Past
+    | wire.NamesFound
+    | wire.Fenced
+    | wire.Bye
+)
 """The frames that a link hands to its owner. It handles all others itself."""
 
-StreamFrame = CallOpen | CallData | CallEnd | Credit | Cancel  # the frames of model calls
+StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
 
 HandleCalls = Callable[[StreamFrame], Awaitable[None]]
 """Handles a frame of a model call. It must not wait for the provider."""
@@ -115,17 +100,17 @@ class FrameReader:
         self._read = read
         self._host = host
         self._decoder = FrameDecoder()
-        self._decoded: Iterator[Frame] = iter(())
+        self._decoded: Iterator[wire.Frame] = iter(())
 
     def close(self) -> None:
         self._decoder.drop()
 
-    async def next_frame(self) -> Frame:
+    async def next_frame(self) -> wire.Frame:
         """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
         while True:
             try:
                 frame = next(self._decoded, None)  # one at a time: together they could take much memory
-            except FrameError as error:
+            except wire.FrameError as error:
                 raise ProtocolError(
                     f"{self._host} sent bytes that are not a frame: {error.reason}",
                     evidence=error.sample.decode("utf-8", "backslashreplace"),
@@ -173,15 +158,17 @@ class FrameWriter:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._fail(ConnectionLost("the connection is closed"))
 
-    async def send(self, frame: Frame) -> None:
+    async def send(self, frame: wire.Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
-        if isinstance(frame, Credit):  # never dropped: its stream would stand still for good
+        if isinstance(frame, wire.Credit):  # never dropped: its stream would stand still for good
             await self._room(self._urgent, _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
         lane, limit = (
-            (self._data, _MAX_DATA) if isinstance(frame, CallHead | CallData | CallEnd) else (self._inputs, _MAX_INPUTS)
+            (self._data, _MAX_DATA)
+            if isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
+            else (self._inputs, _MAX_INPUTS)
         )
         await self._room(lane, limit)
         lane.append(lines)
@@ -193,7 +180,7 @@ class FrameWriter:
         if self.failed.done():
             raise self.failed.result()
 
-    def send_soon(self, frame: Frame) -> None:
+    def send_soon(self, frame: wire.Frame) -> None:
         """Queue a small frame in front of everything else."""
         if len(self._urgent) < _MAX_URGENT and not self.failed.done():
             self._urgent.append(encode_frame(frame)[0])
@@ -267,7 +254,7 @@ class Link:
         self._writer = FrameWriter(pipe)
         self._calls: HandleCalls | None = None
         self.liveness = Liveness(
-            lambda number: self._writer.send_soon(Ping(self.epoch, number)),
+            lambda number: self._writer.send_soon(wire.Ping(self.epoch, number)),
             lambda silence: self.drop(f"{self._host} has not answered for {silence:.0f} s", silent=True),
             ping_after,
             dead_after,
@@ -319,14 +306,14 @@ class Link:
                 evidence=said or str(error),
                 do="Run again with --debug, and report this if it happens again.",
             ) from error
-        if isinstance(frame, Refused):
+        if isinstance(frame, wire.Refused):
             raise refusal_error(frame, self._host)
-        if not isinstance(frame, Hello):
+        if not isinstance(frame, wire.Hello):
             raise ProtocolError(f"{self._host} sent a {frame.t!r} frame where its hello was due")
-        if frame.protocol not in (PROTOCOL, PROTOCOL - 1):
-            newer = frame.protocol > PROTOCOL
+        if frame.protocol not in (wire.PROTOCOL, wire.PROTOCOL - 1):
+            newer = frame.protocol > wire.PROTOCOL
             raise ProtocolError(
-                f"the worker on {self._host} speaks version {frame.protocol} of the link, this ccb {PROTOCOL}",
+                f"the worker on {self._host} speaks version {frame.protocol} of the link, this ccb {wire.PROTOCOL}",
                 do="Upgrade ccb on this machine."
                 if newer
                 else "Stop the old session on the host, then start it again.",
@@ -352,7 +339,7 @@ class Link:
         self.last_seq = self._acked = have
         self._calls = calls
         shown = nonce.reveal() if calls is not None else ""
-        await self.send(Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
+        await self.send(wire.Attach(self.epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self.liveness.start()
 
     @property
@@ -360,7 +347,7 @@ class Link:
         assert self._hello is not None, "hello comes first"
         return self._hello.epoch + 1
 
-    async def send(self, frame: Frame) -> None:
+    async def send(self, frame: wire.Frame) -> None:
         """Queue a frame. Wait while the queue is full. Raise ConnectionLost."""
         await self._writer.send(frame)
 
@@ -379,33 +366,35 @@ class Link:
         while True:
             frame = await self._reader.next_frame()
             match frame:
-                case Event():
+                case wire.Event():
                     if frame.seq > self.last_seq:  # otherwise the event was replayed twice around an attach
                         self._arrived(frame.seq, self.last_seq + 1)
                         yield frame
-                case Attached() | Snapshot() | Fenced() if frame.epoch < self._least_epoch:
+                case wire.Attached() | wire.Snapshot() | wire.Fenced() if frame.epoch < self._least_epoch:
                     log.info("a %s frame of an earlier connection is ignored", frame.t)
-                case Snapshot():
+                case wire.Snapshot():
                     if frame.seq < self.last_seq:
                         raise ProtocolError(f"{self._host} sent a snapshot of events that have already arrived")
                     self._arrived(frame.seq, frame.seq)  # the snapshot stands for all events up to it
                     yield frame
-                case Progress() | Applied() | Attached() | Past() | NamesFound() | Fenced():
+                case (
+                    wire.Progress() | wire.Applied() | wire.Attached() | wire.Past() | wire.NamesFound() | wire.Fenced()
+                ):
                     yield frame
-                case Bye():
+                case wire.Bye():
                     yield frame
                     return
-                case Ping():
-                    self._writer.send_soon(Pong(self.epoch, frame.n))
-                case CallOpen() | CallData() | CallEnd() | Credit() | Cancel():
+                case wire.Ping():
+                    self._writer.send_soon(wire.Pong(self.epoch, frame.n))
+                case wire.CallOpen() | wire.CallData() | wire.CallEnd() | wire.Credit() | wire.Cancel():
                     if self._calls is None:
                         raise ProtocolError(f"{self._host} sent a {frame.t!r} frame to a client that only watches")
                     await self._calls(frame)
-                case Refused():
+                case wire.Refused():
                     raise refusal_error(frame, self._host)
-                case Pong():
+                case wire.Pong():
                     self.liveness.answered(frame.n)
-                case _ if not isinstance(frame, Hello):
+                case _ if not isinstance(frame, wire.Hello):
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
@@ -427,7 +416,7 @@ class Link:
             self._ack_timer.cancel()
             self._ack_timer = None
         self._acked = self.last_seq
-        self._writer.send_soon(Ack(self.epoch, self.last_seq))
+        self._writer.send_soon(wire.Ack(self.epoch, self.last_seq))
 
     async def _read(self) -> bytes:
         assert self._dead is not None

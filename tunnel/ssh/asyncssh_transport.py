@@ -33,10 +33,7 @@ _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has t
 
 
 async def connect(
-    target: SshTarget,
-    prompts: Prompts,
-    on_wait: Callable[[], None] = lambda: None,
-    past: PastLogins | None = None,
+    target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None, past: PastLogins | None = None
 ) -> SshTransport:
     """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
 

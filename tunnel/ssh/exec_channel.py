@@ -46,7 +46,6 @@ class InputBuffer:
             while self._chunks and self._at >= len(self._chunks[0]):
                 self._at -= len(self._chunks.popleft())
             return self
-            return self
         if start >= stop:
             return b""
         if self._at + stop <= len(self._chunks[0]):
@@ -113,10 +112,6 @@ class SshPipe:
             await self._process.stdin.drain()
         except (asyncssh.Error, OSError) as error:
             raise lost(self._name, error) from error
-
-    def end_input(self) -> None:
-        with contextlib.suppress(OSError):
-            self._process.stdin.write_eof()
 
     async def close(self) -> None:
         self._process.close()

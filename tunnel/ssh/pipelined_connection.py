@@ -16,19 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import asyncssh
+from asyncssh import constants as ssh
 from asyncssh.auth import ClientAuth
 from asyncssh.channel import SSHChannel, SSHClientChannel
 from asyncssh.compression import Decompressor
-from asyncssh.constants import (
-    MSG_CHANNEL_FAILURE,
-    MSG_CHANNEL_OPEN_FAILURE,
-    MSG_CHANNEL_SUCCESS,
-    MSG_CHANNEL_WINDOW_ADJUST,
-    MSG_REQUEST_FAILURE,
-    MSG_REQUEST_SUCCESS,
-    MSG_UNIMPLEMENTED,
-    MSG_USERAUTH_LAST,
-)
 from asyncssh.packet import Boolean, SSHPacket, SSHPacketLogger, String, UInt32
 from asyncssh.public_key import SigningKey
 
@@ -122,7 +113,7 @@ class CommandChannel(SSHClientChannel[bytes]):
         if room >= self._init_recv_window // 2 and self._recv_state == "open":
             self._granted += room
             self._recv_window = self._granted - self._received
-            self.send_packet(MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
+            self.send_packet(ssh.MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
 
     def _flush_send_buf(self) -> None:
         if self._send_buf and self._ssh.congested:
@@ -218,12 +209,12 @@ _MAX_UNPACKED = 256 << 10
 _MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
 _ANSWERS = frozenset(
     {
-        MSG_UNIMPLEMENTED,
-        MSG_REQUEST_SUCCESS,
-        MSG_REQUEST_FAILURE,
-        MSG_CHANNEL_OPEN_FAILURE,
-        MSG_CHANNEL_SUCCESS,
-        MSG_CHANNEL_FAILURE,
+        ssh.MSG_UNIMPLEMENTED,
+        ssh.MSG_REQUEST_SUCCESS,
+        ssh.MSG_REQUEST_FAILURE,
+        ssh.MSG_CHANNEL_OPEN_FAILURE,
+        ssh.MSG_CHANNEL_SUCCESS,
+        ssh.MSG_CHANNEL_FAILURE,
     }
 )
 
@@ -344,7 +335,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._unsent += 1
             if self._unsent > _MAX_ANSWERS:
                 raise asyncssh.ProtocolError("The server does not read the answers to its requests.")
-        if not self.ahead or self.logged_in.done() or pkttype <= MSG_USERAUTH_LAST:
+        if not self.ahead or self.logged_in.done() or pkttype <= ssh.MSG_USERAUTH_LAST:
             super().send_packet(pkttype, *args, handler=handler)
             return
         self._auth_complete = True

@@ -41,9 +41,6 @@ class Pipelining:
         self._ending: asyncio.Task[bool] | None = None
         self._failed_ahead: PastLogin | None = None
 
-    def switch_off(self, why: str) -> None:
-        self._past, self.last, self.why_not = None, None, why
-
     async def recall(self) -> None:
         if self._past is not None:
             self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)

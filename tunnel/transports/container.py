@@ -17,8 +17,7 @@ _NO_ENGINE = 93
 def container_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise UsageError(
-            f"{text[:80]!r} is not a name of a container",
-            do="`docker ps` on the host lists them: --container NAME.",
+            f"{text[:80]!r} is not a name of a container", do="`docker ps` on the host lists them: --container NAME."
         )
     return text
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.model.fake_model import FakeModel
-from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop
 from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
@@ -53,31 +50,3 @@ async def test_a_window_closed_while_a_proxy_command_says_nothing(
     async with laptop.on_terminal("ssh", f"{host_user.name}@127.0.0.1:~", "-o", f"ProxyCommand={proxy}") as running:
         await running.shows("looking for a way")
         assert await ended_by(running, signal.SIGHUP) == 129
-
-
-AT_MOST_S = 15.0
-
-
-@pytest.mark.parametrize("noticed", [False, True], ids=["before it is noticed", "while it reconnects"])
-@pytest.mark.thorough
-async def test_leaving_is_quick_when_the_network_is_frozen(
-    tmp_path: Path, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, noticed: bool
-) -> None:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    async with relay(sshd.port) as between:
-        sshd.trust(between.port)
-        async with laptop.on_terminal(
-            "ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)
-        ) as running:
-            await running.shows("F1 or /help")
-            between.freeze()
-            if noticed:
-                await running.until(lambda: "no answer for" in running.text)
-                assert "reconnecting" not in running.text
-                await running.until(lambda: "reconnecting" in running.text)
-            began = time.monotonic()
-            running.type("\x04")
-            assert await running.ended() == 0
-            assert time.monotonic() - began < AT_MOST_S
-            await running.shows("Come back with:")
-            between.thaw()

@@ -144,20 +144,3 @@ async def test_what_does_not_begin_has_its_exit_code(
         ):
             clear(await laptop.run(argv), code, says)
     assert not empty.read_text(), "no key was stored"
-
-
-@pytest.mark.thorough
-async def test_host_commands_and_the_doctor_go_every_way(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    with container(tmp_path) as box:
-        laptop.env["PATH"] = f"{box.bin}:{laptop.env['PATH']}"
-        way = ["--transport", "docker exec -i web"]
-        assert (await laptop.run(["ssh", "web:/root/app", *way, "-p", "hi"])).stdout == "ok\n"
-        listed = await laptop.run(["ps", *way])
-        assert listed.code == 0 and "/root/app" in listed.stdout
-        assert "/root/app" in (await laptop.run(["ps", "--container", "web"])).stdout
-        seen = await laptop.run(["doctor", *way])
-        assert "\nOn docker" in seen.stdout and "Python" in seen.stdout
-        assert (await laptop.run(["clean", "--yes", *way])).code == 0
-        assert not box.path("/root/.cache/ccb").exists()
-        assert "No sessions" in (await laptop.run(["ps", *way])).stdout

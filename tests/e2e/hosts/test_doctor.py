@@ -15,7 +15,6 @@ from tests.e2e.headless.test_bad_input import bare_host, gone
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY
-from tests.support.network.silent_port import silent_port
 from tests.support.person.laptop import Done, Laptop
 
 pytestmark = pytest.mark.visited
@@ -96,17 +95,6 @@ async def test_people_get_a_table_with_one_way_out_for_each_warning(
     assert "10 bytes on stdout" in done.stdout
 
 
-@pytest.mark.thorough
-async def test_what_the_server_forbids_is_said_and_is_no_obstacle(
-    laptop: Laptop, host_user: HostUser, tmp_path: Path
-) -> None:
-    strict = ["DisableForwarding yes", "MaxSessions 1"]
-    async with serve(tmp_path / "strict", strict) as server:
-        done, found = await doctor(laptop, host_user.name, server)
-    assert (done.code, blocking(found)) == (0, [])
-    assert found["host", "MaxSessions"]["found"].startswith("1 at a time")
-
-
 async def test_a_host_that_floods_is_quoted_in_a_few_lines(laptop: Laptop, host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "flood", ["ForceCommand yes"]) as server:
         done, found = await doctor(laptop, host_user.name, server)
@@ -150,21 +138,6 @@ async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
     assert "ssh-keygen" in found["connection", "host key"]["fix"]
 
 
-@pytest.mark.thorough
-async def test_a_key_that_nobody_verified_is_not_called_so(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    words = ["-P", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={tmp_path}/new"]
-    argv = ["doctor", f"{host_user.name}@127.0.0.1", "--json", *words, "-o", "StrictHostKeyChecking=accept-new"]
-    first, second = findings(await laptop.run(argv)), findings(await laptop.run(argv))
-    assert first["connection", "known_hosts"]["state"] == "info"
-    assert first["connection", "host key"]["found"].endswith("accepted at this login")
-    assert second["connection", "known_hosts"]["state"] == "ok"
-    assert second["connection", "host key"]["found"].endswith("verified")
-    assert first["connection", "pipelined login"]["found"].endswith("; the next login will be")
-    assert second["connection", "pipelined login"]["found"].startswith("yes, ")
-
-
 async def test_a_refused_login_names_what_was_offered(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -173,49 +146,6 @@ async def test_a_refused_login_names_what_was_offered(
     assert (done.code, blocking(found)) == (1, [("connection", "login")])
     assert "1 public key in files" in found["connection", "login"]["found"]
     assert found["connection", "known_hosts"]["state"] == "ok"
-
-
-@pytest.mark.parametrize("way", ["asyncssh", "ssh"])
-async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, laptop: Laptop) -> None:
-    with silent_port() as port:
-        words = [
-            "doctor",
-            "somebody@127.0.0.1",
-            "--json",
-            "-P",
-            str(port),
-            "-o",
-            "ConnectTimeout=1",
-            "--transport",
-            way,
-        ]
-        done = await laptop.run(words)
-    found = findings(done)
-    assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
-    said = found["connection", "reachability"]["found"]
-    assert "did not answer in 1 s" in said or "timed out" in said
-
-
-@pytest.mark.thorough
-async def test_every_jump_host_is_described_before_the_host_behind_it(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    async with serve(tmp_path / "hop") as hop:
-        words = ["-o", f"ProxyJump=me@127.0.0.1:{hop.port},you@localhost:{hop.port}"]
-        for way in ([], ["--transport", "ssh"]):
-            done, found = await doctor(laptop, host_user.name, sshd, *words, *way)
-            assert done.code == 1, "the options of the command line do not speak for the jump hosts"
-            places = list(dict.fromkeys(where for where, _ in found))
-            assert places == ["laptop", "jump host me@127.0.0.1", "jump host you@localhost", "connection"]
-            assert found[places[1], "address"]["found"] == f"me@127.0.0.1 port {hop.port}"
-            assert found[places[2], "address"]["found"] == f"you@localhost port {hop.port}"
-            assert found["connection", "address"]["found"].endswith("through me@127.0.0.1, you@localhost")
-            assert f"no key of [127.0.0.1]:{hop.port}" in found[places[1], "known_hosts"]["found"]
-            assert found["connection", "known_hosts"]["state"] == "ok"
-            for where in places[1:]:
-                assert found[where, "keys"]
-        told = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options(), *words])
-    assert "Jump host me@127.0.0.1" in told.stdout.splitlines()
 
 
 async def test_the_laptop_alone_is_checked_without_a_host(laptop: Laptop) -> None:

@@ -249,26 +249,6 @@ async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alo
         await host.run("stop", "--all")
 
 
-@pytest.mark.thorough
-async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    fake_model.add({"text": "An answer.", "times": 0})
-    done = await laptop.run([str(project), "-p", "explain this", "--output-format", "json"])
-    session = json.loads(done.stdout)["session_id"]
-    nowhere = "/nowhere"  # the way to a model, which is not needed
-    for argv in (["ps"], ["ps", "--local"]):
-        table = await laptop.run(argv, ANTHROPIC_BASE_URL=nowhere, SSL_CERT_FILE=nowhere)
-        assert table.code == 0 and session[:8] in table.stdout and "explain this" in table.stdout
-    assert "explain this" in (await laptop.run(["logs", "--local", session])).stdout
-    tried = await laptop.run(["gc", "--local", "--dry-run", "--older-than", "0"])
-    assert f"would remove session {laptop.home}" in tried.stdout and ": not used for" in tried.stdout
-    assert tried.stdout.splitlines()[-1].startswith("would remove ")
-    done = await laptop.run(["gc", "--local", "--older-than", "0"])
-    assert f"removed session {laptop.home}" in done.stdout
-    assert session[:8] not in (await laptop.run(["ps"])).stdout
-
-
 async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(laptop: Laptop, tmp_path: Path) -> None:
     for words in (["--resume", "feedbeef"], ["--continue"], ["--resume", "feedbeef", "--fork-session"]):
         done = await laptop.run([str(tmp_path), *words, "-p", "go on"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_bootstrap import tiny_bundle
-from tests.support.hosts.sshd import HostUser, Sshd, host_user
+from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
@@ -103,31 +103,6 @@ async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_
     assert "ccb: on the host: “no file can be made on this host, so the session is kept in memory only" in done.stderr
     assert "ccb: on the host: “the worker's program is in memory only" in done.stderr
     assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
-
-
-@pytest.mark.parametrize("missing", ["the home of the account", "HOME", "HOME and where it was"])
-@pytest.mark.thorough
-async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
-    missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
-) -> None:
-    fake_model.add(uses("Bash", command="pwd"), {"text": "ok"})
-    fake_model.add({"text": "again"})
-    with host_user(tmp_path, home=missing != "the home of the account") as user:
-        where, home = "/", user.home
-        if missing != "the home of the account":
-            leave = "" if missing == "HOME" else f"mkdir {user.home}/x; cd {user.home}/x; rmdir {user.home}/x;"
-            (user.home / ".bashrc").write_text(f"export HOME=/nonexistent; {leave}\n", encoding="utf-8")
-            where, home = str(user.home) if missing == "HOME" else "/", Path("/nonexistent")
-        argv = ["ssh", f"{user.name}@127.0.0.1", *sshd.client_options(), "--allowedTools=Bash", "-p"]
-        done = await laptop.run([*argv, "hi"])
-        assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-        note = f"ccb: on the host: “{home} does not exist, and no directory was named: the session is in {where}”\n"
-        assert done.stderr.count(note) == 1, done.stderr
-        assert fake_model.requests[1].tool_result_text.strip() == where
-        again = await laptop.run([*argv[:-1], "--continue", "-p", "and now?"])
-        assert (again.code, again.stdout) == (0, "again\n"), again.stderr
-        other = await laptop.run(["ssh", f"{user.name}@127.0.0.1:~/x", *argv[2:], "hi"])
-        assert other.code == 66 and f"{home}/x does not exist" in other.stderr
 
 
 NO_PYTHON = "for p in /usr/bin/python3.*[0-9]; do mount --bind /dev/null $p; done; export PATH=/usr/bin:/bin; "

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import uuid
@@ -26,7 +25,6 @@ from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.person.laptop import Laptop, make_laptop
-from tests.support.person.terminal import Terminal
 
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -36,9 +34,6 @@ OLDER_BUNDLE = Path(__file__).resolve().parents[2] / "data" / "worker-24918b2.zi
 OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
 STDIO = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 STDIO += ["--permission-prompt-tool", "stdio"]
-_WRITTEN = re.compile(
-    r"\x1b\[(\d+);(\d+)H|(\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~])|(.|\r|\n)"
-)
 COUNT = "echo run >> count"
 
 
@@ -161,34 +156,6 @@ def prompts_of(request: Recorded) -> list[str]:
     return texts
 
 
-def screen(running: Terminal) -> str:
-    """The lines that stand on the terminal now: the last characters written at each place."""
-    lines: dict[int, dict[int, str]] = {}
-    row = column = 0
-    for move_row, move_column, other, text in _WRITTEN.findall(running.written.decode(errors="replace")):
-        if move_row:
-            row, column = int(move_row), int(move_column)
-        elif not other:
-            if text == "\r":
-                column = 1
-            elif text == "\n":
-                row += 1
-            else:
-                lines.setdefault(row, {})[column] = text
-                column += 1
-    return "\n".join("".join(cells[place] for place in sorted(cells)) for _, cells in sorted(lines.items()))
-
-
-async def shown_events(host: WorkerHost, older: Older) -> list[Json]:
-    """What a viewer of this code is shown who has seen nothing yet."""
-    viewer = await host.connect(older.session, create=False)
-    hello = await viewer.attach(role="viewer")
-    while viewer.last_seq < hello.seq:
-        await viewer.read()
-    await viewer.drop()
-    return [{"seq": event.seq, "kind": event.kind, "body": event.body} for event in viewer.events]
-
-
 def test_the_older_bundle_is_the_one_that_was_built() -> None:
     assert hashlib.sha256(OLDER_BUNDLE.read_bytes()).hexdigest() == OLDER_HASH
 
@@ -212,45 +179,10 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
         done = await running.done()
     assert (done.code, len(done.results)) == (0, 2), done.stderr
     assert (host.project / "count").read_text() == "run\n"
-    assert prompts_of(fake_model.requests[-1]) == [
-        "first prompt",
-        "second prompt",
-        "third prompt",
-        "fourth prompt",
-    ]
+    assert prompts_of(fake_model.requests[-1]) == ["first prompt", "second prompt", "third prompt", "fourth prompt"]
     await until(lambda: not alive(older.pid) and not alive(older.background_pid), "the session has ended")
     workers = [record["body"] for record in records(older.journal) if record["kind"] == "worker"]
     assert workers == [], "no other worker took the session over"
-
-
-@pytest.mark.thorough
-async def test_a_viewer_sees_each_event_of_a_live_older_daemon_once(host: WorkerHost) -> None:
-    older = await older_session(host)
-    shown = await shown_events(host, older)
-    kept = [{"seq": record["seq"], "kind": record["kind"], "body": record["body"]} for record in records(older.journal)]
-    assert shown == kept
-    assert alive(older.pid)
-
-
-@pytest.mark.thorough
-async def test_the_screen_shows_the_history_of_a_live_older_daemon_once(
-    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
-) -> None:
-    older = await older_session(host)
-    fake_model.add({"text": "Counted-it."}, {"text": "Fourth-answer."})
-    async with laptop.on_terminal(*resume(host, older), size=(100, 60)) as running:
-        await running.shows("First-answer.")
-        await running.shows("─ Bash on")  # the approval
-        shown = screen(running)
-        for once in ("first prompt", "First-answer.", "second prompt"):
-            assert shown.count(once) == 1, shown
-        await running.answer("1")
-        await running.shows("Counted-it.")
-        running.type("fourth prompt\r")
-        await running.shows("Fourth-answer.")
-        running.type("\x04")
-        assert await running.ended() == 0
-    assert (host.project / "count").read_text() == "run\n"
 
 
 async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_killed(
@@ -284,41 +216,3 @@ async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_kille
     for once in ("First-answer.", "second prompt", "third prompt", "Third.", "fourth prompt"):
         assert history.count(once) == 1, once
     assert history.count('"tool_use_id": "toolu_2"') == 1, "the open tool use is closed once"
-
-
-async def test_a_viewer_sees_each_event_of_a_resumed_older_session_once(host: WorkerHost) -> None:
-    older = await older_session(host)
-    before = records(older.journal)
-    await kill(older)
-    shown = await shown_events(host, older)
-    assert [event["seq"] for event in shown] == list(range(1, len(shown) + 1))
-    assert [event["body"] for event in shown[: len(before)]] == [record["body"] for record in before]
-
-
-async def listed(laptop: Laptop) -> dict[str, Json]:
-    done = await laptop.run(["ps", "--local", "--json"])
-    assert done.code == 0, done.stderr
-    return {row["session"]: row for row in map(json.loads, done.stdout.splitlines())}
-
-
-@pytest.mark.thorough
-async def test_host_commands_handle_older_daemons_alive_and_dead(host: WorkerHost, laptop: Laptop) -> None:
-    living, dead = await older_session(host), await older_session(host)
-    await kill(dead)
-    rows = await listed(laptop)
-    assert (rows[living.session]["alive"], rows[living.session]["state"]) == (True, "requires_action")
-    assert (rows[living.session]["pid"], rows[living.session]["prompts"]) == (living.pid, 3)
-    assert (rows[dead.session]["alive"], rows[dead.session]["state"]) == (False, "ended")
-    for older in (living, dead):
-        said = await laptop.run(["logs", "--local", older.session])
-        assert said.code == 0 and "First-answer." in said.stdout and "second prompt" in said.stdout
-    collected = await laptop.run(["gc", "--local"])
-    assert collected.code == 0, collected.stderr
-    assert alive(living.pid) and alive(living.background_pid) and cached_bundle(host).exists()
-    assert not alive(dead.background_pid)
-    assert sorted(host.runtime_files()) == [f"{living.session}.lock", f"{living.session}.sock"]
-    stopped = await laptop.run(["stop", "--local", living.session])
-    assert stopped.code == 0, stopped.stderr
-    await until(lambda: not alive(living.pid) and not alive(living.background_pid), "the session has ended")
-    assert host.runtime_files() == []
-    assert {row["state"] for row in (await listed(laptop)).values()} == {"ended"}

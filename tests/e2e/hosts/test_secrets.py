@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import pwd
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import host_user as make_user
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Laptop
@@ -69,13 +69,6 @@ def files_of(uid: int, *roots: Path) -> list[Path]:
     return [path for root in roots for path in root.rglob("*") if path.lstat().st_uid == uid]
 
 
-async def until(condition: Callable[[], bool], what: str) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
-    assert condition(), what
-
-
 def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
     uid = pwd.getpwnam(user.name)
     return subprocess.run(
@@ -92,17 +85,14 @@ def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
 async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
-    fake_model.add(
-        uses("Bash", command=WAIT),
-        {"text": "done"},
-    )
+    fake_model.add(uses("Bash", command=WAIT), {"text": "done"})
     uid = pwd.getpwnam(host_user.name).pw_uid
     # uids of throwaway users are used again, so what other tests have left in /tmp does not count
     places = [host_user.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", "--allowedTools", "Bash"]
     with make_user(tmp_path) as watcher:
         async with laptop.start(argv, piped=False) as running:
-            await until((host_user.home / "ready").exists, "the tool runs")
+            await until((host_user.home / "ready").exists)
             processes = processes_of(uid)
             assert len(processes) >= 3, "bridge, daemon and tool"
             nonces: set[bytes] = set()

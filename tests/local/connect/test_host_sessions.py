@@ -71,9 +71,7 @@ async def transport(tmp_path: Path) -> AsyncIterator[Watched]:
     await made.close()
 
 
-async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_passed_over(
-    transport: Watched,
-) -> None:
+async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_passed_over(transport: Watched) -> None:
     newer = b'{"t":"weather","body":{}}\n'
     said = frames(session(2, age_s=3, future=True), Report("weather", {"session": 7})) + newer
     rows = await list_sessions(transport, worker(said + frames(session(1), Bye())))

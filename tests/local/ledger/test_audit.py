@@ -62,11 +62,8 @@ class Session:
             await read_all(answer)
 
     def entries(self) -> list[AuditEntry]:
-        ledger = open_ledger(self.state)
-        try:
+        with open_ledger(self.state) as ledger:
             return [entry for _, entry in ledger.audited("5e55")]
-        finally:
-            ledger.close()
 
 
 async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
@@ -103,9 +100,8 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
         audit.sent("c1", request_with(), "d1")
         audit.sent("c2", request_with(*(f"toolu_{number}" for number in range(10_000))), "d2")
     assert len(told) == 1 and "toolu_0" in told[0]
-    ledger = open_ledger(tmp_path)
-    found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
-    ledger.close()
+    with open_ledger(tmp_path) as ledger:
+        found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
     assert [each.kind for each in found] == ["tampering"] * 500 + ["unchecked"]
     assert found[-1].text == "9,500 more texts and results of a request"
 
@@ -245,14 +241,6 @@ async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
     assert "not looked at" in shown and "1,980 more texts and results of a request" in shown
 
 
-async def test_a_large_request_is_looked_at_as_any_other(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "a"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
-        await session.ask(request_with(text="hide me " + "x" * (10 << 20)), "c1")
-    assert [each.kind for each in session.entries()] == ["asked"]
-
-
 async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeModel) -> None:
     session = Session(tmp_path, fake_model)
     ask = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "input": {}}
@@ -355,16 +343,6 @@ async def test_a_request_that_is_given_up_before_its_answer_is_in_the_audit(
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     assert [each.text for each in session.entries() if each.kind == "asked"] == ["for nobody to see"]
-
-
-def test_half_a_character_hides_nothing(tmp_path: Path) -> None:
-    ledger = open_ledger(tmp_path)
-    try:
-        ledger.note(CallPlace("5e55-1", "gpu\ud800"), [AuditEntry("tampering", 1.0, text="\ud800")])
-        ((_, entry),) = ledger.audited("5e55")
-    finally:
-        ledger.close()
-    assert (entry.kind, entry.text) == ("tampering", "?")
 
 
 def test_a_text_cannot_look_like_an_entry_where_the_terminal_wraps_it() -> None:

@@ -64,7 +64,6 @@ def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) ->
         assert [each.group for each in ledger.sums("model")] == ["claude-haiku-4-5", "claude-sonnet-4-5"]
         assert ledger.spent(since=2_000).usd == 0.75
         assert (ledger.spent(session="s1").usd, ledger.spent(host="web").tokens) == (1.0, 100)
-        assert ledger._base is not None
         with pytest.raises(sqlite3.IntegrityError, match="not changed"):
             ledger._base.execute("UPDATE calls SET usd = 0")
         with pytest.raises(sqlite3.IntegrityError, match="not removed"):
@@ -76,7 +75,7 @@ def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) ->
 def test_a_ledger_of_an_older_version_learns_which_calls_are_estimated(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite3"
     with sqlite3.connect(path) as older:
-        older.execute(call_ledger._TABLE.replace(",\n    estimated INTEGER NOT NULL DEFAULT 0", ""))
+        older.execute(call_ledger._TABLE.replace(", estimated INTEGER NOT NULL DEFAULT 0", ""))
         older.execute("PRAGMA user_version=4")
     older.close()
     with CallLedger(path) as ledger:
@@ -106,13 +105,7 @@ def test_several_ccb_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "shown"),
-    [
-        (0, "$0.00"),
-        (0.0004, "$0.0004"),
-        (0.00123, "$0.0012"),
-        (0.02, "$0.02"),
-        (1234.5, "$1,234.50"),
-    ],
+    [(0, "$0.00"), (0.0004, "$0.0004"), (0.00123, "$0.0012"), (0.02, "$0.02"), (1234.5, "$1,234.50")],
 )
 def test_an_amount_never_rounds_to_nothing(amount: float, shown: str) -> None:
     assert dollars(amount) == shown
@@ -210,10 +203,9 @@ async def test_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> N
 
 OTHER_CCB = """
 import asyncio, sys
-from asyncio.subprocess import PIPE
 from pathlib import Path
-from ccb.local.ledger import budgets as module
 from ccb.local.ledger.budgets import Budgets, SessionAccounts
+from tests.local.ledger.test_ledger import DEAR, PLACE, report
 
 async def main():
     async with SessionAccounts(Path(sys.argv[1]), Budgets(day_usd=1.0)) as accounts:
@@ -263,7 +255,6 @@ async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
     assert told == ["A model call waits: those under way may use up the budget of the day."]
     with CallLedger(ledger_path(tmp_path)) as ledger:
         assert ledger.spent().usd == pytest.approx(0.3), "the call of the process that was killed is not known"
-        assert ledger._base is not None
         for table in ("reservations", "settlements"):
             with pytest.raises(sqlite3.IntegrityError, match="not removed"):
                 ledger._base.execute(f"DELETE FROM {table}")
@@ -310,7 +301,6 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
 async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) -> None:
     """Another program holds the file for writing. Rows and reservations wait, the loop does not."""
     with CallLedger(ledger_path(tmp_path)) as ledger:
-        assert ledger._base is not None
         ledger._base.execute("BEGIN IMMEDIATE")
         async with SessionAccounts(tmp_path, Budgets(day_usd=9.0)) as accounts:
             async with asyncio.timeout(1):
@@ -331,7 +321,6 @@ async def test_a_ledger_that_was_locked_for_a_while_counts_again(
     with CallLedger(ledger_path(tmp_path)) as ledger:
         async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
             accounts.ended(report(0.1), await accounts.reserve(ASKED))
-            assert ledger._base is not None
             ledger._base.execute("BEGIN IMMEDIATE")
             accounts.ended(report(0.2), FREE)
             with pytest.raises(Refusal, match="no budget can hold: database is locked"):

@@ -117,12 +117,9 @@ async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: P
                 await read_all(response)
             await _until(lambda: not proxy.under_way)
     assert len(asked) == reach
-    ledger = open_ledger(tmp_path)
-    try:
+    with open_ledger(tmp_path) as ledger:
         rows = [each.kind for _, each in ledger.audited("") if each.kind == "wanted"]
         sums = next(iter(ledger.sums("model")), None)
-    finally:
-        ledger.close()
     if reach in (ONCE, TWICE):
         assert sums is not None and sums.usd >= 6.0 and sums.estimated == (reach if reach == TWICE else 0)
         readable = not any(word in way for word in UNREADABLE)

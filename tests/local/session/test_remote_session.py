@@ -13,27 +13,18 @@ from typing import Any
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 from tests.support.network.held_wire import InProcessHost, Wire
-from tests.support.network.link_peer import HELLO, Peer
+from tests.support.network.link_peer import Peer
 
 from ccb.local.session import link_reader
 from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.link_reader import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionClient, SessionEvent
+from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
 from ccb.remote.daemon.assembly import SessionHost
 from ccb.remote.daemon.daemon import Daemon
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire.control_protocol import (
-    SET_MODEL,
-    SET_PERMISSION_MODE,
-    AnsweredBy,
-    Durability,
-    Request,
-    RequestFailed,
-    RequestKind,
-    payload_of,
-)
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Progress, Stop
 
 
@@ -51,12 +42,6 @@ async def all_of(session: RemoteSession) -> list[Item]:
 def success(request: Input, payload: Json | None = None) -> Json:
     response: Json = {"subtype": "success", "request_id": request.body["request_id"]}
     return {"type": "control_response", "response": response | ({"response": payload} if payload is not None else {})}
-
-
-async def test_it_is_a_session_client() -> None:
-    async with attached() as (session, _):
-        client: SessionClient = session
-        assert client.hello.session == HELLO.session and client.state is LinkState.CONNECTED
 
 
 async def test_a_prompt_is_a_public_user_message_under_its_own_id() -> None:
@@ -91,8 +76,8 @@ async def test_what_the_laptop_has_noticed_itself_is_told_to_the_reader() -> Non
 
 async def test_control_requests_get_their_own_answers_in_any_order() -> None:
     async with attached() as (session, peer):
-        model = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
-        mode = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "plan")))
+        model = asyncio.create_task(session.request(control.Request(control.SET_MODEL, "opus")))
+        mode = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "plan")))
         first, second = await peer.next(Input), await peer.next(Input)
         assert first.body["request"] == {"subtype": "set_model", "model": "opus"}
         await peer.say(success(second, {"mode": "plan"}))
@@ -115,11 +100,11 @@ async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it(
 
 async def test_an_error_answer_is_raised_and_made_harmless() -> None:
     async with attached() as (session, peer):
-        asking = asyncio.create_task(session.request(Request(SET_PERMISSION_MODE, "x")))
+        asking = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "x")))
         request = await peer.next(Input)
         body = {"subtype": "error", "request_id": request.body["request_id"], "error": "no \x1b[31msuch mode"}
         await peer.say({"type": "control_response", "response": body})
-        with pytest.raises(RequestFailed, match="no such mode"):
+        with pytest.raises(control.RequestFailed, match="no such mode"):
             await asking
 
 
@@ -152,7 +137,7 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
 async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
     async with attached() as (session, peer):
         await peer.say({"type": "assistant"})
-        asking = asyncio.create_task(session.request(Request(SET_MODEL, None)))
+        asking = asyncio.create_task(session.request(control.Request(control.SET_MODEL, None)))
         await peer.next(Input)
         peer.hang_up()
         with pytest.raises(ConnectionLost):
@@ -245,12 +230,23 @@ async def test_a_message_over_the_limit_is_a_usage_error() -> None:
 
 Json = dict[str, Any]
 
-DEPLOY: RequestKind[Json, Json] = RequestKind(
-    "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.RESTART
+DEPLOY: control.RequestKind[Json, Json] = control.RequestKind(
+    "deploy",
+    control.AnsweredBy.LAPTOP,
+    control.payload_of,
+    write=dict,
+    read=dict,
+    durability=control.Durability.RESTART,
 )
 
-BEEP: RequestKind[Json, Json] = RequestKind(
-    "beep", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=60
+BEEP: control.RequestKind[Json, Json] = control.RequestKind(
+    "beep",
+    control.AnsweredBy.LAPTOP,
+    control.payload_of,
+    write=dict,
+    read=dict,
+    durability=control.Durability.MEMORY,
+    deadline_s=60,
 )
 
 
@@ -309,10 +305,10 @@ async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-async def ask(host: InProcessHost, kind: RequestKind[Json, Json], request_id: str) -> asyncio.Task[Json]:
+async def ask(host: InProcessHost, kind: control.RequestKind[Json, Json], request_id: str) -> asyncio.Task[Json]:
     while (session := host.daemon.session) is None:  # the attach is on its way
         await asyncio.sleep(0.005)
-    return asyncio.create_task(session.broker.request(Request(kind, {"n": request_id}, id=request_id)))
+    return asyncio.create_task(session.broker.request(control.Request(kind, {"n": request_id}, id=request_id)))
 
 
 @pytest.fixture(autouse=True)
@@ -323,7 +319,7 @@ def hangup() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: RequestKind[Json, Json]) -> None:
+async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: control.RequestKind[Json, Json]) -> None:
     async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
         asking = await ask(host, kind, "r1")
         await ann.called.wait()
@@ -335,7 +331,9 @@ async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: RequestKind[
 
 
 @pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_whoever_takes_over_is_asked_under_the_same_id(tmp_path: Path, kind: RequestKind[Json, Json]) -> None:
+async def test_whoever_takes_over_is_asked_under_the_same_id(
+    tmp_path: Path, kind: control.RequestKind[Json, Json]
+) -> None:
     async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
         asking = await ask(host, kind, "r1")
         await ann.called.wait()

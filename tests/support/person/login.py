@@ -99,7 +99,7 @@ async def logs_in(where: SshTarget, prompts: Prompts | None = None, past: PastLo
         pass
 
 
-async def refused(kind: type[E], where: SshTarget, prompts: Prompts | None = None, *, match: str = "") -> E:
+async def refused(kind: type[E], where: SshTarget, prompts: Prompts | None = None, *, match: str | None = None) -> E:
     """The error of a login that fails."""
     with pytest.raises(kind, match=match) as caught:
         await connect(where, prompts or NobodyToAsk())

@@ -100,19 +100,6 @@ async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
     assert logins(sshd) == 2
 
 
-async def test_a_connection_that_is_cut_ends_its_commands_and_is_not_alive(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str]
-) -> None:
-    async with relay(sshd.port) as between, connected(target(sshd, host_user, port=between.port), env) as transport:
-        pipe = await transport.execute("echo there; cat")
-        assert await pipe.read() == b"there\n"
-        between.cut()
-        assert await pipe.read() == b""
-        assert await pipe.exit_status() is None
-        await until(lambda: not transport.alive)
-        await pipe.close()
-
-
 async def test_a_frozen_connection_can_be_given_up_at_once(
     sshd: Sshd, host_user: HostUser, env: dict[str, str]
 ) -> None:
@@ -231,22 +218,6 @@ async def test_options_that_would_keep_our_command_from_running_do_not_count(
         await pipe.close()
 
 
-async def test_a_server_with_one_session_carries_one_command_at_a_time(
-    tmp_path: Path, host_user: HostUser, env: dict[str, str]
-) -> None:
-    async with (
-        serve(tmp_path / "strict", ["MaxSessions 1", "DisableForwarding yes"]) as server,
-        connected(target(server, host_user), env) as transport,
-    ):
-        pipe = await transport.execute("echo first; cat")
-        assert await pipe.read() == b"first\n"
-        with pytest.raises(Dropped):
-            await output(transport, "echo second")
-        await pipe.close()
-        assert transport.alive
-        assert await output(transport, "echo third") == "third\n"
-
-
 def closed_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -284,46 +255,6 @@ async def test_what_a_killed_ccb_left_is_removed_by_the_next(
         assert not old.exists() and foreign.exists()
 
 
-class Slow(SshAsks):
-    """Answers each question of ssh with `given`, but only when `found` is set; None gives up."""
-
-    def __init__(self, given: str | None) -> None:
-        super().__init__()
-        self.waits = asyncio.Event()
-        self.found = asyncio.Event()
-        self._given = given
-
-    async def answer(self) -> str | None:
-        self.waits.set()
-        await self.found.wait()
-        return self._given
-
-
-async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openssh, "_CONNECT_S", 1)
-    locked = make_key(tmp_path / "locked", passphrase="open sesame")
-    async with serve(tmp_path / "hop") as hop:
-        hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
-        config = tmp_path / "config"
-        config.write_text(
-            f"Host hop\nHostName 127.0.0.1\nPort {hop.port}\nIdentityFile {locked}\n"
-            f"UserKnownHostsFile {hop.known_hosts}\n"
-            f"Host *\nUser {host_user.name}\nIdentitiesOnly yes\n"
-        )
-        known = f"UserKnownHostsFile={sshd.known_hosts}"
-        where = SshTarget("127.0.0.1", None, sshd.port, (str(sshd.identity),), (known, "ProxyJump=hop"))
-        person = Slow("open sesame")
-        words = ("ssh", "-F", str(config))
-        logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.waits.wait(), 60)
-        await asyncio.wait({logging_in}, timeout=3)  # longer than a host may take to greet
-        assert not logging_in.done()
-        person.found.set()
-        await (await asyncio.wait_for(logging_in, 30)).close()
-
-
 async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
     host_user: HostUser, env: dict[str, str], tmp_path: Path
 ) -> None:
@@ -331,8 +262,7 @@ async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"
         where = SshTarget("127.0.0.1", host_user.name, server.port, (), (known,))
-        person = Slow(None)
-        person.found.set()
+        person = SshAsks(None)
         with pytest.raises(AuthFailed, match="was cancelled"):
             await openssh.connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
         assert len(person.asked) == 1
@@ -346,8 +276,7 @@ async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
-        person = Slow(None)
-        person.found.set()
+        person = SshAsks(None)
         failure = partial(wrapper_failure, "box", "wrap")
         wrapper = await AskingTransport.open(
             PipeCommand("box", "wrap", lambda line: [*words, line], failure), person, env

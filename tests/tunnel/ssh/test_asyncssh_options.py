@@ -105,11 +105,6 @@ async def test_a_shorter_patience_of_the_person_counts(sshd: Sshd, host_user: Ho
             await pipe.close()
 
 
-async def test_keys_are_changed_in_the_middle(sshd: Sshd, host_user: HostUser) -> None:
-    async with logged_in(target(sshd, host_user, "RekeyLimit=1M")) as transport:
-        assert len(await output(transport, "head -c 6000000 /dev/zero | tr '\\0' x")) == 6_000_000
-
-
 async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) -> None:
     options = (
         "LocalForward=1 localhost:2",
@@ -167,14 +162,6 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert only_openssh(config.no_effect) == names
     config_file.write_text("TCPKeepAlive yes\nServerAliveInterval 3\nServerAliveCountMax 5\nIPQoS none\n")
     assert (await resolve(SshTarget("mine"))).no_effect == ()
-
-
-async def test_a_passphrase_is_asked_for_as_often_as_was_set(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    locked = make_key(tmp_path / "locked", passphrase="secret")
-    sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
-    person = Person(passphrases=["wrong", "secret"])
-    await refused(AuthFailed, target(sshd, host_user, "NumberOfPasswordPrompts=1", key=locked), person)
-    assert len(person.asked_passphrases) == 1
 
 
 @pytest.mark.timeout(120)

@@ -42,33 +42,6 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
         await open_socket(dataclasses.replace(config, route=dataclasses.replace(config.route, attempts=2)))
 
 
-@pytest.mark.parametrize("listen", ["127.0.0.1", "::1"])
-async def test_the_address_of_a_host_is_used_at_once(listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)  # it would take a thread, beside imports
-    server = await asyncio.start_server(
-        lambda reader, writer: writer.close(),
-        sock=socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET),
-    )
-    async with server:
-        config = await resolve(SshTarget(listen, port=server.sockets[0].getsockname()[1]))
-        (await open_socket(config)).close()
-
-
-async def source_of_a_connection(listen: str, *options: str) -> str:
-    """Where a connection to `listen` comes from."""
-    source: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source.set_result(writer.get_extra_info("peername")[0])
-        writer.close()
-
-    server = await asyncio.start_server(greeted, listen, 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        (await open_socket(await resolve(SshTarget(listen, port=port, options=options)))).close()
-        return await asyncio.wait_for(source, 60)
-
-
 @contextmanager
 def no_more_descriptors() -> Iterator[None]:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -141,8 +114,3 @@ async def test_one_that_ends_well_without_a_connection_is_quoted(sshd: Sshd, hos
     assert "no-such-nc" in error.evidence and "MaxStartups" not in str(error)
     assert error.do == "Correct the ProxyCommand until it connects."
     assert not isinstance(error, Dropped), "it is not worth another attempt"
-
-
-async def test_one_that_says_nothing_may_have_met_a_server_that_takes_nobody(sshd: Sshd, host_user: HostUser) -> None:
-    error = await refused(Dropped, target(sshd, host_user, "ProxyCommand=true"), match="before any login")
-    assert "The ProxyCommand said nothing, either." in error.evidence

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, refused, target
+from tests.support.person.login import Person, logged_in, logs_in, refused, target
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.ssh.asyncssh_transport import connect
@@ -199,20 +199,6 @@ async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
         assert len(person.asked) == 1
         known.write_text(vouched + f"[127.0.0.1]:{server.port} {public(key)}")
         await logs_in(target(server, host_user, known=known))
-
-
-async def test_each_hop_shows_its_own_key(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with serve(tmp_path / "jump") as jump:
-        jump.identity.with_name("authorized_keys").write_text(public(sshd.identity))
-        known = tmp_path / "known_hosts"
-        known.write_text(sshd.known_hosts.read_text() + f"[127.0.0.1]:{jump.port} {public(make_key(tmp_path / 'old'))}")
-        only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, known))
-        option = f"ProxyJump={host_user.name}@127.0.0.1:{jump.port}"
-        error = await refused(HostKeyError, target(sshd, host_user, option, known=known), match="has changed")
-        assert str(error).startswith(f"jump host {host_user.name}@127.0.0.1: the host key of 127.0.0.1 has")
-        assert "Accepted" not in sshd.log.read_text(), "nobody is logged in to through an untrusted hop"
 
 
 async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(

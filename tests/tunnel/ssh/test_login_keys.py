@@ -11,7 +11,6 @@ import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import asyncssh
 import pytest
@@ -24,7 +23,6 @@ from tests.support.person.pipelined import PIPELINED, last_login, remembered, re
 from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
 from ccb.tunnel.errors import AuthFailed
-from ccb.tunnel.ssh import ssh_login
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.past_logins import PastLogins
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
@@ -122,29 +120,6 @@ async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser
     assert f"The agent at {path} does not answer" in error.evidence
 
 
-async def test_an_agent_that_keeps_us_waiting_is_named(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.login_keys.AGENT_QUIET_S", 0.1)
-    path = tmp_path / "agent.sock"
-    said = asyncio.Event()
-
-    async def hesitate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        await said.wait()
-        writer.close()
-
-    class Watching(Person):
-        def banner(self, text: str) -> None:
-            super().banner(text)
-            said.set()
-
-    async with await asyncio.start_unix_server(hesitate, path):
-        person = Watching()
-        await logs_in(by_agent(sshd, host_user, path, identities=[sshd.identity]), person)
-    assert person.told == [f"Waiting for the agent at {path} …"]
-
-
 async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser, tmp_path: Path) -> None:
     keys = [make_key(tmp_path / f"key{number}") for number in range(8)]
     async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, ssh_agent(tmp_path, *keys) as agent:
@@ -161,16 +136,6 @@ async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser
             await logs_in(by_agent(server, host_user, agent, identities=[identity]))
         await logs_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half]))
         assert failures(server) == 0
-
-
-async def test_a_login_that_offered_no_key_is_not_said_to_have_too_many(host_user: HostUser, tmp_path: Path) -> None:
-    """Without PAM, each try at keyboard-interactive fails before any question."""
-    options = ["MaxAuthTries 2", "PubkeyAuthentication no", "KbdInteractiveAuthentication yes"]
-    async with serve(tmp_path / "server", options) as server:
-        error = await refused(AuthFailed, target(server, host_user), Person())
-        assert "too many failed tries (MaxAuthTries)" in error.what
-        with pytest.raises(AuthFailed, match="refused the login"):  # tried once where nobody can be asked
-            await connect(target(server, host_user), NobodyToAsk())
 
 
 async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: HostUser, tmp_path: Path) -> None:
@@ -270,15 +235,6 @@ async def test_a_key_that_was_not_enough_is_said_to_be_accepted(host_user: HostU
         authorize(server)
         error = await refused(AuthFailed, target(server, host_user))
         assert "accepted" not in error.evidence and "password" not in error.evidence
-
-
-async def test_a_key_that_was_refused_is_not_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
-    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
-        authorize(server)
-        for option in ("PreferredAuthentications=publickey,password", "PreferredAuthentications=password,publickey"):
-            error = await refused(AuthFailed, target(server, host_user, option))
-            assert "accepted" not in error.evidence and "wants a password" in error.evidence
-            assert "authorized_keys" in error.do
 
 
 async def test_gssapi_is_named_where_nothing_else_was_tried(host_user: HostUser, tmp_path: Path) -> None:
@@ -436,24 +392,16 @@ async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: Hos
 SECURITY_KEY = "sk-ssh-ed25519@openssh.com"
 
 
-def only_by_agent(server: Sshd, user: HostUser, agent: Path, *options: str) -> SshTarget:
-    """`user` on `server` with the keys of `agent` only."""
-    given = (f"UserKnownHostsFile={server.known_hosts}", f"IdentityAgent={agent}", *options)
-    return SshTarget("127.0.0.1", user.name, server.port, ("/nonexistent",), given)
-
-
 async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     past = PastLogins(tmp_path / "past")
     async with ssh_agent(tmp_path) as agent:
         ssh_add(agent, str(sshd.identity))
-        where = only_by_agent(sshd, host_user, agent)
+        where = by_agent(sshd, host_user, agent)
         assert (await report(where, past)).endswith("the next login will be")
         assert await report(where, past) == PIPELINED
-        assert "the agent may ask" in await report(
-            only_by_agent(sshd, host_user, agent, "AddKeysToAgent=confirm 1h"), past
-        )
+        assert "the agent may ask" in await report(by_agent(sshd, host_user, agent, "AddKeysToAgent=confirm 1h"), past)
         ssh_add(agent, "-D")
         text = await report(target(sshd, host_user, "IdentityFile=/nonexistent", f"IdentityAgent={agent}"), past)
         assert text == PIPELINED, "its file signs as well"
@@ -471,47 +419,18 @@ async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(
     monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.AT_ONCE_S", 0.1)
     async with ssh_agent(tmp_path, askpass="sleep 0.2") as agent:  # a person who thinks before they confirm
         ssh_add(agent, "-c", str(sshd.identity))
-        where = only_by_agent(sshd, host_user, agent)
+        where = by_agent(sshd, host_user, agent)
         past = await remembering(tmp_path, where, await last_login(sshd))
         assert await report(where, past) == PIPELINED, "nobody has noticed yet"
         assert await remembered(past, where) is None
         assert (await report(where, past)).endswith("to sign: somebody may have to confirm that")
 
 
-async def test_an_agent_that_hangs_is_passed_over(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.login_keys.AGENT_QUIET_S", 0.1)
-    calls: list[asyncio.StreamWriter] = []
-
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        calls.append(writer)
-        if len(calls) > 1:  # the login itself waits longer
-            writer.close()
-        await reader.read()
-        writer.close()
-
-    waited: list[int] = []
-    happens = ssh_login._happens
-
-    async def happens_after(*arguments: Any) -> bool:
-        waited.append(len(calls))
-        return await happens(*arguments)
-
-    monkeypatch.setattr(ssh_login, "_happens", happens_after)
-    other = make_key(tmp_path / "other")
-    async with await asyncio.start_unix_server(hang, tmp_path / "agent.sock"):
-        where = target(sshd, host_user, f"IdentityAgent={tmp_path}/agent.sock")
-        past = await remembering(tmp_path, where, await last_login(sshd, other))
-        assert (await report(where, past)).startswith("no: the agent does not answer; ")
-    assert waited[0] == 1, "the time that the agent took is not the server's"
-
-
 async def test_a_security_key_is_never_remembered(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
     async with _security_key(tmp_path / "agent.sock") as public:
         sshd.identity.with_name("authorized_keys").write_text(public)
-        where = only_by_agent(sshd, host_user, tmp_path / "agent.sock")
+        where = by_agent(sshd, host_user, tmp_path / "agent.sock")
         for _ in range(2):
             assert "is a security key, which may want to be touched" in await report(where, past)
         assert await remembered(past, where) is None

@@ -17,17 +17,7 @@ from typing import Any
 
 import asyncssh
 import pytest
-from asyncssh.constants import (
-    EXTENDED_DATA_STDERR,
-    MSG_CHANNEL_EOF,
-    MSG_CHANNEL_OPEN,
-    MSG_CHANNEL_REQUEST,
-    MSG_CHANNEL_WINDOW_ADJUST,
-    MSG_DEBUG,
-    MSG_GLOBAL_REQUEST,
-    MSG_IGNORE,
-    MSG_REQUEST_FAILURE,
-)
+from asyncssh import constants as ssh
 from asyncssh.packet import Boolean, String, UInt32
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.person.login import every_host, only_config, pipe_to, refused, target
@@ -218,7 +208,7 @@ def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     while True:
         for _ in range(500):
             process.channel.write(b"ab")
-            process.channel.write(b"cd", EXTENDED_DATA_STDERR)
+            process.channel.write(b"cd", ssh.EXTENDED_DATA_STDERR)
         yield
 
 
@@ -280,7 +270,7 @@ def requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     number = UInt32(0)
     while True:
         for _ in range(500):
-            connection.send_packet(MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
+            connection.send_packet(ssh.MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
         yield
 
 
@@ -288,7 +278,7 @@ def global_requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]
     connection = deaf(process)
     while True:
         for _ in range(500):
-            connection.send_packet(MSG_GLOBAL_REQUEST, String("unknown"), Boolean(True))
+            connection.send_packet(ssh.MSG_GLOBAL_REQUEST, String("unknown"), Boolean(True))
         yield
 
 
@@ -296,7 +286,7 @@ def opens(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     connection = deaf(process)
     while True:
         for _ in range(500):
-            connection.send_packet(MSG_CHANNEL_OPEN, String("unknown"), UInt32(1), UInt32(1), UInt32(1))
+            connection.send_packet(ssh.MSG_CHANNEL_OPEN, String("unknown"), UInt32(1), UInt32(1), UInt32(1))
         yield
 
 
@@ -316,7 +306,7 @@ def unfinished_key_exchange(process: asyncssh.SSHServerProcess[bytes]) -> Iterat
     connection._kex_complete = True
     while True:
         for _ in range(500):
-            connection.send_packet(MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
+            connection.send_packet(ssh.MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
         yield
 
 
@@ -338,11 +328,11 @@ async def test_packets_that_answer_nothing_do_not_count_as_answers(tmp_path: Pat
         connection = transport.connection
         connection.pause_writing()
         for _ in range(5_000):
-            connection.send_packet(MSG_IGNORE, String(""))
-        connection.send_packet(MSG_REQUEST_FAILURE)
+            connection.send_packet(ssh.MSG_IGNORE, String(""))
+        connection.send_packet(ssh.MSG_REQUEST_FAILURE)
         with pytest.raises(asyncssh.ProtocolError, match="does not read the answers"):
             for _ in range(5_000):
-                connection.send_packet(MSG_REQUEST_FAILURE)
+                connection.send_packet(ssh.MSG_REQUEST_FAILURE)
         transport.abort()
         await transport.close()
 
@@ -418,17 +408,17 @@ CHANNEL = UInt32(0)
 @pytest.mark.parametrize(
     "flood",
     {
-        "ignore": packets(MSG_IGNORE, LARGE),
-        "debug": packets(MSG_DEBUG, Boolean(True), LARGE, String("")),
-        "windows": packets(MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
-        "ends": packets(MSG_CHANNEL_EOF, CHANNEL),
-        "requests": packets(MSG_CHANNEL_REQUEST, CHANNEL, String("unknown"), Boolean(False), LARGE),
+        "ignore": packets(ssh.MSG_IGNORE, LARGE),
+        "debug": packets(ssh.MSG_DEBUG, Boolean(True), LARGE, String("")),
+        "windows": packets(ssh.MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
+        "ends": packets(ssh.MSG_CHANNEL_EOF, CHANNEL),
+        "requests": packets(ssh.MSG_CHANNEL_REQUEST, CHANNEL, String("unknown"), Boolean(False), LARGE),
         "signals": packets(
-            MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), Boolean(False), String("KILL"), Boolean(False), LARGE,
-            String(""),
+            ssh.MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), Boolean(False), String("KILL"), Boolean(False),
+            LARGE, String(""),
         ),
-        "global requests": packets(MSG_GLOBAL_REQUEST, String("unknown"), Boolean(False), LARGE),
-        "host keys": packets(MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), Boolean(False), LARGE),
+        "global requests": packets(ssh.MSG_GLOBAL_REQUEST, String("unknown"), Boolean(False), LARGE),
+        "host keys": packets(ssh.MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), Boolean(False), LARGE),
         "rekeys": rekeys,
     }.items(),
     ids=lambda named: str(named[0]),
@@ -442,7 +432,7 @@ async def test_packets_without_an_answer_leave_nothing(tmp_path: Path, flood: tu
 def bomb(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     """100 MB of zeros, which are 100 KB on their way."""
     connection: Any = process.channel.get_connection()
-    connection.send_packet(MSG_IGNORE, String(bytes(100 << 20)))
+    connection.send_packet(ssh.MSG_IGNORE, String(bytes(100 << 20)))
     while True:
         yield
 

@@ -124,19 +124,6 @@ async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_pat
             assert await remembered(past, where) is None
 
 
-async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: HostUser, tmp_path: Path) -> None:
-    other = make_key(tmp_path / "other")
-    async with serve(tmp_path / "server", ["MaxAuthTries 1"]) as server:
-        where = target(server, host_user, key=other)
-        past = await remembering(tmp_path, where, await last_login(server, other))
-        with pytest.raises(AuthFailed) as caught:
-            await report(where, past)
-        assert "MaxAuthTries" in caught.value.what and "1 public key in files" in caught.value.evidence
-        server.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
-        assert (await report(where, past)).endswith("the next login will be")
-        assert await report(where, past) == PIPELINED
-
-
 async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
     other = dataclasses.replace(await last_login(sshd), host_key="SHA256:other")

@@ -264,43 +264,10 @@ async def test_a_proxy_command_that_does_not_want_to_go_is_ended(
     await until(lambda: not commands_with(str(proxy)))
 
 
-async def test_what_a_jump_host_says_first_is_shown(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
-    banner = tmp_path / "banner"
-    banner.write_text("To authenticate, visit https://login.invalid/hop\n")
-    async with serve(tmp_path / "hop", [f"Banner {banner}"]) as hop:
-        person = SshAsks()
-        config = Path(words[2])
-        config.write_text(
-            f"Host said\nPort {hop.port}\nIdentityFile {hop.identity}\nUserKnownHostsFile {hop.known_hosts}\n"
-            + config.read_text()
-        )
-        where = SshTarget("box", options=("ProxyJump=said",))
-        transport = await connect(where, person, env=env, words=words)
-        await transport.close()
-    assert "To authenticate, visit https://login.invalid/hop" in person.told
-
-
 async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: tuple[str, ...], env: dict[str, str]) -> None:
     person = SshAsks("no")
     error = await refused(words, env, "ProxyJump=unknown", prompts=person)
     assert type(error) is HostKeyError and len(person.asked) == 1
-
-
-async def test_who_has_given_a_password_to_the_way_is_told_why_it_does_not_lead_on(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
-    locked = make_key(tmp_path / "locked", passphrase="open sesame")
-    async with serve(tmp_path / "hop") as hop:
-        hop.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
-        proxy = (
-            f"{' '.join(words)} -i {locked} -o UserKnownHostsFile={hop.known_hosts} -p {hop.port} -W 127.0.0.1:1 hop"
-        )
-        person = SshAsks("open sesame")
-        error = await refused(words, env, f"ProxyCommand={proxy}", prompts=person)
-    assert type(error) is Unreachable and error.what == "cannot reach box" and len(person.asked) == 1
-    assert "open failed: connect failed: Connection refused" in error.evidence
 
 
 async def test_a_revoked_host_key_is_not_to_be_connected_to(
