@@ -1,7 +1,8 @@
 """The auth proxy alone in a process, to measure its memory and the time that it adds from outside.
 
 `python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the proxy over HTTP and prints its socket.
-With the MODEL `-`, bodies pass unread. A line `N QUERY` on stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. An
+With the MODEL `-`, bodies pass unread. A line `N QUERY` on stdin makes one in-band call with a request of N bytes;
+`sent received` is printed when it is over. An
 empty line makes it print its resident size, now and at most, in KB. It ends with its stdin.
 """
 
