@@ -311,13 +311,7 @@ async def _status(environ: Mapping[str, str], settings: Settings, provider: str,
 
 
 async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settings, store: SecretStore) -> _Found:
-    before = where.shadow(environ)  # counts more than stored accounts
-    if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
-        before = f"{credential.source} from the environment, sent as {credential.kind.value}."
-    elif before and before == where.variable(environ):
-        before = f"{before} from the environment."
-    elif before:
-        before = f"{before} in {settings_path(environ)}, which runs when a session needs it."
+    before = _before(where, environ)
     try:
         place = store.described()
         await store.unlock()
@@ -330,6 +324,16 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
         return _Found(where, before, accounts, store=place)
     used = before or f"{_named(chosen)} in {place}{_ends(chosen)}."
     return _Found(where, used, accounts, "" if before else chosen.name, place)
+
+
+def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
+    """Return the source that counts more than stored accounts in words, "" without one."""
+    if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
+        return f"{credential.source} from the environment, sent as {credential.kind.value}."
+    source = where.shadow(environ)
+    if source and source == where.variable(environ):
+        return f"{source} from the environment."
+    return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
 
 
 async def _log_out(

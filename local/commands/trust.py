@@ -133,6 +133,10 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
         print_line(f"  {switch.line}  ({switch.file})")
     if trusted == found.fingerprint:
         return ExitCode.OK
+    return await _ask(arguments, projects, found, where)
+
+
+async def _ask(arguments: Arguments, projects: Projects, found: HostProject, where: str) -> ExitCode:
     if not arguments.host_command.yes:
         if not sys.stdin.isatty():
             print_line("It is not trusted. Nobody can be asked here; --yes trusts it.")

@@ -10,14 +10,16 @@ import logging
 import os
 import re
 import shlex
+import time
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import unquote
 
+from ccb import __version__
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.secret import SECRET_VARIABLES
 
 from .settings import xdg_dir
@@ -208,3 +210,50 @@ def _one_line(text: str, limit: int) -> str:
     about."""
     first = text.strip("\n").partition("\n")[0]
     return first if len(first) <= limit else first[:limit] + " …"
+
+
+_PACKAGES = ("asyncssh", "textual", "rich", "anthropic", "mcp")
+_LOG_LINES = 60
+_MAX_LOG = 64 * 1024
+_MAX_ERRORS = 20
+
+
+def write_report(environ: Mapping[str, str], facts: Mapping[str, str], errors: Sequence[str]) -> Path:
+    """Write a report of `/bug` for the people who make ccb, without prompts, answers and secrets: `facts` about the
+    session, the last of `errors` and the end of this program's log. Return the path. Raise OSError."""
+    import platform
+
+    redact = Redactor(environ).public
+    lines = ["# ccb: report of a problem", "", "What I did, what I expected, what happened instead:", "", "…", ""]
+    lines += ["## Versions", "", f"- ccb {__version__}, Python {platform.python_version()}, {platform.platform()}"]
+    lines += [f"- {name} {_version(name)}" for name in _PACKAGES]
+    lines += ["", "## Session", "", *(f"- {name}: {one_line(value) or '?'}" for name, value in facts.items())]
+    lines += ["", "## Last errors and warnings on the screen", ""]
+    for error in errors[-_MAX_ERRORS:]:
+        lines += ["```", neutralise(error).replace("```", "'''"), "```"]
+    lines += ["", "## End of the log of this program", "", "```", *_log(environ), "```", ""]
+    directory = state_dir(environ) / "reports"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = directory / time.strftime("ccb-bug-%Y%m%d-%H%M%S.md")
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(redact("\n".join(lines)))
+    return path
+
+
+def _log(environ: Mapping[str, str]) -> list[str]:
+    try:
+        with (state_dir(environ) / f"ccb-{os.getpid()}.log").open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _MAX_LOG))
+            lines = neutralise(file.read().decode("utf-8", "replace")).splitlines()
+    except OSError:
+        return ["(nothing was logged)"]
+    return [each.replace("```", "'''") for each in lines[-_LOG_LINES:]]
+
+
+def _version(name: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version  # 15 ms, and only a report needs it
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "is not installed"

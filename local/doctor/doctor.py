@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
@@ -88,12 +89,11 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
     wrong."""
     async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
         transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(transport.close)
             worker = (await loader.loaded()).bundle
             await transport.logged_in()
-        except BaseException:
-            await transport.close()
-            raise
+            stack.pop_all()
     return transport, worker
 
 

@@ -139,11 +139,11 @@ async def _measured(channel: WorkerChannel) -> list[Finding]:
     nearer = f"{slow}look for a nearer jump host or a better network." if middle > _SLOW_ROUND_TRIP_S else ""
     speed = f"{_rate(down)} from the host, {_rate(up)} to it"
     help_ = f"{slow}`Compression yes` in ssh_config may help, or a better network."
-    set_clock = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
+    wrong = "Set the host's clock (chrony, ntp): ccb works without it, but certificates and make need it."
     return [
         judged(HOST, "round trip", took, nearer),
         judged(HOST, "throughput", speed, help_ if min(down, up) < _SLOW_BYTES_S else ""),
-        judged(HOST, "clock", skew_text(skew, 0.1, "this machine"), set_clock if abs(skew) > _SKEW_S else ""),
+        judged(HOST, "clock", skew_text(skew, 0.1, "this machine"), wrong if abs(skew) > _SKEW_S else ""),
     ]
 
 

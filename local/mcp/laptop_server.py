@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import httpx2
 import mcp_types as types
-from mcp.client.session import ClientRequestContext, ClientSession, IncomingMessage
+from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.exceptions import MCPError
@@ -83,11 +83,12 @@ class ServerConnection:
                 streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
             else:
                 streams = program_streams(config, client.stderr, self.asking)
+            asked: ElicitationFnT = self._asked
             self._dispatcher = JSONRPCDispatcher(*await stack.enter_async_context(streams))
             session = ClientSession(
                 message_handler=self._heard,
                 client_info=types.Implementation(name="ccb", version=ccb.__version__),
-                elicitation_callback=self._asked if client.ask is not None else None,
+                elicitation_callback=asked if client.ask is not None else None,
                 dispatcher=self._dispatcher,
             )
             await stack.enter_async_context(session)
@@ -344,12 +345,11 @@ class LaptopServer:
             async with asyncio.timeout(START_S):
                 self._connection = await asyncio.shield(ready)
         except TimeoutError:
-            await self._end()
             self.why = f"it did not start within {START_S:.0f} s"
             raise RequestRefused(f"the MCP server {self.name} did not start within {START_S:.0f} s") from None
-        except BaseException:
-            await self._end()
-            raise
+        finally:
+            if self._connection is None:
+                await self._end()
         self._failures, self.why = 0, ""
         self._heard_at = time.monotonic()
         return self._connection

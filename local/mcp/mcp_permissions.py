@@ -165,12 +165,14 @@ class LaptopPermissions:
             elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
                 self._callbacks = _callbacks(line.request["hooks"])
         elif isinstance(line, UserMessage):
-            text = line.text("\n")
-            command = _COMMAND.match(text.strip())
-            for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
-                self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
-            while len(self._typed) > _MAX_TYPED:
-                self._typed.popitem(last=False)
+            self._typed_by_person(line.text("\n"))
+
+    def _typed_by_person(self, text: str) -> None:
+        command = _COMMAND.match(text.strip())
+        for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
+            self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
+        while len(self._typed) > _MAX_TYPED:
+            self._typed.popitem(last=False)
 
     def replied(self, tool: str, question: Json, result: Json) -> None:
         """Note what a server has answered to a call, if the tool is the one that answers in place of the person."""

@@ -8,7 +8,7 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, TextIO
 
 import anyio
@@ -71,7 +71,8 @@ async def program_streams(
 async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    try:
+    with ExitStack() as stack, theirs:
+        stack.callback(ours.close)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()), config.command),
             *config.args,
@@ -82,11 +83,7 @@ async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproce
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
+        stack.pop_all()
     return process, ours
 
 

@@ -16,7 +16,7 @@ from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import ANTHROPIC, KINDS
 from ccb.tunnel.providers.thinking import clamped
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, claude_facts, sent_name
+from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_facts, sent_name
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
@@ -112,12 +112,16 @@ def model_options(
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        sizes = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
-        long = [facts.long_from, facts.long_input, facts.long_output] if facts.long_from else []
-        made.facts[name] = [*sizes, facts.read_share, facts.write_share, *long]
+        made.facts[name] = _as_sent(facts)
         if traits.thinking:
             made.thinking[name] = list(traits.efforts)
     return made
+
+
+def _as_sent(facts: ModelFacts) -> list[object]:
+    known = [facts.context_window, facts.max_output, facts.input_price, facts.output_price]
+    long = [facts.long_from, facts.long_input, facts.long_output] if facts.long_from else []
+    return [*known, facts.read_share, facts.write_share, *long]
 
 
 def _listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:

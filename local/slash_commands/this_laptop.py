@@ -148,7 +148,7 @@ async def hosts(api: SessionApi, sought: str) -> Reply:
 
 @command("bug", "", "write a report of a problem to a file, without prompts and secrets", places=EVERYWHERE)
 async def bug(api: SessionApi, _: str) -> Reply:
-    from ..config.bug_report import write_report
+    from ..config.log import write_report
 
     hello = api.client.hello
     facts = {

@@ -49,6 +49,43 @@ class _Call:
     looked_at: int = -1
 
 
+class _BlockWriter:
+    """Writes the events of an answer. At most one block is open, of the type `open`. `state` becomes the signature of
+    the thinking that is open, and `unsigned` that of thinking without one."""
+
+    def __init__(self, unsigned: str) -> None:
+        self.open = ""
+        self.state = ""
+        self.index = -1
+        self.out: list[str] = []
+        self._unsigned = unsigned
+
+    def start(self, block: Json) -> None:
+        """Close the open block, and begin another one."""
+        self.close()
+        self.index += 1
+        self.open = block["type"]
+        self.out.append(event("content_block_start", {"index": self.index, "content_block": block}))
+
+    def delta(self, kind: str, field: str, text: str) -> None:
+        """Write a piece of the open block: `kind` is its type, `field` the name of what it holds."""
+        self.out.append(
+            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{self.index},'
+            f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
+        )
+
+    def close(self) -> None:
+        """End the open block, if there is one."""
+        if not self.open:
+            return
+        if self.open == "thinking":
+            sealed, self.state = self.state or self._unsigned, ""
+            if sealed:
+                self.delta("signature_delta", "signature", sealed)
+        self.out.append(event("content_block_stop", {"index": self.index}))
+        self.open = ""
+
+
 class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
     `stops` are stop sequences that the provider does not know: what follows one is left out. `unsigned` is the
@@ -61,11 +98,7 @@ class AnswerBuilder:
         self.over = self.begun = False
         self.stop_reason = ""
         self._id = fallback_id
-        self._unsigned = unsigned
-        self._out: list[str] = []
-        self._index = -1
-        self._open = ""  # the type of the block that is open
-        self._state = ""  # the signature of the thinking that is open
+        self._writer = _BlockWriter(unsigned)
         self._size = 0
         self._said = 0  # bytes that the model has made
         self._calls: dict[object, _Call] = {}
@@ -74,7 +107,7 @@ class AnswerBuilder:
         self._cutter = StopCutter(stops)
 
     def take(self) -> bytes:
-        text, self._out = "".join(self._out), []
+        text, self._writer.out = "".join(self._writer.out), []
         return text.encode("utf-8", "replace")  # some servers send half of a surrogate pair
 
     def begin(self, upstream_id: object = "") -> None:
@@ -85,7 +118,7 @@ class AnswerBuilder:
         if isinstance(upstream_id, str) and upstream_id:
             kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
             self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
-        self._out.append(message_start(self._id, self.model, TokenUsage().to_json()))
+        self._writer.out.append(message_start(self._id, self.model, TokenUsage().to_json()))
 
     def text(self, piece: str) -> None:
         self._count(piece)
@@ -103,12 +136,12 @@ class AnswerBuilder:
         self._grow(sealed)
         if self._current is not None:
             self._held.append(("state", sealed))
-        elif self._open == "thinking":
-            self._state = sealed
-            self._close()
+        elif self._writer.open == "thinking":
+            self._writer.state = sealed
+            self._writer.close()
         else:
-            self._start({"type": "redacted_thinking", "data": sealed})
-            self._close()
+            self._writer.start({"type": "redacted_thinking", "data": sealed})
+            self._writer.close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
         """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
@@ -141,7 +174,7 @@ class AnswerBuilder:
         self._grow(piece)
         call.pieces.append(piece)
         if call is self._current:
-            self._delta("input_json_delta", "partial_json", piece)
+            self._writer.delta("input_json_delta", "partial_json", piece)
         else:
             self._advance()
 
@@ -171,10 +204,10 @@ class AnswerBuilder:
                 self._open_call(call)
             if not any(piece.strip() for piece in call.pieces):
                 # "{" of a cut call: it must not run without its input
-                self._delta("input_json_delta", "partial_json", "{" if cut else "{}")
+                self._writer.delta("input_json_delta", "partial_json", "{" if cut else "{}")
             self._close_call(call)
         self._release()
-        self._close()
+        self._writer.close()
         if self._calls and reason == "end_turn":
             reason = "tool_use"
         elif not self._calls and reason == "tool_use":
@@ -190,14 +223,16 @@ class AnswerBuilder:
         self.over = True
         found = None if self._calls else self._cutter.found
         reason = {"stop_reason": "stop_sequence" if found else self.stop_reason, "stop_sequence": found}
-        self._out.append(event("message_delta", {"delta": reason, "usage": self._used()}) + event("message_stop", {}))
+        self._writer.out.append(
+            event("message_delta", {"delta": reason, "usage": self._used()}) + event("message_stop", {})
+        )
 
     def fail(self, kind: str, message: str) -> None:
         """End the answer with an error. The auth proxy counts what was used: it is paid for all the same."""
         if not self.over:
             self.over = True
             told: Json = {"error": {"type": kind, "message": message}}
-            self._out.append(event("error", told | ({"usage": self._used()} if self._said else {})))
+            self._writer.out.append(event("error", told | ({"usage": self._used()} if self._said else {})))
 
     def _used(self) -> Json:
         return self.usage.completed(self.prompt, max(1, self._said // _BYTES_PER_TOKEN)).to_json()
@@ -210,29 +245,6 @@ class AnswerBuilder:
         if self._size > MAX_ANSWER:
             raise AnswerError(WRONG, f"the answer is longer than {MAX_ANSWER} characters")
 
-    def _start(self, block: Json) -> None:
-        """Close the open block, and begin another one."""
-        self._close()
-        self._index += 1
-        self._open = block["type"]
-        self._out.append(event("content_block_start", {"index": self._index, "content_block": block}))
-
-    def _delta(self, kind: str, field: str, text: str) -> None:
-        self._out.append(
-            f'event: content_block_delta\ndata: {{"type":"content_block_delta","index":{self._index},'
-            f'"delta":{{"type":"{kind}","{field}":{encode_basestring(text)}}}}}\n\n'
-        )
-
-    def _close(self) -> None:
-        if not self._open:
-            return
-        if self._open == "thinking":
-            sealed, self._state = self._state or self._unsigned, ""
-            if sealed:
-                self._delta("signature_delta", "signature", sealed)
-        self._out.append(event("content_block_stop", {"index": self._index}))
-        self._open = ""
-
     def _add(self, kind: str, piece: str) -> None:
         if not piece or self.stop_reason:
             return
@@ -243,9 +255,9 @@ class AnswerBuilder:
             self._held.append((kind, piece))
             return
         self._release()
-        if self._open != kind:
-            self._start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
-        self._delta(f"{kind}_delta", kind, piece)
+        if self._writer.open != kind:
+            self._writer.start({"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {}))
+        self._writer.delta(f"{kind}_delta", kind, piece)
 
     def _release(self) -> None:
         """Send what has waited for the calls before it."""
@@ -272,16 +284,16 @@ class AnswerBuilder:
 
     def _open_call(self, call: _Call) -> None:
         if call.state:
-            self._start({"type": "thinking", "thinking": "", "signature": ""})
-            self._state = call.state
-        call.id = call.id or f"call_{self._id.removeprefix('msg_')[:40]}_{self._index + 1}"
+            self._writer.start({"type": "thinking", "thinking": "", "signature": ""})
+            self._writer.state = call.state
+        call.id = call.id or f"call_{self._id.removeprefix('msg_')[:40]}_{self._writer.index + 1}"
         self._current = call
-        self._start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+        self._writer.start({"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
         for piece in call.pieces:
-            self._delta("input_json_delta", "partial_json", piece)
+            self._writer.delta("input_json_delta", "partial_json", piece)
 
     def _close_call(self, call: _Call) -> None:
-        self._close()
+        self._writer.close()
         call.closed, self._current = True, None
 
 

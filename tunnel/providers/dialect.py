@@ -172,17 +172,18 @@ def _with_items(schema: Any) -> Any:
     """Return a schema in which arrays have `items`, and no schema is just true or false: some servers take neither."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
-    made = dict(schema)
-    for name, value in schema.items():
-        if name in SCHEMA_LISTS and isinstance(value, list):
-            made[name] = [_with_items(each) for each in value]
-        elif name in SCHEMA_MAPS and isinstance(value, dict):
-            made[name] = {key: _with_items(each) for key, each in value.items()}
-        elif name in SINGLE_SCHEMAS and isinstance(value, dict):
-            made[name] = _with_items(value)
+    made = {name: _member_with_items(name, value) for name, value in schema.items()}
     kinds = made.get("type") or ()
     if kinds == "array" or (isinstance(kinds, list) and "array" in kinds):
         made.setdefault("items", {})
     if isinstance(made.get("items"), bool):
         made["items"] = {}
     return made
+
+
+def _member_with_items(name: str, value: Any) -> Any:
+    if name in SCHEMA_LISTS and isinstance(value, list):
+        return [_with_items(each) for each in value]
+    if name in SCHEMA_MAPS and isinstance(value, dict):
+        return {key: _with_items(each) for key, each in value.items()}
+    return _with_items(value) if name in SINGLE_SCHEMAS and isinstance(value, dict) else value

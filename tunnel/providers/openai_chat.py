@@ -79,33 +79,24 @@ class ChatMessages:
         parts: list[Json] = []
         for result in turn.of("tool_result"):
             blocks = blocks_of(result.get("content"))
-            media = [part for block in blocks if is_media(block) for part in self._media(block)]
+            media = [self._part(block) for block in blocks if is_media(block)]
             parts += media
-            call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
-            text = "\n\n".join(plain_text(block) for block in blocks if not is_media(block))
-            if media:
-                text = f"{text}\n\n(see the files in the next message)".strip()
-            text = f"Error: {text}" if result.get("is_error") else text
-            yield {"role": "tool", "tool_call_id": call_id, "content": text}
-        for block in turn.blocks:
-            if is_media(block):
-                parts += self._media(block)
-            elif block.get("type") != "tool_result":
-                parts.append({"type": "text", "text": plain_text(block)})
-        if not parts:
-            return
-        if all(part["type"] == "text" for part in parts):  # templates of local models often want a plain text
+            yield _tool_message(result, blocks, has_media=bool(media))
+        parts += [self._part(block) for block in turn.blocks if block.get("type") != "tool_result"]
+        if parts and all(part["type"] == "text" for part in parts):  # local models often want a plain text
             yield {"role": "user", "content": "\n\n".join(part["text"] for part in parts)}
-        else:
+        elif parts:
             yield {"role": "user", "content": parts}
 
-    def _media(self, block: Json) -> list[Json]:
+    def _part(self, block: Json) -> Json:
+        if not is_media(block):
+            return {"type": "text", "text": plain_text(block)}
         url, traits = data_url(block), self._target.traits
         if block.get("type") == "image" and traits.images and url:
-            return [{"type": "image_url", "image_url": {"url": url}}]
+            return {"type": "image_url", "image_url": {"url": url}}
         if block.get("type") == "document" and self._rules.files and traits.documents and url and url[:5] == "data:":
-            return [{"type": "file", "file": {"filename": file_name(block), "file_data": url}}]
-        return [{"type": "text", "text": left_out(block)}]
+            return {"type": "file", "file": {"filename": file_name(block), "file_data": url}}
+        return {"type": "text", "text": left_out(block)}
 
     def _assistant(self, turn: RequestTurn) -> Json | None:
         text = "".join(str(block.get("text") or "") for block in turn.of("text"))
@@ -115,16 +106,18 @@ class ChatMessages:
         message: Json = {"role": "assistant", "content": text or None}
         if calls:
             message["tool_calls"] = calls
-        rules = self._rules
-        own = [block for block in turn.of("thinking") if is_of(block, self._target.provider)]
-        # Thinking in front of a call is only its signature.
-        thoughts = "".join(str(block.get("thinking") or "") for block in own if not self._signature(block))
+        rules, thoughts = self._rules, self._thoughts(turn)
         if rules.thoughts_back and (thoughts or (calls and rules.thoughts_always)):
             message[rules.thoughts_back] = thoughts
         thinking = turn.of("thinking", "redacted_thinking") if rules.details else []
         if details := [each for block in thinking for each in list_in(self._state(block), "reasoning_details")]:
             message["reasoning_details"] = details
         return message
+
+    def _thoughts(self, turn: RequestTurn) -> str:
+        """Return the thinking of a turn that is this provider's. That in front of a call is only its signature."""
+        own = [block for block in turn.of("thinking") if is_of(block, self._target.provider)]
+        return "".join(str(block.get("thinking") or "") for block in own if not self._signature(block))
 
     def _calls(self, turn: RequestTurn) -> list[Json]:
         calls: list[Json] = []
@@ -151,6 +144,13 @@ class ChatMessages:
 
     def _signature(self, block: Json) -> str:
         return str(self._state(block).get("thought_signature") or "")
+
+
+def _tool_message(result: Json, blocks: list[Json], *, has_media: bool) -> Json:
+    texts = [plain_text(block) for block in blocks if not is_media(block)]
+    texts += ["(see the files in the next message)"] if has_media else []
+    text = ("Error: " if result.get("is_error") else "") + "\n\n".join(texts)
+    return {"role": "tool", "tool_call_id": short_id(str(result.get("tool_use_id") or ""), MAX_ID), "content": text}
 
 
 PATH = "/chat/completions"
@@ -196,21 +196,13 @@ class ChatDialect:
         wanted = wanted_effort(asked)
         level = clamped(wanted, traits.efforts)
         if kind == "deepseek":
-            made: Json = {"thinking": {"type": "disabled" if wanted == "none" else "enabled"}} if wanted else {}
-            return made | ({"reasoning_effort": level} if level and wanted != "none" else {})
-        if kind == "openrouter" and wanted == "none":
-            return {"reasoning": {"enabled": False}}
+            return _deepseek_thinking(wanted, level)
         if kind == "openrouter":
-            made = {"effort": level} if level else {"enabled": True}
-            return {"reasoning": made} if level or wants_thinking(asked) else {}
+            on = {"effort": level} if level else {"enabled": True} if wants_thinking(asked) else {}
+            made = {"enabled": False} if wanted == "none" else on
+            return {"reasoning": made} if made else {}
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
-            config: Json = {"include_thoughts": True}
-            budget = asked["thinking"].get("budget_tokens")
-            if "gemini-2" in target.model and isinstance(budget, int):
-                config["thinking_budget"] = budget
-            elif level and "gemini-2" not in target.model:
-                config["thinking_level"] = level
-            return {"extra_body": {"google": {"thinking_config": config}}}
+            return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
 
     def _bookkeeping(self, asked: Json) -> Json:
@@ -218,6 +210,20 @@ class ChatDialect:
             return {"store": False, **user_fields(asked)}
         user = text_in(object_in(asked, "metadata"), "user_id")
         return {self._rules.user_field: hashed(user)} if user and self._rules.user_field else {}
+
+
+def _deepseek_thinking(wanted: str, level: str) -> Json:
+    if wanted == "none":
+        return {"thinking": {"type": "disabled"}}
+    made: Json = {"thinking": {"type": "enabled"}} if wanted else {}
+    return made | ({"reasoning_effort": level} if level else {})
+
+
+def _gemini_thinking(asked: Json, model: str, level: str) -> Json:
+    budget = asked["thinking"].get("budget_tokens")
+    if "gemini-2" not in model:
+        return {"include_thoughts": True, **({"thinking_level": level} if level else {})}
+    return {"include_thoughts": True, **({"thinking_budget": budget} if isinstance(budget, int) else {})}
 
 
 def _characters(messages: list[Json]) -> int:
@@ -406,8 +412,7 @@ class ChatReader:
         for piece in details:
             self._details_size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
             last = self._details[-1] if self._details else {}
-            same = all(last.get(name) == piece.get(name) for name in ("type", "index"))
-            if not last or not same or (piece.get("id") and last.get("id") and piece["id"] != last["id"]):
+            if not _continues(piece, last):
                 self._details.append(dict(piece))
                 continue
             for name, value in piece.items():
@@ -424,6 +429,11 @@ class ChatReader:
         if details:
             state = {"reasoning_details": details}
             self.answer.reasoning_state(sealed(self._target.provider, self._target.model, state))
+
+
+def _continues(piece: Json, last: Json) -> bool:
+    same = bool(last) and all(last.get(name) == piece.get(name) for name in ("type", "index"))
+    return same and not (piece.get("id") and last.get("id") and piece["id"] != last["id"])
 
 
 def _google(part: Json) -> Json:
@@ -456,18 +466,23 @@ def gemini_schema(schema: object) -> Json:
             return of(target, depth + 1) if target else {}
         kept = {name: value for name, value in schema.items() if name in _GEMINI}
         _set_type(kept, schema)
-        choices = [of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
+        given = schema.get("oneOf") or schema.get("anyOf")
+        choices = [of(each, depth + 1) for each in given or ()]
         if choices and all(choices):  # one that allows anything allows what the others do
             kept["anyOf"] = choices
         if "properties" in kept:
             kept["properties"] = {name: of(each, depth + 1) for name, each in kept["properties"].items()}
-        if required := [name for name in schema.get("required", ()) if name in kept.get("properties", ())]:
-            kept["required"] = required
+            kept |= _required(schema, kept["properties"])
         if "items" in kept:
             kept["items"] = of(kept["items"], depth + 1)
         return kept
 
     return of(given, 0)
+
+
+def _required(schema: Json, properties: Json) -> Json:
+    required = [name for name in schema.get("required", ()) if name in properties]
+    return {"required": required} if required else {}
 
 
 def _set_type(kept: Json, schema: Json) -> None:

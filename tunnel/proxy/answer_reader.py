@@ -125,13 +125,8 @@ class TellingEvents:
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the data of the telling events that end with this chunk. `words` may change meanwhile."""
-        if self._after_cr or b"\r" in chunk:  # one kind of line end, of the three that there are
-            if self._after_cr and chunk.startswith(b"\n"):
-                chunk = chunk[1:]
-                self._after_cr = False
-            if chunk:
-                self._after_cr = chunk.endswith(b"\r")
-            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if self._after_cr or b"\r" in chunk:
+            chunk = self._with_line_feeds(chunk)
         text, seen = chunk, 0
         if self.rest or not chunk.endswith(b"\n\n"):
             seen = max(0, len(self.rest) - 1)
@@ -147,15 +142,27 @@ class TellingEvents:
             self._skipping = False
             for event in text.split(b"\n\n"):
                 if any(map(event.__contains__, self.words)):
-                    lines = event.split(b"\n")
-                    data = b"\n".join(line[5:] for line in lines if line.startswith(b"data:"))
-                    if data:
-                        yield data
-                    if data and (b"event: error" in lines or b"event:error" in lines):
-                        yield b'{"type": "error"}'  # whatever it holds
+                    yield from _data_of(event.split(b"\n"))
         if len(self.rest) > self._limit:
             del self.rest[:-1]
             self._skipping = True
+
+    def _with_line_feeds(self, chunk: bytes) -> bytes:
+        """Return the chunk with one kind of line end, of the three that there are."""
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+            self._after_cr = False
+        if chunk:
+            self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _data_of(lines: list[bytes]) -> Iterator[bytes]:
+    data = b"\n".join(line[5:] for line in lines if line.startswith(b"data:"))
+    if data:
+        yield data
+    if data and (b"event: error" in lines or b"event:error" in lines):
+        yield b'{"type": "error"}'  # whatever it holds
 
 
 class AnswerReader:

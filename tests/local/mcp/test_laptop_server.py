@@ -1,7 +1,5 @@
-"""Servers of the laptop over Streamable HTTP, made with the official package: calls, progress, forms, restarts.
-
-- Servers that are programs of the laptop: what they answer, and that nothing of them outlives the session.
-"""
+"""Servers of the laptop: over Streamable HTTP, made with the official package, and programs of the laptop: what they
+answer, and that nothing of them outlives the session."""
 
 from __future__ import annotations
 
@@ -13,8 +11,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -45,35 +43,61 @@ def text(reply: Json) -> str:
     return str(reply["result"]["content"][0]["text"])
 
 
-async def test_a_server_over_http_gets_its_headers_and_answers_calls() -> None:
-    far = HttpMcp()
-    async with far.serving() as url:
+@asynccontextmanager
+async def connected(far: HttpMcp | None = None, url: str = "", **client: Any) -> AsyncIterator[LaptopServer]:
+    """A server over HTTP, as this laptop uses it."""
+    async with far.serving() if far is not None else nullcontext(url) as url:
         config = HttpServer(type="http", url=url, headers={"X-Token": "secret"})
-        server = LaptopServer("far", config, ClientSide(sys.stderr))
+        server = LaptopServer("far", config, ClientSide(sys.stderr, **client))
         try:
-            hello = await server.reply({"id": 1, "method": "initialize"})
-            assert hello["result"]["serverInfo"]["name"] == "far" and server.running
-            assert text(await server.reply(call("greet", name="you"))) == "hello you"
-            assert far.headers["x-token"] == "secret"
-            progress: list[Json] = []
-            assert text(await server.reply(call("work"), progress.append)) == "worked"
-            assert progress == [{"progress": 1, "total": 4, "message": "first"}]
-            assert "not supported" in (await server.reply(call("paint")))["error"]["message"]  # nobody can be asked
+            yield server
         finally:
             await server.close()
 
 
+@asynccontextmanager
+async def answering(
+    answer: Callable[[web.Request, Json], Awaitable[web.StreamResponse]], deaf: bool = False
+) -> AsyncIterator[LaptopServer]:
+    """A server that knows the session, and answers calls of tools in its own way. A deaf one hears no end."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        if deaf and request.method == "DELETE":
+            await asyncio.Event().wait()
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") == "tools/call":
+            return await answer(request, asked)
+        if asked.get("method") != "initialize":
+            return web.Response(status=202 if asked else 404)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
+        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+
+    async with serving(serve) as url, asyncio.timeout(30), connected(url=url) as server:
+        yield server
+
+
+async def test_a_server_over_http_gets_its_headers_and_answers_calls() -> None:
+    far = HttpMcp()
+    async with connected(far) as server:
+        hello = await server.reply({"id": 1, "method": "initialize"})
+        assert hello["result"]["serverInfo"]["name"] == "far" and server.running
+        assert text(await server.reply(call("greet", name="you"))) == "hello you"
+        assert far.headers["x-token"] == "secret"
+        progress: list[Json] = []
+        assert text(await server.reply(call("work"), progress.append)) == "worked"
+        assert progress == [{"progress": 1, "total": 4, "message": "first"}]
+        assert "not supported" in (await server.reply(call("paint")))["error"]["message"]  # nobody can be asked
+
+
 async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
     far = HttpMcp()
-    async with far.serving() as url:
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+    async with connected(far) as server, asyncio.timeout(60):
         waiting = asyncio.create_task(server.reply(call("wait")))
-        async with asyncio.timeout(60):
-            await far.began.wait()
-            waiting.cancel()
-            await far.cancelled.wait()
+        await far.began.wait()
+        waiting.cancel()
+        await far.cancelled.wait()
         assert text(await server.reply(call("greet", name="again"))) == "hello again"
-        await server.close()
 
 
 @pytest.mark.parametrize(
@@ -91,11 +115,8 @@ async def test_a_server_asks_the_person(answer: Json, result: str) -> None:
         asked.append(form)
         return answer
 
-    far = HttpMcp()
-    async with far.serving() as url:
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr, ask=ask))
+    async with connected(HttpMcp(), ask=ask) as server:
         assert text(await server.reply(call("paint"))) == result
-        await server.close()
     (form,) = asked
     assert (form.mcp_server_name, form.message, form.mode) == ("far", "Which colour?", "form")
     assert form.requested_schema is not None and "colour" in form.requested_schema["properties"]
@@ -129,25 +150,16 @@ async def test_a_server_that_was_restarted_meanwhile_is_reached_again() -> None:
 async def test_a_call_whose_answer_was_cut_is_not_begun_again_although_the_server_has_forgotten_the_session() -> None:
     begun: list[str] = []
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        asked = await request.json() if request.method == "POST" else {}
-        if asked.get("method") == "tools/call":
-            begun.append(asked["params"]["name"])
-            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-            await response.prepare(request)
-            await response.write(b"id: 1\nretry: 1\ndata:\n\n")  # then it is restarted, and knows nothing any more
-            return response
-        if asked.get("method") != "initialize":
-            return web.Response(status=202 if asked else 404)
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
-        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
-        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+    async def answer(request: web.Request, asked: Json) -> web.StreamResponse:
+        begun.append(asked["params"]["name"])
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"id: 1\nretry: 1\ndata:\n\n")  # then it is restarted, and knows nothing any more
+        return response
 
-    async with serving(answer) as url:
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+    async with answering(answer) as server:
         with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
             await server.reply(call("pay"))
-        await server.close()
     assert begun == ["pay"]
 
 
@@ -175,33 +187,18 @@ async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeyp
     ],
 )
 async def test_odd_answers_over_http_end_their_call_and_a_deaf_server_holds_no_end_up(body: str, found: str) -> None:
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if request.method == "DELETE" and body == "no JSON":
-            await asyncio.Event().wait()
-        asked = await request.json() if request.method == "POST" else {}
-        if asked.get("method") == "tools/call":
-            return web.Response(text=body.replace("ID", str(asked["id"])), content_type="application/json")
-        if asked.get("method") != "initialize":
-            return web.Response(status=202 if asked else 404)
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
-        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
-        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+    async def answer(request: web.Request, asked: Json) -> web.StreamResponse:
+        return web.Response(text=body.replace("ID", str(asked["id"])), content_type="application/json")
 
-    async with serving(answer) as url, asyncio.timeout(30):
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+    async with answering(answer, deaf=body == "no JSON") as server:
         try:
             said = json.dumps(await server.reply(call("odd")))
         except RequestRefused as refused:
             said = str(refused)
         assert found in said
-        await server.close()
 
 
 SERVER = odd_mcp_server.__file__
-
-
-def call_program(name: str, **arguments: object) -> Json:
-    return {"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
 
 
 class Odd:
@@ -213,6 +210,12 @@ class Odd:
         command = launched if launcher else [sys.executable, "-IS", SERVER, *arguments]
         self.config = StdioServer(command=command[0], args=command[1:], env={"MARK": self.mark})
         self.server = LaptopServer("odd", self.config, ClientSide(sys.stderr))
+
+    async def calls(self, tool: str, **arguments: object) -> Json:
+        return await self.server.reply(call(tool, **arguments))
+
+    async def is_ok(self) -> bool:
+        return bool((await self.calls("ok"))["result"]["is"] == "ok")
 
     def processes(self) -> list[int]:
         return marked_processes(self.mark)
@@ -236,7 +239,7 @@ async def gone(odd: Odd) -> None:
 
 async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() -> None:
     odd = Odd(launcher=LAUNCHER)
-    assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+    assert await odd.is_ok()
     assert len(odd.processes()) >= 5  # with its keeper
     began = time.monotonic()
     await odd.server.close()
@@ -267,7 +270,7 @@ async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signal
 
 async def test_a_server_ends_with_its_keeper() -> None:
     odd = Odd()
-    await odd.server.reply(call_program("ok"))
+    await odd.is_ok()
     (keeper,) = [each for each in odd.processes() if command_line(each)[3].endswith("keeper.py")]
     os.kill(keeper, signal.SIGKILL)
     await gone(odd)
@@ -300,16 +303,16 @@ async def test_a_keeper_ends_what_its_server_leaves(adopts: bool, deaf: str) -> 
 
 async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
     odd = Odd(launcher=LAUNCHER)
-    await odd.server.reply(call_program("ok"))
+    await odd.is_ok()
     (server,) = [
         each for each in odd.processes() if command_line(each)[1:2] == ["-IS"] and "keeper" not in command_line(each)[2]
     ]
-    hanging = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+    hanging = asyncio.ensure_future(odd.calls("hang"))
     os.kill(server, signal.SIGKILL)
     async with asyncio.timeout(30):
         with pytest.raises(RequestRefused, match="has ended before it answered"):
             await hanging
-    assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+    assert await odd.is_ok()
     await odd.server.close()
     await gone(odd)
 
@@ -320,7 +323,7 @@ def command_line(pid: int) -> list[str]:
 
 async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> None:
     silent = [Odd("silent", "stubborn") for _ in range(3)]
-    asking = [asyncio.ensure_future(each.server.reply(call_program("ok"))) for each in silent for _ in range(2)]
+    asking = [asyncio.ensure_future(each.server.reply(call("ok"))) for each in silent for _ in range(2)]
     async with asyncio.timeout(30):
         while not all(each.processes() for each in silent):
             await asyncio.sleep(0.01)
@@ -335,8 +338,8 @@ async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> No
 
 async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as odd:
-        await odd.server.reply(call_program("ok"))
-        hanging = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+        await odd.is_ok()
+        hanging = asyncio.ensure_future(odd.calls("hang"))
         async with asyncio.timeout(30):
             while not odd.server._calls:
                 await asyncio.sleep(0.01)
@@ -347,38 +350,40 @@ async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(mo
         assert odd.processes() == before, "it works on a call"
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
-        assert (await odd.server.reply(call_program("ok")))["result"]["is"] == "ok"
+        assert await odd.is_ok()
         assert not set(odd.processes()) & set(before)
 
 
-async def test_a_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_has_a_limit_and_later_answers_are_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
     monkeypatch.setattr(server_module, "SAY_LIMIT_S", 0.1)
     async with running() as odd:
-        await odd.server.reply(call_program("ok"))
+        assert await odd.is_ok()
         monkeypatch.setattr(StdioServer, "call_s", 0.5)
         shown: list[Json] = []
         with pytest.raises(RequestRefused, match=r"gives no answer within 0.5 s, the limit of its calls"):
-            await odd.server.reply(call_program("hang"), shown.append)
+            await odd.server.reply(call("hang"), shown.append)
         assert shown == [{"message": "no answer yet, limit 0.5 s"}]
         odd.server._patient = lambda tool: tool == "hang"
-        waiting = asyncio.ensure_future(odd.server.reply(call_program("hang")))
+        waiting = asyncio.ensure_future(odd.calls("hang"))
         done, _ = await asyncio.wait({waiting}, timeout=1.0)
         assert not done, "somebody may be asked by it"
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-
-
-async def test_the_tools_of_a_server_pass_on_as_they_are() -> None:
     async with running() as odd:
-        listed = (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"]
-        assert listed == TOOLS
+        assert await odd.is_ok()
+        with pytest.raises(RequestRefused, match="gives no answer"):
+            await odd.calls("raw", lines=[])
+        monkeypatch.setattr(StdioServer, "call_s", 30)
+        assert "cannot be read" in (await odd.calls("raw", lines=["{cut"]))["error"]["message"]
 
 
-async def test_why_a_program_does_not_start_is_known_to_the_person() -> None:
+async def test_the_tools_of_a_server_pass_on_as_they_are_and_why_a_program_does_not_start_is_known() -> None:
+    async with running() as odd:
+        assert (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"] == TOOLS
     server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
     with pytest.raises(RequestRefused, match="cannot be reached"):
-        await server.reply(call_program("ok"))
+        await server.reply(call("ok"))
     assert server.why == "[Errno 2] No such file or directory: '/nonexistent'"
 
 
@@ -408,23 +413,9 @@ async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
 ) -> None:
     monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
     async with running() as odd, asyncio.timeout(30):
-        reply = await odd.server.reply(call_program("raw", lines=lines))
+        reply = await odd.calls("raw", lines=lines)
         if "result" in reply:
             assert reply["result"]["is"] == found
         else:
             assert str(found) in reply["error"]["message"]
-        assert json.dumps(await odd.server.reply(call_program("ok")))
-
-
-async def test_a_call_that_ends_without_its_answer_leaves_later_answers_readable(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
-    async with running() as odd, asyncio.timeout(30):
-        await odd.server.reply(call_program("ok"))
-        monkeypatch.setattr(StdioServer, "call_s", 0.3)
-        with pytest.raises(RequestRefused, match="gives no answer"):
-            await odd.server.reply(call_program("raw", lines=[]))
-        monkeypatch.undo()
-        reply = await odd.server.reply(call_program("raw", lines=["{cut"]))
-        assert "cannot be read" in reply["error"]["message"]
+        assert await odd.is_ok()

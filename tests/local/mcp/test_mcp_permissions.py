@@ -37,6 +37,15 @@ Json = dict[str, Any]
 ADD = "mcp__notes__add"
 
 
+def message(method: str, params: Json) -> McpMessage:
+    return McpMessage("notes", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+
+
+def call(arguments: Json, tool_use_id: str = "t1", tool: str = "add") -> McpMessage:
+    meta = {"claudecode/toolUseId": tool_use_id}
+    return message("tools/call", {"name": tool, "arguments": arguments, "_meta": meta})
+
+
 class Worker:
     """A hostile worker, the laptop's end of its session, and what has reached the server there."""
 
@@ -51,38 +60,36 @@ class Worker:
         self._seq += 1
         await self.peer.send(Event(self._seq, 1, "message", body))
 
-    async def asks(self, arguments: Json, tool_use_id: str = "t1", *, tool: str = ADD, request_id: str = "q1") -> None:
-        """Show the reader an approval."""
-        await self.event(
-            Request(CAN_USE_TOOL, ToolApproval(tool, tool, arguments, tool_use_id), id=request_id).public()
-        )
-        assert (await self.question())["request_id"] == request_id
+    async def asks(
+        self, arguments: Json, tool_use_id: str = "t1", tool: str = ADD, id: str = "q1", answer: Json | None = None
+    ) -> None:
+        """Show the reader an approval, which it answers."""
+        await self.event(Request(CAN_USE_TOOL, ToolApproval(tool, tool, arguments, tool_use_id), id=id).public())
+        assert (await self.question())["request_id"] == id
+        if answer is not None:
+            await self.session.answer(id, answer)
 
     async def question(self) -> Json:
         async with asyncio.timeout(60):
             return await self.shown.get()
 
-    async def calls(
-        self, arguments: Json, tool_use_id: str = "t1", *, tool: str = "add", request_id: str = "m1"
-    ) -> None:
-        params = {"name": tool, "arguments": arguments, "_meta": {"claudecode/toolUseId": tool_use_id}}
-        await self.sends("tools/call", params, request_id)
+    async def calls(self, arguments: Json, tool_use_id: str = "t1", tool: str = "add", id: str = "m1") -> None:
+        await self.event(Request(LAPTOP_MCP_MESSAGE, call(arguments, tool_use_id, tool), id=id).public())
 
-    async def sends(self, method: str, params: Json, request_id: str = "m1") -> None:
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        await self.event(Request(LAPTOP_MCP_MESSAGE, McpMessage("notes", message), id=request_id).public())
-
-    async def reply(self, request_id: str = "m1") -> str:
+    async def reply(self, id: str = "m1") -> str:
         """The error with which a message was answered, "" if it has reached the server."""
         while True:
-            given = await self.peer.next(Input)
-            response = given.body.get("response", {})
-            if response.get("request_id") == request_id:
+            response = (await self.peer.next(Input)).body.get("response", {})
+            if response.get("request_id") == id:
                 return str(response.get("error", ""))
 
-    async def tries(self, arguments: Json, tool_use_id: str = "t1", **more: Any) -> str:
-        await self.calls(arguments, tool_use_id, **more)
-        return await self.reply(more.get("request_id", "m1"))
+    async def tries(self, arguments: Json, tool_use_id: str = "t1", tool: str = "add", id: str = "m1") -> str:
+        await self.calls(arguments, tool_use_id, tool, id)
+        return await self.reply(id)
+
+    async def sends(self, method: str, id: str, **params: object) -> str:
+        await self.event(Request(LAPTOP_MCP_MESSAGE, message(method, params), id=id).public())
+        return await self.reply(id)
 
 
 @asynccontextmanager
@@ -136,42 +143,35 @@ ALLOW: Json = {"behavior": "allow"}
 async def test_a_worker_that_does_not_ask_gets_nothing() -> None:
     async with hostile() as worker:
         assert "has not allowed mcp__notes__add, and nobody can be asked" in await worker.tries({"a": 1})
-        await worker.sends("resources/read", {"uri": "notes://today"}, "m2")
-        assert "has not allowed ReadMcpResourceTool" in await worker.reply("m2")
-        await worker.sends("prompts/get", {"name": "review"}, "m3")
-        assert "has not allowed mcp__notes__review" in await worker.reply("m3")
+        reading = await worker.sends("resources/read", "m2", uri="notes://today")
+        assert "has not allowed ReadMcpResourceTool" in reading
+        assert "has not allowed mcp__notes__review" in await worker.sends("prompts/get", "m3", name="review")
         assert worker.ran == []
 
 
 async def test_a_server_inside_the_program_gets_only_what_this_laptop_has_allowed() -> None:
     async with hostile({"allow": ["mcp__notes__list"], "deny": ["mcp__notes__remove"]}) as worker:
-
-        async def calls(tool: str, arguments: Json, number: int) -> str:
-            params = {"name": tool, "arguments": arguments, "_meta": {"claudecode/toolUseId": "t1"}}
-            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-            request = Request(MCP_MESSAGE, McpMessage("notes", message), id=f"m{number}")
-            await worker.event(request.public())
-            return request.id
-
-        assert "has not allowed mcp__notes__add" in await worker.reply(await calls("add", {"a": 1}, 1))
-        assert "denies mcp__notes__remove" in await worker.reply(await calls("remove", {}, 2))
-        allowed = await calls("list", {"a": 2}, 3)
+        for number, tool in enumerate(("add", "remove", "list")):
+            await worker.event(Request(MCP_MESSAGE, call({}, tool=tool), id=f"m{number}").public())
+        assert "has not allowed mcp__notes__add" in await worker.reply("m0")
+        assert "denies mcp__notes__remove" in await worker.reply("m1")
         asked = await worker.question()  # the first of which the program hears
         assert asked["request"]["message"]["params"]["name"] == "list"
         await worker.session.answer(asked["request_id"], {"mcp_response": {"jsonrpc": "2.0", "id": 1, "result": {}}})
-        assert await worker.reply(allowed) == ""
+        assert await worker.reply("m2") == ""
 
 
 async def test_an_approval_lets_exactly_the_call_that_was_shown_run_once() -> None:
+    shown = {"a": 1, "b": True}
     async with hostile() as worker:
-        await worker.asks({"a": 1, "b": True})
-        await worker.session.answer("q1", {**ALLOW, "updatedInput": {"a": 1, "b": True}})
-        assert await worker.tries({"a": 1, "b": 1}, request_id="m0")  # true is not 1
-        await worker.asks({"a": 1, "b": True}, request_id="q2")
-        await worker.session.answer("q2", ALLOW)
-        assert await worker.tries({"b": True, "a": 1}, request_id="m1") == ""
-        assert await worker.tries({"a": 1, "b": True}, request_id="m2")
-        assert [each["params"]["arguments"] for each in worker.ran] == [{"a": 1, "b": True}]
+        await worker.asks(shown, answer={**ALLOW, "updatedInput": shown})
+        assert await worker.tries({"a": 1, "b": 1}, id="m0")  # true is not 1
+        await worker.asks(shown, id="q2", answer=ALLOW)
+        assert await worker.tries({"b": True, "a": 1}, id="m1") == ""
+        assert await worker.tries(shown, id="m2")
+        await worker.asks(shown, id="q3", answer={**ALLOW, "updatedInput": {"a": 5}})
+        assert await worker.tries({"a": 5}, id="m3") == ""
+        assert [each["params"]["arguments"] for each in worker.ran] == [shown, {"a": 5}]
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,9 @@ async def test_an_approval_lets_exactly_the_call_that_was_shown_run_once() -> No
 )
 async def test_an_approval_of_another_call_does_not_count(tried: Json) -> None:
     async with hostile() as worker:
-        await worker.asks({"a": 1})
-        await worker.session.answer("q1", ALLOW)
+        await worker.asks({"a": 1}, answer=ALLOW)
         assert await worker.tries(**tried)
         assert worker.ran == []
-
-
-async def test_the_input_that_the_answer_has_changed_is_the_one_that_runs() -> None:
-    async with hostile() as worker:
-        await worker.asks({"a": 1})
-        await worker.session.answer("q1", {**ALLOW, "updatedInput": {"a": 5}})
-        assert await worker.tries({"a": 5}) == ""
 
 
 async def test_one_id_for_two_questions_grants_neither() -> None:
@@ -203,25 +195,22 @@ async def test_one_id_for_two_questions_grants_neither() -> None:
         await worker.asks({"a": 1})
         await worker.event(public_withdrawal("q1"))
         await worker.question()
-        await worker.asks({"a": 666})
-        await worker.session.answer("q1", ALLOW)
+        await worker.asks({"a": 666}, answer=ALLOW)
         assert await worker.tries({"a": 666})
 
 
 async def test_a_question_that_was_withdrawn_or_denied_or_interrupted_grants_nothing() -> None:
     async with hostile() as worker:
-        await worker.asks({"a": 1})
-        await worker.session.answer("q1", {"behavior": "deny", "message": "not today"})
+        await worker.asks({"a": 1}, answer={"behavior": "deny", "message": "not today"})
         assert await worker.tries({"a": 1}) == "not today"
-        await worker.asks({"a": 2}, "t2", request_id="q2")
-        await worker.session.answer("q2", ALLOW)
+        await worker.asks({"a": 2}, "t2", id="q2", answer=ALLOW)
         await worker.session.send(Request(INTERRUPT, None).public())
-        assert await worker.tries({"a": 2}, "t2", request_id="m2")
-        await worker.asks({"a": 3}, "t3", request_id="q3")
+        assert await worker.tries({"a": 2}, "t2", id="m2")
+        await worker.asks({"a": 3}, "t3", id="q3")
         await worker.event(public_withdrawal("q3"))
         await worker.question()
         await worker.session.answer("q3", ALLOW)
-        assert await worker.tries({"a": 3}, "t3", request_id="m3")
+        assert await worker.tries({"a": 3}, "t3", id="m3")
         assert worker.ran == []
 
 
@@ -237,8 +226,7 @@ async def test_an_answer_that_another_client_gave_does_not_count_here() -> None:
 async def test_a_lost_connection_gives_no_second_call_for_one_approval() -> None:
     host = ScriptedHost()
     async with hostile(host=host) as worker:
-        await worker.asks({"a": 1})
-        await worker.session.answer("q1", ALLOW)
+        await worker.asks({"a": 1}, answer=ALLOW)
         assert await worker.tries({"a": 1}) == ""
         worker.peer.hang_up()
         worker.peer, _ = await host.granted(seq=9)  # all of it is a replay: the worker claims that it has had no answer
@@ -248,9 +236,9 @@ async def test_a_lost_connection_gives_no_second_call_for_one_approval() -> None
         answer = {"id": "answer:q1", "body": public_answer(Success("q1", ALLOW))}
         await worker.peer.send(Event(worker._seq, 1, "input", answer))
         while worker._seq < 9:
-            await worker.calls({"a": 1}, request_id=f"again-{worker._seq}")
+            await worker.calls({"a": 1}, id=f"again-{worker._seq}")
         assert "has not allowed" in await worker.reply("again-8")
-        assert "has not allowed" in await worker.tries({"a": 1}, request_id="live")
+        assert "has not allowed" in await worker.tries({"a": 1}, id="live")
         assert len(worker.ran) == 1
 
 
@@ -274,27 +262,21 @@ async def test_the_rules_and_the_mode_of_the_laptop_count(rules: dict[str, list[
         assert bool(worker.ran) is runs
 
 
-async def test_a_deny_rule_outranks_an_answer() -> None:
-    async with hostile({"deny": ["mcp__notes"]}) as worker:
-        await worker.asks({"a": 1})
-        await worker.session.answer("q1", ALLOW)
+async def test_a_deny_rule_outranks_an_answer_and_a_mode_that_this_laptop_may_not_choose_does_not_count() -> None:
+    async with hostile({"deny": ["mcp__notes__add"]}) as worker:
+        await worker.asks({"a": 1}, answer=ALLOW)
         assert "denies" in await worker.tries({"a": 1})
-
-
-async def test_a_mode_that_this_laptop_may_not_choose_does_not_count() -> None:
-    async with hostile() as worker:
         await worker.session.send(Request(SET_PERMISSION_MODE, "bypassPermissions").public())
-        assert await worker.tries({"a": 1})
+        assert await worker.tries({"a": 1}, tool="remove", id="m2")
 
 
 async def test_always_in_this_session_counts_from_then_on() -> None:
     rule = {"type": "addRules", "rules": [{"toolName": ADD}], "behavior": "allow", "destination": "session"}
     async with hostile() as worker:
-        await worker.asks({"command": "ls"}, tool="Bash")
-        await worker.session.answer("q1", {**ALLOW, "updatedPermissions": [rule]})
+        await worker.asks({"command": "ls"}, tool="Bash", answer={**ALLOW, "updatedPermissions": [rule]})
         assert await worker.tries({"a": 1}, "t9") == ""
-        assert await worker.tries({"a": 2}, "t10", request_id="m2") == ""
-        assert await worker.tries({"a": 2}, "t11", request_id="m3", tool="remove")
+        assert await worker.tries({"a": 2}, "t10", id="m2") == ""
+        assert await worker.tries({"a": 2}, "t11", id="m3", tool="remove")
 
 
 async def test_rules_that_the_person_adds_and_removes_on_the_list_count_from_then_on() -> None:
@@ -304,14 +286,14 @@ async def test_rules_that_the_person_adds_and_removes_on_the_list_count_from_the
 
     async with hostile() as worker:
         await change("addRules", "allow")
-        assert await worker.tries({"a": 1}, request_id="m1") == ""
+        assert await worker.tries({"a": 1}, id="m1") == ""
         await change("removeRules", "allow")
-        assert await worker.tries({"a": 1}, request_id="m2")
+        assert await worker.tries({"a": 1}, id="m2")
         await change("addRules", "allow")
         await change("addRules", "deny", "mcp__notes")
-        assert "denies" in await worker.tries({"a": 1}, request_id="m3")
+        assert "denies" in await worker.tries({"a": 1}, id="m3")
         await worker.session.send(Request(CHANGE_RULES, [{"type": "setMode", "mode": "default"}]).public())
-        assert "denies" in await worker.tries({"a": 1}, request_id="m4")
+        assert "denies" in await worker.tries({"a": 1}, id="m4")
 
 
 async def test_a_hook_of_the_client_may_allow_what_it_is_for_and_the_strictest_of_several_holds() -> None:
@@ -335,16 +317,16 @@ async def test_a_hook_of_the_client_may_allow_what_it_is_for_and_the_strictest_o
         await worker.session.send({"type": "control_request", "request_id": "i", "request": initialize})
         for callback in ("read", "broken", "after", "unknown"):  # a hook that allows all of what it is registered for
             await hooks(worker, callback, "allow", callback=callback)
-            assert await worker.tries({"a": 1}, callback, request_id=callback), callback
+            assert await worker.tries({"a": 1}, callback, id=callback), callback
         assert worker.ran == []
         await hooks(worker, "t1", "allow")
-        assert await worker.tries({"a": 2}, "t1", request_id="m0")
+        assert await worker.tries({"a": 2}, "t1", id="m0")
         await hooks(worker, "t2", "allow")
-        assert await worker.tries({"a": 1}, "t2", request_id="m1") == ""
+        assert await worker.tries({"a": 1}, "t2", id="m1") == ""
         await hooks(worker, "t3", "allow", "ask")
-        assert await worker.tries({"a": 1}, "t3", request_id="m2")
+        assert await worker.tries({"a": 1}, "t3", id="m2")
         await hooks(worker, "t4", "deny", "allow")
-        assert await worker.tries({"a": 1}, "t4", request_id="m3")
+        assert await worker.tries({"a": 1}, "t4", id="m3")
 
 
 async def test_the_laptop_asks_its_person_itself() -> None:
@@ -356,7 +338,7 @@ async def test_the_laptop_asks_its_person_itself() -> None:
         await worker.session.answer(asked["request_id"], {**ALLOW, "updatedInput": {"a": 7}})
         assert await worker.reply() == ""
         assert worker.ran[0]["params"]["arguments"] == {"a": 7}
-        await worker.calls({"a": 1}, request_id="m2")
+        await worker.calls({"a": 1}, id="m2")
         asked = await worker.question()
         await worker.session.refuse(asked["request_id"], "AbortError: nobody is there")
         assert "nobody is there" in await worker.reply("m2")
@@ -367,10 +349,8 @@ async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with
     async with hostile(somebody=True) as worker:
         await worker.calls({"a": 1})
         asked = await worker.question()
-        params = {"name": "add", "arguments": {"a": 1}, "_meta": {"claudecode/toolUseId": "t1"}}
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        call = Request(LAPTOP_MCP_MESSAGE, McpMessage("notes", message), id="m1").public()
-        await worker.peer.send(Snapshot(1, 5, {"asks": [call]}))
+        again = Request(LAPTOP_MCP_MESSAGE, call({"a": 1}), id="m1").public()
+        await worker.peer.send(Snapshot(1, 5, {"asks": [again]}))
         assert await worker.question() == asked  # it is open for a reader that begins with a snapshot
         await worker.peer.send(Snapshot(1, 9, {"asks": []}))  # meanwhile the agent was interrupted
         while (shown := await worker.question()) == asked:
@@ -385,20 +365,16 @@ async def test_the_host_cannot_ask_in_the_name_of_the_laptop() -> None:
         await worker.event(forged)
         await worker.peer.send(Snapshot(1, 5, {"asks": [forged]}))
         worker._seq = 5
-        await worker.asks({"a": 2}, request_id="q2")  # the first that the reader gets
+        await worker.asks({"a": 2}, id="q2")  # the first that the reader gets
 
 
 async def test_what_the_person_mentions_may_be_read() -> None:
+    diary = {"server": "notes", "uri": "notes://diary"}
     async with hostile() as worker:
         await worker.session.prompt("look at @notes:notes://today please")
-        await worker.sends("resources/read", {"uri": "notes://today"})
-        assert await worker.reply() == ""
-        await worker.sends("resources/read", {"uri": "notes://diary"}, "m2")
-        assert await worker.reply("m2")
+        assert await worker.sends("resources/read", "m1", uri="notes://today") == ""
+        assert await worker.sends("resources/read", "m2", uri="notes://diary")
         await worker.session.prompt("/mcp__notes__review this")
-        await worker.sends("prompts/get", {"name": "review", "arguments": {"what": "this"}}, "m3")
-        assert await worker.reply("m3") == ""
-        await worker.asks({"server": "notes", "uri": "notes://diary"}, tool="ReadMcpResourceTool")
-        await worker.session.answer("q1", ALLOW)
-        await worker.sends("resources/read", {"uri": "notes://diary"}, "m4")
-        assert await worker.reply("m4") == ""
+        assert await worker.sends("prompts/get", "m3", name="review", arguments={"what": "this"}) == ""
+        await worker.asks(diary, tool="ReadMcpResourceTool", answer=ALLOW)
+        assert await worker.sends("resources/read", "m4", uri="notes://diary") == ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,110 +38,104 @@ async def test_the_session_goes_on_while_what_speaks_to_servers_is_loaded(monkey
         assert may_end.wait(60), "nothing else runs while it loads"
 
     monkeypatch.setattr(mcp_service, "load_clients", load)
-    far = HttpMcp()
-    async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
-        permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
-        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions, KeyStore()):
-            reading = asyncio.create_task(read(session, asyncio.Queue()))
-            calling = asyncio.create_task(Host(peer).call("paint"))
-            assert await asyncio.to_thread(begun.wait, 60)
-            may_end.set()
-            assert await calling == "decline"
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+    async with session_with(HttpMcp()) as (_, host, _shown):
+        calling = asyncio.create_task(host.call("paint"))
+        assert await asyncio.to_thread(begun.wait, 60)
+        may_end.set()
+        assert await calling == "decline"
 
 
 async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_host() -> None:
     far = HttpMcp()
-    shown: asyncio.Queue[Json] = asyncio.Queue()
-    async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
-        permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
-        async with LaptopServers(
-            session, {"far": HttpServer(type="http", url=url)}, permissions, KeyStore()
-        ) as servers:
-            assert [(each.name, each.running) for each in servers.states()] == [("far", False)]
-            session.register(CAN_USE_TOOL)
-            reading = asyncio.create_task(read(session, shown))
-            host = Host(peer)
-            assert await host.call("paint") == "decline"  # nobody fills in forms here
-            assert servers.states()[0].running
-            assert await host.call("work") == "worked"
-            progress = await shown.get()
-            assert (progress["type"], progress["tool_use_id"], progress["output"]) == (
-                "tool_progress",
-                "t2",
-                "1/4 first",
-            )
-            session.register(ELICITATION)
-            calling = asyncio.create_task(host.call("paint"))
-            asked = await shown.get()
-            assert (asked["request"]["subtype"], asked["request"]["mcp_server_name"]) == ("elicitation", "far")
-            await session.answer(asked["request_id"], {"action": "accept", "content": {"colour": "red", "count": 2}})
-            assert await calling == "2 red"
-            await host.send("wait")
-            async with asyncio.timeout(60):
-                await far.began.wait()
-                await host.event(public_withdrawal(f"m{host.count}"))  # the person interrupts the agent
-                await far.cancelled.wait()
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+    async with session_with(far) as (servers, host, shown):
+        session = servers._session
+        assert [(each.name, each.running) for each in servers.states()] == [("far", False)]
+        session.register(CAN_USE_TOOL)
+        assert await host.call("paint") == "decline"  # nobody fills in forms here
+        assert servers.states()[0].running
+        assert await host.call("work") == "worked"
+        progress = await shown.get()
+        told = (progress["type"], progress["tool_use_id"], progress["output"])
+        assert told == ("tool_progress", "t2", "1/4 first")
+        session.register(ELICITATION)
+        calling = asyncio.create_task(host.call("paint"))
+        asked = await shown.get()
+        assert (asked["request"]["subtype"], asked["request"]["mcp_server_name"]) == ("elicitation", "far")
+        await session.answer(asked["request_id"], {"action": "accept", "content": {"colour": "red", "count": 2}})
+        assert await calling == "2 red"
+        await host.send("wait")
+        async with asyncio.timeout(60):
+            await far.began.wait()
+            await host.event(public_withdrawal(f"m{host.count}"))  # the person interrupts the agent
+            await far.cancelled.wait()
 
 
-async def test_hooks_of_the_person_answer_the_forms_of_a_server_on_the_laptop(tmp_path: Path) -> None:
-    def hook(command: str, matcher: str = "") -> Json:
-        return {"matcher": matcher, "hooks": [{"type": "command", "command": command}]}
+def hook(command: str, matcher: str = "") -> list[Json]:
+    return [{"matcher": matcher, "hooks": [{"type": "command", "command": command}]}]
 
-    def says(event: str, **own: Any) -> str:
-        return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
 
-    first = says("Elicitation", action="accept", content={"colour": "blue", "count": 3})
-    changed = says("ElicitationResult", action="accept", content={"colour": "green", "count": 1})
-    answered = {"action": "accept", "content": {"colour": "red", "count": 2}}
-    for hooks, told in (
-        ({"Elicitation": [hook(f"cat > {tmp_path}/form; {first}")]}, "3 blue"),
-        ({"Elicitation": [hook(f"echo Ready; {first}; echo Done")]}, "3 blue"),
-        ({"Elicitation": [hook("exit 2")]}, "decline"),
-        ({"Elicitation": [hook("""echo "['decision': 'block']" """)]}, "decline"),
-        ({"Elicitation": [hook(first, "other"), hook("exit 1")]}, "2 red"),
-        ({"ElicitationResult": [hook(f"cat > {tmp_path}/result; {changed}")]}, "1 green"),
-    ):
-        far = HttpMcp()
-        shown: asyncio.Queue[Json] = asyncio.Queue()
-        async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
-            permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
-            servers = {"far": HttpServer(type="http", url=url)}
-            async with LaptopServers(session, servers, permissions, KeyStore(), FormHooks(hooks)):
-                session.register(ELICITATION)
-                reading = asyncio.create_task(read(session, shown))
-                calling = asyncio.create_task(Host(peer).call("paint"))
-                if told not in ("3 blue", "decline"):
-                    asked = await shown.get()
-                    await session.answer(asked["request_id"], answered)
-                assert await calling == told
-                assert shown.empty()
-                reading.cancel()
-                await asyncio.gather(reading, return_exceptions=True)
-    form = json.loads((tmp_path / "form").read_text())
-    assert (form["hook_event_name"], form["mcp_server_name"]) == ("Elicitation", "far")
-    assert "colour" in form["requested_schema"]["properties"]
-    result = json.loads((tmp_path / "result").read_text())
-    assert result["content"] == {"colour": "red", "count": 2}
+def says(event: str, **own: Any) -> str:
+    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
+
+
+FIRST = says("Elicitation", action="accept", content={"colour": "blue", "count": 3})
+CHANGED = says("ElicitationResult", action="accept", content={"colour": "green", "count": 1})
+
+
+@pytest.mark.parametrize(
+    ("hooks", "told"),
+    [
+        ({"Elicitation": hook(f"cat > DIR/Elicitation; {FIRST}")}, "3 blue"),
+        ({"Elicitation": hook(f"echo Ready; {FIRST}; echo Done")}, "3 blue"),
+        ({"Elicitation": hook("exit 2")}, "decline"),
+        ({"Elicitation": hook("""echo "['decision': 'block']" """)}, "decline"),
+        ({"Elicitation": [*hook(FIRST, "other"), *hook("exit 1")]}, "2 red"),
+        ({"ElicitationResult": hook(f"cat > DIR/ElicitationResult; {CHANGED}")}, "1 green"),
+    ],
+)
+async def test_hooks_of_the_person_answer_the_forms_of_a_server_on_the_laptop(
+    tmp_path: Path, hooks: dict[str, list[Json]], told: str
+) -> None:
+    forms = FormHooks(json.loads(json.dumps(hooks).replace("DIR", str(tmp_path))))
+    async with session_with(HttpMcp(), forms=forms) as (servers, host, shown):
+        servers._session.register(ELICITATION)
+        calling = asyncio.create_task(host.call("paint"))
+        if told not in ("3 blue", "decline"):
+            given = {"action": "accept", "content": {"colour": "red", "count": 2}}
+            await servers._session.answer((await shown.get())["request_id"], given)
+        assert await calling == told
+        assert shown.empty()
+    for path in tmp_path.iterdir():
+        got = json.loads(path.read_text())
+        assert (got["hook_event_name"], got["mcp_server_name"]) == (path.name, "far")
+        result = path.name == "ElicitationResult"
+        assert got["content"]["colour"] == "red" if result else "colour" in got["requested_schema"]["properties"]
 
 
 async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:
     far = HttpMcp()
+    permissions = LaptopPermissions(dict, None, mode="default", may_bypass=False, prompt_tool="mcp__far__decide")
+    async with session_with(far, permissions) as (_, host, _shown):
+        for name, tool_use_id, greeting in (("you", "a", "hello you"), ("me", "b", "not fine")):
+            question = {"tool_name": "mcp__far__greet", "input": {"name": name}, "tool_use_id": tool_use_id}
+            await host.call("decide", "", **question)
+            assert await host.call("greet", tool_use_id, name=name) == greeting
+            assert "has not allowed" in await host.call("greet", tool_use_id, name=name)
+        assert far.calls == ["you"]
+
+
+@asynccontextmanager
+async def session_with(
+    far: HttpMcp, permissions: LaptopPermissions | None = None, forms: FormHooks | None = None
+) -> AsyncIterator[tuple[LaptopServers, Host, asyncio.Queue[Json]]]:
+    """A session with a server `far`, the worker, and what is shown to the person. All calls are allowed by default."""
+    shown: asyncio.Queue[Json] = asyncio.Queue()
+    allowing = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
-        permissions = LaptopPermissions(dict, None, mode="default", may_bypass=False, prompt_tool="mcp__far__decide")
         configs = {"far": HttpServer(type="http", url=url)}
-        async with LaptopServers(session, configs, permissions, KeyStore()):
-            reading = asyncio.create_task(read(session, asyncio.Queue()))
-            host = Host(peer)
-            for name, tool_use_id, greeting in (("you", "a", "hello you"), ("me", "b", "not fine")):
-                question = {"tool_name": "mcp__far__greet", "input": {"name": name}, "tool_use_id": tool_use_id}
-                await host.call("decide", "", **question)
-                assert await host.call("greet", tool_use_id, name=name) == greeting
-                assert "has not allowed" in await host.call("greet", tool_use_id, name=name)
-            assert far.calls == ["you"]
+        async with LaptopServers(session, configs, permissions or allowing, KeyStore(), forms) as servers:
+            reading = asyncio.create_task(read(session, shown))
+            yield servers, Host(peer), shown
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
