@@ -37,7 +37,7 @@ from .composer.composer import Composer
 from .keys import LoneChord
 from .opening import Opening
 from .rendering.themes import terminal_colours, wants_no_colour
-from .repl_shell import LeaveState, Switching
+from .repl_shell import ONLY_WATCHES, LeaveState, Switching
 from .terminal_driver import TerminalDriver
 from .widgets.painting import KeyPriority, ReplScreen
 
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
-    "take-back": lambda view: view.hint(view.connection.take_back()),
+    "take-back": lambda view: view.status.hint(view.connection.take_back()),
     "interrupt": lambda view: view.stop_keys.interrupt(),
     "background": lambda view: view.run_worker(view.actions.move_to_background()),
     "queue": lambda view: view.replies.show_queue(),
-    "open": lambda view: view.files.open_now(),
+    "open": lambda view: view.run_worker(view.files.open_offered(), group="copies"),
     "mode": lambda view: view.run_worker(view.actions.next_mode()),
     "approval": lambda view: view.approvals.focus_card(),
     "details": lambda view: view.details(),
@@ -79,7 +79,6 @@ log = logging.getLogger(__name__)
 
 _TALL_LINES = 18
 _MIN_SIZE = (10, 3)
-_ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
 class Repl(App[int]):
@@ -137,7 +136,7 @@ class Repl(App[int]):
         self.switching = Switching()
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
-        self.composer.set_locked(_ONLY_WATCHES if watching else "")
+        self.composer.set_locked(ONLY_WATCHES if watching else "")
         around = self.composer.around
         around.host, around.says, around.shortcut, around.refused = host, self._hint, self.retry, self._refused
         self.opening = Opening(host, screen.keymap, first_prompt)
@@ -221,14 +220,14 @@ class Repl(App[int]):
         with self.batch_update():
             await self.mount(view, before=self.composer)
             await self.mount(view.completion, before=self.composer)
-            await self.mount(view.status_line, after=self.composer)
+            await self.mount(view.status.line, after=self.composer)
             opening = self.opening
             await opening.line.remove()
             await opening.remove()
         self.attached = view
         self.composer.around.take_back = view.take_prompt_back
         view.say(opening.said, warnings)
-        view.submit_all(opening.queued)
+        view.replies.submit_all(opening.queued)
 
     def on_unmount(self) -> None:
         self.attention.restore()
@@ -280,7 +279,7 @@ class Repl(App[int]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         if self.attached is not None:
-            self.attached.submit(event.text, event.before, steers=event.steers)
+            self.attached.replies.submit(event.text, event.before, steers=event.steers)
             return
         command, why_not = parse_command(event.text.strip()), refusal(event.text)
         if why_not:
@@ -334,7 +333,7 @@ class Repl(App[int]):
         if self.attached is None:
             self.opening.line.update(text)
         else:
-            self.attached.hint(text)
+            self.attached.status.hint(text)
 
     def action_on_session(self, key_id: str) -> None:
         if self.attached is None:
