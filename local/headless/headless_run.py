@@ -328,11 +328,14 @@ class HeadlessRun:
         await printer.print_all(self._come_back())
         if self.results.pending:
             logs = host_command(self._arguments, "logs", self._session_id)
-            do = f"`{logs}` says more. Go on with: {self._resume}"
-            if session.hello.storage == "memory":
-                do = "Start a new one: it was in memory only."
-            what = "the host ended the session before the answer was complete"
-            raise ConnectionLost(what, evidence=printer.goodbye, do=do)
+            in_memory = session.hello.storage == "memory"
+            raise ConnectionLost(
+                "the host ended the session before the answer was complete",
+                evidence=printer.goodbye,
+                do="Start a new one: it was in memory only."
+                if in_memory
+                else f"`{logs}` says more. Go on with: {self._resume}",
+            )
 
     async def _stop(self, session: RemoteSession) -> None:
         if not await self._ended(session, GOODBYE_S):
