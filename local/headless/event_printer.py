@@ -267,20 +267,18 @@ class EventPrinter:
         if isinstance(public, messages.ControlResponse) and self._hides is not None and self._hides(public.request_id):
             return
         body = self.own.heard(public, message.body)
-        match public:
-            case messages.ResultMessage():
-                await self._result(body)
+        if isinstance(public, messages.ResultMessage):
+            await self._result(body)
+            return
+        if isinstance(public, messages.SystemMessage):
+            unasked = public.subtype == "permission_denied" and public.decision_behavior == "ask"
+            self.results.denied_unasked = self.results.denied_unasked or unasked
+            self._retries.system(public)
+        elif isinstance(public, messages.AssistantMessage):
+            self._retries.assistant(public)
+            of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
+            if of_agent and not self.own.forwards_text and _only_words(public):
                 return
-            case messages.SystemMessage(subtype="permission_denied"):
-                if public.decision_behavior == "ask":
-                    self.results.denied_unasked = True
-            case messages.SystemMessage():
-                self._retries.system(public)
-            case messages.AssistantMessage():
-                self._retries.assistant(public)
-                of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
-                if of_agent and not self.own.forwards_text and _only_words(public):
-                    return
         await self.output.message(body)
         if self._mirror is not None:
             await self._mirror.message(public, body)
@@ -320,34 +318,36 @@ class PartialEvents:
         """Return the part of a `stream_event` message that was not printed before, or None; other messages
         unchanged."""
         event = message.get("event")
-        if message.get("type") != "stream_event" or not isinstance(event, dict):
+        parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
+        if message.get("type") != "stream_event" or parsed is None:
             return message
-        parsed = messages.parse_stream_event(event)
         if isinstance(parsed, messages.MessageStart):
-            if parsed.message_id and parsed.message_id == self._message_id:
-                for block in self._blocks.values():
-                    block.chars_again = block.other_deltas_again = 0
-                return None
-            self._message_id = parsed.message_id
-            self._blocks.clear()
-            return message
+            return self._started(message, parsed.message_id)
         if isinstance(parsed, messages.MessageStop):
             self._message_id = ""
             self._blocks.clear()
-            return message
-        if parsed is None or not self._message_id:
+        if isinstance(parsed, messages.MessageStop) or not self._message_id:
             return message
         known = self._blocks.get(parsed.index)
-        if isinstance(parsed, messages.ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
-            self._blocks.setdefault(parsed.index, _PrintedBlock())
+        if isinstance(parsed, messages.ContentBlockStart):
+            if len(self._blocks) < _MAX_BLOCKS:
+                self._blocks.setdefault(parsed.index, _PrintedBlock())
+            return message if known is None else None
         if known is None:
             return message
-        if isinstance(parsed, messages.ContentBlockStart):
-            return None
         if isinstance(parsed, messages.ContentBlockStop):
             stopped, known.stopped = known.stopped, True
             return None if stopped else message
         return _new_part_of_delta(known, message, parsed)
+
+    def _started(self, message: Json, message_id: str) -> Json | None:
+        if message_id and message_id == self._message_id:
+            for block in self._blocks.values():
+                block.chars_again = block.other_deltas_again = 0
+            return None
+        self._message_id = message_id
+        self._blocks.clear()
+        return message
 
 
 def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:

@@ -192,7 +192,7 @@ def _named_key(key_id: str, text: object) -> str:
     if last not in _NAMED and not _is_character(last):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows; write one like Ctrl+O, Alt+Shift+X, F5 or PgUp")
     types = last in _EDITING or last not in _NAMED
-    last = last if last in _NAMED else _name_of(last)
+    last = _name_of(last)
     if len(set(modifiers)) < len(modifiers) or not set(modifiers) <= set(_MODIFIERS):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])

@@ -76,7 +76,7 @@ def _given(block: ToolBlock, view: View, file: str) -> str:
         return _diff(block.patch)
     if view is View.NEW_CONTENT and isinstance(content, str):
         return fenced(content)
-    if view is View.CHECKLIST and isinstance(given.get("todos"), list):
+    if view is View.CHECKLIST:
         return "\n".join(_item(each) for each in as_blocks(given.get("todos")))
     if view is View.AGENT:
         return fenced(str(given.get("prompt", "")))

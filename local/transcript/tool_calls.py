@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -181,6 +182,7 @@ def agent_label(tool_input: Mapping[str, Any]) -> str:
 
 
 _MAX_KEPT = 64
+_MAX_LISTS = 50  # of todos, to which the person may go back
 _MAX_CHARS = 100_000
 
 
@@ -218,7 +220,19 @@ class ToolCalls:
         self._line_over = False
         self._pictures = KeptPictures(container)
         self.todos = Todos()
+        self._todo_lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
+
+    def note_todos(self, seq: int) -> None:
+        """Remember the list that holds after event `seq`, for the case that the person goes back."""
+        if self.todos is not (self._todo_lists[-1][1] if self._todo_lists else None):
+            self._todo_lists.append((seq, self.todos))
+
+    def go_back(self, seq: int) -> None:
+        """Take the list that held before event `seq`."""
+        while self._todo_lists and self._todo_lists[-1][0] >= seq:
+            self._todo_lists.pop()
+        self.todos = self._todo_lists[-1][1] if self._todo_lists else Todos()
 
     @property
     def any_open(self) -> bool:
