@@ -6,14 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
@@ -41,41 +40,33 @@ _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
 
 
+@dataclass(eq=False)
 class EventPrinter:
     """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
     to the output. `hides` says which answers of the session, by the id of the request, the client does not get; it is
-    None in a run with one prompt, which ends with its result."""
+    None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
-    def __init__(
-        self,
-        session: RemoteSession,
-        output: HeadlessOutput,
-        results: TurnResults,
-        own: OwnAnswers,
-        retries: RetryReports,
-        *,
-        mirror: TranscriptMirror | None = None,
-        hides: Callable[[str], bool] | None,
-    ) -> None:
-        self.session = session
-        self.output = output
-        self.results = results
-        self.own = own
-        self.questions = ClientQuestions(session, results.reports)
-        self._mirror = mirror
-        self._retries = retries
+    session: RemoteSession
+    output: HeadlessOutput
+    results: TurnResults
+    own: OwnAnswers
+    _retries: RetryReports
+    mirror: TranscriptMirror | None
+    hides: Callable[[str], bool] | None
+    goodbye: str = ""
+    _earlier_damage: asyncio.Task[None] | None = None
+    _looked_for_damage: asyncio.Event = field(default_factory=asyncio.Event)
+    _first_connection: bool = True
+    _looking: set[asyncio.Task[None]] = field(default_factory=set)  # for answers that the session gave before this run
+    _connected: asyncio.Event = field(default_factory=asyncio.Event)  # again
+
+    def __post_init__(self) -> None:
+        self.questions = ClientQuestions(self.session, self.results.reports)
         self._partial = PartialEvents()
-        self._earlier_damage: asyncio.Task[None] | None = None
-        self._looked_for_damage = asyncio.Event()
-        self._first_connection = True
-        self._hides = hides
-        self._looking: set[asyncio.Task[None]] = set()  # for answers that the session gave before this run
-        self._connected = asyncio.Event()  # again
         for kind in ANSWERED_ON_STDIN:
-            session.register(kind)
-        if hides is not None:  # nobody fills in forms in a run with one prompt
-            session.register(ELICITATION)
-        self.goodbye = ""  # the reason that the host gave for the end of the session
+            self.session.register(kind)
+        if self.hides is not None:  # nobody fills in forms in a run with one prompt
+            self.session.register(ELICITATION)
 
     async def print_all(self, come_back: str) -> None:
         """Print events until the session ends. Raises ConnectionLost; `come_back` is what the person can do then."""
@@ -103,8 +94,8 @@ class EventPrinter:
     async def sent(self, input_id: str, message: messages.UserMessage) -> None:
         """Note a prompt of the client. One whose id the client has chosen may have been answered before."""
         self.results.pending.sent(input_id)
-        if self._mirror is not None:
-            self._mirror.sent(input_id, message.body)
+        if self.mirror is not None:
+            self.mirror.sent(input_id, message.body)
         await self.results.reports.queued(input_id, message.uuid)
         if message.uuid and self.session.hello.seq > 0:
             self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
@@ -112,9 +103,9 @@ class EventPrinter:
     async def _taken(self, input_ids: Sequence[str]) -> None:
         self.results.pending.taken(input_ids)
         await self.results.reports.taken(input_ids)
-        if self._mirror is not None:
+        if self.mirror is not None:
             for input_id in input_ids:
-                await self._mirror.taken(input_id)
+                await self.mirror.taken(input_id)
 
     async def stop_session(self) -> None:
         await asyncio.gather(*self._looking)
@@ -256,7 +247,7 @@ class EventPrinter:
 
     async def _result(self, body: Json) -> None:
         await self.results.from_host(body)
-        if self._hides is None and not self.results.pending:
+        if self.hides is None and not self.results.pending:
             tasks = len(self.results.pending.tasks)
             if tasks:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
@@ -264,7 +255,7 @@ class EventPrinter:
 
     async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, messages.ControlResponse) and self._hides is not None and self._hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self.hides is not None and self.hides(public.request_id):
             return
         body = self.own.heard(public, message.body)
         if isinstance(public, messages.ResultMessage):
@@ -276,12 +267,12 @@ class EventPrinter:
             self._retries.system(public)
         elif isinstance(public, messages.AssistantMessage):
             self._retries.assistant(public)
-            of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
+            of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
             if of_agent and not self.own.forwards_text and _only_words(public):
                 return
         await self.output.message(body)
-        if self._mirror is not None:
-            await self._mirror.message(public, body)
+        if self.mirror is not None:
+            await self.mirror.message(public, body)
         if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):

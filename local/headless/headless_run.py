@@ -203,14 +203,9 @@ class HeadlessRun:
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
 
+            hides = self._stdin.answered_early if self._has_stdin_messages else None
             printer = self._printer = EventPrinter(
-                session,
-                self._output,
-                self.results,
-                self._own,
-                self._retries,
-                mirror=self._mirror,
-                hides=self._stdin.answered_early if self._has_stdin_messages else None,
+                session, self._output, self.results, self._own, self._retries, self._mirror, hides
             )
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")

@@ -266,9 +266,7 @@ class TurnResults:
     async def answered_before(self, input_id: str, result: Json) -> None:
         """Print the result of a prompt that was answered before this run, if the prompt waits for it."""
         if self.pending.answered_before(input_id):
-            prompt = await self.reports.began_before(input_id)
-            await self._print(result, prompt)
-            await self.reports.ended_before(prompt, more=bool(self.pending))
+            await self._print_outside(input_id, result)
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
         if self._finished or self.complete or not self.print_failures:
@@ -286,8 +284,12 @@ class TurnResults:
 
     async def of_command(self, text: str, identity: str = "") -> None:
         await self.reports.queued(identity, identity)
-        prompt = await self.reports.began_before(identity)
-        await self._print(command_message(self.reports.session_id, text, self._last or {}), prompt)
+        await self._print_outside(identity, command_message(self.reports.session_id, text, self._last or {}))
+
+    async def _print_outside(self, input_id: str, result: Json) -> None:
+        """Print the result of a prompt whose turn this run does not see."""
+        prompt = await self.reports.began_before(input_id)
+        await self._print(result, prompt)
         await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def finish(self) -> None:
