@@ -140,7 +140,6 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())
-        writer.close()
     if bug is not None:
         raise bug
     return code
