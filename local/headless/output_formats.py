@@ -235,11 +235,9 @@ class HeadlessOutput:
         self._writer = writer
         self._text_of = text_of
 
-    async def message(self, body: Json) -> None:
-        """Print a message that is not a result."""
+    async def message(self, body: Json) -> None: ...
 
-    async def progress(self, body: Json) -> None:
-        """Print a message that is not in the journal, such as a streaming event."""
+    async def progress(self, body: Json) -> None: ...  # what is not in the journal, such as a streaming event
 
     async def result(self, body: Json) -> None:
         await self.message(body)

@@ -289,14 +289,11 @@ class HoleBlock(NoticeBlock):
 class BlockContainer(Protocol):
     """An ordered collection of blocks: the transcript widget, or a list that is inserted into it later."""
 
-    def add(self, block: Block, *, before: Block | None = None) -> None:
-        """Add a block at the end, or in front of the block `before`."""
+    def add(self, block: Block, *, before: Block | None = None) -> None: ...  # at the end, or in front of `before`
 
-    def update_block(self, block: Block) -> None:
-        """Note that a block has changed."""
+    def update_block(self, block: Block) -> None: ...
 
-    def take_away(self, block: Block) -> None:
-        """Remove a block; do nothing if it is not here."""
+    def take_away(self, block: Block) -> None: ...  # nothing if it is not here
 
 
 class KeptPictures:

@@ -213,7 +213,7 @@ class ToolCalls:
 
     def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
         self._container = container
-        self._orphans = orphans
+        self.orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
         self.command_line = ""  # the newest command line of the person that the host runs
@@ -269,7 +269,7 @@ class ToolCalls:
         if traits_of(called).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
-        orphan = self._orphans.results.pop(tool_id, None)
+        orphan = self.orphans.results.pop(tool_id, None)
         if orphan is not None:
             self.result(*orphan)
         return tool
@@ -315,7 +315,7 @@ class ToolCalls:
         """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""
         tool = self._open.pop(messages.as_text(result.get("tool_use_id")), None)
         if tool is None:
-            self._orphans.note_result(result, structured)
+            self.orphans.note_result(result, structured)
             return
         tool.state = ToolState.FAILED if result.get("is_error") else ToolState.DONE
         tool.result = both_ends(result_text(result))

@@ -43,12 +43,12 @@ class TranscriptReducer:
         own_name: str = "",
         orphans: EarlyData | None = None,
     ) -> None:
-        self.orphans = orphans if orphans is not None else EarlyData()
+        orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         self.notices = Notices(self.prompts, own_name)
         self.tasks = RunningTasks()
-        self._tools = ToolCalls(self.prompts, self.orphans)
-        self._messages = AgentMessages(self.prompts, self._tools, self.orphans)
+        self._tools = ToolCalls(self.prompts, orphans)
+        self._messages = AgentMessages(self.prompts, self._tools, orphans)
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
@@ -59,6 +59,10 @@ class TranscriptReducer:
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
+
+    @property
+    def orphans(self) -> EarlyData:
+        return self._tools.orphans
 
     @property
     def agent_calls(self) -> list[ToolBlock]:

@@ -51,17 +51,15 @@ class OtherEndFailed(Exception):
 
 
 class CopyWatch:
-    def begun(self, files: int, size: int) -> None:
-        """Note what the source holds: files and bytes."""
+    """What a half tells while it copies. On the host nobody looks at it."""
 
-    def moved(self, size: int) -> None:
-        """Note bytes that need not be copied any more."""
+    def begun(self, files: int, size: int) -> None: ...
 
-    def left_out(self, path: str, why: str) -> None:
-        """Note something that is not copied."""
+    def moved(self, size: int) -> None: ...  # bytes that need not be copied any more
 
-    def one_is_there(self) -> None:
-        """Note a file that is there as a whole."""
+    def left_out(self, path: str, why: str) -> None: ...
+
+    def one_is_there(self) -> None: ...  # a file as a whole
 
 
 class CopyChannel:
