@@ -81,7 +81,6 @@ class FetchedFiles:
         await in_thread(self.folder.close)
 
     def fetch(self, argument: str, cwd: str) -> Transfer:
-        """Start to fetch the file that the person has named. Raise UsageError, CopyFailed."""
         remote = open_path(argument, cwd)
         if len(self.offered) >= _MAX_OFFERED:
             raise UsageError(f"{_MAX_OFFERED} files wait for you already", do=_PUT_AWAY)
@@ -123,7 +122,6 @@ class FetchedFiles:
             return ""
 
     async def open_file(self, file: FetchedFile) -> str:
-        """Open a file that the person has agreed to. Return what has happened, in words. Raise CopyFailed."""
         try:
             command = viewer_command(self.open_with, self.environ)
             await start_viewer(command, file.path, self.environ)
@@ -252,7 +250,6 @@ def kind_of(name: str, head: bytes) -> ViewedKind:
 
 
 def viewer_name(name: str, kind: ViewedKind) -> str:
-    """Return the name under which a viewer gets the file: harmless characters, and the end that belongs to its kind."""
     clean = _UNFIT.sub("_", one_line(name)).lstrip(".- ")[-_MAX_NAME:] or "file"
     return clean if clean.lower().endswith(kind.ends) else clean + kind.ends[0]
 

@@ -133,7 +133,6 @@ class EventPrinter:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_for(self, input_id: str) -> None:
-        """Print the result of a prompt that the session has answered before this run."""
         begun = time.monotonic()
         result, why = None, ""
         while True:
@@ -233,7 +232,6 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: records.MessageRecord) -> None:
-        """Print a message that is not in the journal, such as a question of this laptop."""
         if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
             await self._message(message)
         elif isinstance(message.public, messages.StreamEventMessage):
@@ -300,8 +298,6 @@ class _PrintedBlock:
 
 @dataclass
 class PartialEvents:
-    """Knows what was printed of the message that is being streamed."""
-
     _message_id: str = ""
     _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 

@@ -62,7 +62,6 @@ async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> N
 
 
 async def restored_files(session: RemoteSession, prompt: str) -> str:
-    """Put the files back to before a prompt, and say which. Raise UsageError if that cannot be done."""
     try:
         done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
     except RequestFailed as refused:
@@ -146,7 +145,6 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
 
 
 async def _drain(writer: Writer, interrupts: Interrupts) -> None:
-    """Wait until stdout has everything, or the person does not want to wait any longer."""
     draining = asyncio.create_task(writer.drain(), name="drain")
     if interrupts.second.done():
         await asyncio.wait({draining}, timeout=HURRIED_GOODBYE_S)
@@ -336,7 +334,6 @@ class HeadlessRun:
             report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
 
     async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
-        """End the session on the host. Return whether it did end in time."""
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(limit_s):
                 await session.stop()

@@ -107,7 +107,6 @@ class LineReplies:
         await asyncio.gather(*telling, return_exceptions=True)
 
     def meant(self, line: str) -> str:
-        """Return the command line of the row whose number was typed right below its list; any other line as it is."""
         offered, self._offered = self._offered, ()
         number = int(line) if line.isdigit() and len(line) < 4 else 0
         return (offered[number - 1] if 0 < number <= len(offered) else "") or line
@@ -255,7 +254,6 @@ class LineRepl:
         return waits or self._replies.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
-        """Show the session and send `lines` until they end. Return the error by which it was lost, if it was."""
         listening = asyncio.create_task(self._listen(), name="events")
         typing = asyncio.create_task(self._take(lines, waits=waits), name="lines")
         ticking = asyncio.create_task(self._tick(), name="questions")

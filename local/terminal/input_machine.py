@@ -77,8 +77,6 @@ class Typed:
 
 @dataclass(frozen=True)
 class Pasted:
-    """Text in which nothing is a key."""
-
     text: str
 
 
@@ -147,7 +145,6 @@ class InputMachine:
             self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
 
     def tick(self, now: float) -> list[Token]:
-        """Do what is due at `deadline`. Return what is complete by now."""
         if self.deadline is None or now < self.deadline:
             return []
         if self._state is InputState.PASTE:

@@ -55,7 +55,6 @@ class Writer:
         self._writing: asyncio.Task[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Queue `data`. Waits while more than a megabyte is unwritten."""
         await self._room.wait()
         if self.broken.done():
             return

@@ -58,7 +58,6 @@ def _block_text(block: Json) -> str:
 
 
 def image_words(block: Json) -> str:
-    """Return an image block in words, such as `PNG 640x480 · 12 KB`. Its data is not trusted and not unpacked."""
     picture = picture_data(block)
     head = picture.head if picture else b""
     media_type, pixels = image_type(head[:16]), image_size(head)
@@ -116,7 +115,6 @@ _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
 
 def weight_of(value: object) -> int:
-    """Return the bytes of memory of a value and of what is in it."""
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = (*value, *value.values())

@@ -67,7 +67,6 @@ def _call(block: ToolBlock) -> Iterator[str]:
 
 
 def _given(block: ToolBlock, view: View, file: str) -> str:
-    """Return what a call was given, as a person would write it."""
     given = block.tool_input
     command, content = given.get("command"), given.get("content")
     if view is View.COMMAND and isinstance(command, str):

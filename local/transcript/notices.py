@@ -149,7 +149,6 @@ class Notices:
 
 
 def tips(host: str, keymap: Keymap) -> TipsBlock:
-    """Return what is told to who opens a session on `host`."""
     host = one_line(host)
     return TipsBlock(
         tips=(

@@ -59,8 +59,6 @@ class TodoItem:
 
 @dataclass(frozen=True)
 class Todos:
-    """The list that the agent has written last."""
-
     items: tuple[TodoItem, ...] = ()
 
     @staticmethod
@@ -119,7 +117,6 @@ class UsageTotals:
         self.output_tokens += _sum(usage, ("output_tokens",))
 
     def set_from_result(self, result: Json) -> None:
-        """Take over what the session has used so far from its newest result message."""
         used, cost = result.get("modelUsage"), result.get("total_cost_usd")
         self._set(used if isinstance(used, dict) else {})
         self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
@@ -170,5 +167,4 @@ def _used(totals: UsageTotals) -> list[str]:
 
 
 def used_text(totals: UsageTotals) -> str:
-    """Return tokens and cost in words, or "" if nothing was used."""
     return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)

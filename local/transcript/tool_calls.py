@@ -174,7 +174,6 @@ class AgentRuns(Projection):
 
 
 def agent_label(tool_input: Mapping[str, Any]) -> str:
-    """Return the agent and the task of a call in one line: `Explore: Find the parser`."""
     if "skill" in tool_input:
         return one_line(f"skill {tool_input['skill']}")
     name, task = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("description") or ""
@@ -229,7 +228,6 @@ class ToolCalls:
             self._todo_lists.append((seq, self.todos))
 
     def go_back(self, seq: int) -> None:
-        """Take the list that held before event `seq`."""
         while self._todo_lists and self._todo_lists[-1][0] >= seq:
             self._todo_lists.pop()
         self.todos = self._todo_lists[-1][1] if self._todo_lists else Todos()
@@ -239,7 +237,6 @@ class ToolCalls:
         return bool(self._open)
 
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
-        """Return a new block for a call that the model is still writing; None if the call is known already."""
         if tool_id in self._open:
             return None
         block = ToolBlock(tool_id=tool_id, name=name)
@@ -339,7 +336,6 @@ class ToolCalls:
             self._open.clear()
 
     def show_todos(self, todos: Sequence[Any]) -> None:
-        """Show the list of todos of a snapshot, until the agent writes the next one."""
         self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
         self._snapshot_todos = ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=ToolState.DONE)

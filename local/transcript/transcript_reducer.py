@@ -140,7 +140,6 @@ class TranscriptReducer:
     # What the session says.
 
     def apply_event(self, record: records.Record, *, replayed: bool) -> None:
-        """Apply a record. `replayed`: it had happened before this client attached."""
         self.notices.only_past = self.notices.only_past and replayed
         self.apply(record)
 
@@ -155,7 +154,6 @@ class TranscriptReducer:
             self._tools.note_todos(record.seq)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
-        """Apply a public message that is not in the journal."""
         self.notices.only_past = False
         self._message(message)
 

@@ -82,15 +82,12 @@ class CopyChannel:
         self._send(_COUNTED if counted else _DATA, data)
 
     def taken(self, total: int) -> None:
-        """Say how many bytes of files have arrived so far."""
         self._send(_TAKEN, _COUNT.pack(total))
 
     def alive(self) -> None:
-        """Say that this end is busy. Any thread may do that."""
         self._send(_ALIVE, b"")
 
     def next(self) -> dict[str, Any] | Piece | int:
-        """Return the next message, piece of data, or count of bytes that the other end has taken."""
         kind, payload = self._frame()
         while kind == _ALIVE:
             kind, payload = self._frame()
