@@ -21,14 +21,6 @@ from tests.support.person.laptop import Json, Laptop
 STREAMS = [*STREAM, "--input-format", "stream-json"]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    (path / "greet.txt").write_text("hello wrold\n")
-    return path
-
-
 def user(text: str, **more: object) -> Json:
     return {"type": "user", "message": {"role": "user", "content": text}, **more}
 
