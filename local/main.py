@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the command line `argv` (without the program's name) and return the exit code."""
     try:
         with guarded_streams():
             code = _answer(argv)

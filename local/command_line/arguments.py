@@ -460,5 +460,4 @@ def arguments_from(values: Mapping[Option, object]) -> Arguments:
 
 
 def private_texts(connection: ConnectionOptions) -> list[str]:
-    """Return the commands and options that may contain passwords, so that logs and the doctor can hide them."""
     return [text for text in (connection.transport, connection.ssh_command, *connection.ssh_options) if text]

@@ -12,7 +12,6 @@ _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
 def error_lines(error: CcbError) -> list[str]:
-    """The error as lines for stderr. Only the evidence can have several."""
     what = _cut(error.what)
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
     lines += [f"  {line}" for line in evidence_lines(error)]
@@ -45,8 +44,6 @@ def code_of(error: CcbError) -> ExitCode:
 
 
 class ExitCode(IntEnum):
-    """Each member is a code and what it means to the person."""
-
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Self:

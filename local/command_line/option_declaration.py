@@ -41,7 +41,6 @@ def is_session_id(text: str) -> bool:
 
 
 def is_worktree_name(text: str) -> bool:
-    """Return whether a worktree can have this name."""
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
 
 
@@ -63,14 +62,12 @@ def read_number(unit: str, *, positive: bool = False) -> ReadValue:
 
 
 def read_count(value: str, shown: str) -> int:
-    """Parse a whole number from 1 to 999999."""
     if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
         raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
     return int(value)
 
 
 def read_tokens(value: str, shown: str) -> int:
-    """Parse a number of tokens, which may be 0."""
     return 0 if value == "0" else read_count(value, shown)
 
 
@@ -82,7 +79,6 @@ def read_session_id(value: str, shown: str) -> str:
 
 
 def read_worktree_name(value: str, shown: str) -> str:
-    """Check the name of a worktree; "" is a new name."""
     if value and not is_worktree_name(value):
         raise UsageError(
             f"error: {shown}: '{shortened(value)}' is no name for a worktree",
@@ -92,7 +88,6 @@ def read_worktree_name(value: str, shown: str) -> str:
 
 
 def read_uuid(value: str, shown: str) -> str:
-    """Parse a UUID in its usual spelling."""
     import uuid  # it takes 3 ms, and few command lines have one
 
     try:
@@ -104,7 +99,6 @@ def read_uuid(value: str, shown: str) -> str:
 
 
 def read_ssh_option(value: str, shown: str) -> str:
-    """Check an option of ssh_config: `Name=value` or `Name value`."""
     if not _SSH_OPTION.fullmatch(value):
         raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
     return value
@@ -145,7 +139,6 @@ def json_object(text: str) -> object:
 
 
 def read_sources(value: str, shown: str) -> str:
-    """Check a list of the sources of settings, and return it without blanks."""
     names = [name.strip() for name in value.split(",") if name.strip()]
     for name in names:
         check_choice(name, SETTING_SOURCES, shown)
@@ -153,7 +146,6 @@ def read_sources(value: str, shown: str) -> str:
 
 
 def read_rules(value: str, shown: str) -> tuple[str, ...]:
-    """Cut a list of tool rules at commas and white space outside parentheses."""
     from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
 
     return tuple(split_rules(value)[0])
@@ -191,8 +183,6 @@ class Group(Enum):
 
 
 class OptionKind(Enum):
-    """The kind of value that follows an option."""
-
     ONE = "one"  # one value, or none for an option without a metavar
     VARIADIC = "variadic"  # every word up to the next option
     REPEAT = "repeat"  # one value, and the option may be given again

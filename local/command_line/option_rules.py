@@ -45,7 +45,6 @@ def no_such_tool(name: str) -> str:
 
 
 def validate(arguments: Arguments) -> None:
-    """Raise UsageError for options that cannot be used together."""
     command, account = arguments.command, arguments.account
     if account.api_key_stdin and account.oauth_stdin:
         raise UsageError("--api-key-stdin and --oauth-stdin cannot be used together", do=_GIVE_ONE)

@@ -159,7 +159,6 @@ def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[
 
 
 def _speaks_json(argv: Sequence[str]) -> bool:
-    """Return whether a program drives this run: both formats are stream-json."""
     pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
     return {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
 
@@ -259,7 +258,6 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
 
 
 def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `cp HOST:PATH LOCAL` and `cp LOCAL HOST:PATH`."""
     if len(words) != 2:
         raise UsageError(f"ccb cp takes a source and a target, not {len(words)} paths", do=_COPY)
     source, target = words
@@ -380,7 +378,6 @@ def _check_spelling(words: Sequence[str], *, printed: bool) -> None:
 
 
 def _with_target(arguments: Arguments, target: Target) -> Arguments:
-    """Connect to `target`, on its port or that of -P. Raises UsageError if the two differ."""
     port = arguments.connection.port
     if target.port is not None and port is not None and target.port != port:
         raise UsageError(f"the target says port {target.port}, -P says {port}", do="Give the port once.")

@@ -228,7 +228,6 @@ HOST_COMMANDS = tuple(name for name in COMMANDS if name not in ("ssh", "help", *
 
 
 def options_of(command: Subcommand) -> list[Option]:
-    """Return the options that a command takes, its own first."""
     return sorted((option for option in OPTIONS if command.takes(option)), key=lambda option: not option.commands)
 
 

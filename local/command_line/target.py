@@ -32,12 +32,10 @@ class Target:
 
     @property
     def login(self) -> str:
-        """Return the host as messages name it: `user@host` or `host`."""
         return f"{self.user}@{self.host}" if self.user else self.host
 
 
 def parse_target(text: str) -> Target:
-    """Parse `text` as a target. Raises UsageError."""
     if "\0" in text:
         raise _bad(text, "it contains a NUL character")
     if text[:6].lower() == "ssh://":
@@ -67,7 +65,6 @@ def directory_here(text: str) -> Path | None:
 
 
 def parse_port(text: str, shown: str = "") -> int:
-    """Parse `text` as a TCP port. Raises UsageError."""
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 65536:
         raise UsageError(f"{_shown(text)} is not a port number", do="A port is a number from 1 to 65535.")
     return int(text)

@@ -343,13 +343,11 @@ def get_order(argument: str, cwd: str) -> CopyOrder:
 
 
 def put_order(argument: str, cwd: str) -> CopyOrder:
-    """Return what `/put LOCAL [REMOTE]` asks for. Raise UsageError."""
     words = _words(argument, "/put LOCAL [REMOTE]", most=2)
     return CopyOrder(True, words[0], remote_path(words[1] if len(words) == 2 else "", cwd))
 
 
 def open_path(argument: str, cwd: str) -> str:
-    """Return the path on the host that `/open PATH` names. Raise UsageError."""
     return remote_path(_words(argument, "/open PATH", most=1)[0], cwd)
 
 
@@ -499,7 +497,6 @@ class Transfers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def start(self, order: CopyOrder) -> Transfer:
-        """Start a copy. Raise UsageError if too many wait already."""
         if len(self.running) >= _MOST:
             raise UsageError(f"{_MOST} copies are under way or wait", do="Wait until one is done.")
         transfer = Transfer(next(self._numbers), order, CopyProgress(waiting="waiting for the copies before it"))

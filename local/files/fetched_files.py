@@ -30,7 +30,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
@@ -62,28 +62,25 @@ class FetchedFile:
         return f"{self.name} · {self.kind.label} · {size_of(self.size)}{note}"
 
 
+@dataclass(eq=False)
 class FetchedFiles:
     """The files that were fetched to be looked at; `offered` waits for the person."""
 
-    def __init__(
-        self, transfers: Transfers, folder: PrivateFolder, open_with: str = "", environ: Mapping[str, str] = os.environ
-    ) -> None:
-        self._transfers = transfers
-        self._folder = folder
-        self._open_with = open_with
-        self._environ = environ
-        self.offered: list[FetchedFile] = []
-        self._coming: dict[int, Path] = {}  # the directories of what is under way, by the numbers of the copies
+    transfers: Transfers
+    folder: PrivateFolder
+    open_with: str = ""
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    offered: list[FetchedFile] = field(default_factory=list)
+    _coming: dict[int, Path] = field(default_factory=dict)  # the directories of what is under way, by number
 
     async def __aenter__(self) -> FetchedFiles:
-        await in_thread(self._folder.remove_left_over)
+        await in_thread(self.folder.remove_left_over)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await in_thread(self._folder.close)
+        await in_thread(self.folder.close)
 
     def fetch(self, argument: str, cwd: str) -> Transfer:
-        """Start to fetch the file that the person has named. Raise UsageError, CopyFailed."""
         remote = open_path(argument, cwd)
         if len(self.offered) >= _MAX_OFFERED:
             raise UsageError(f"{_MAX_OFFERED} files wait for you already", do=_PUT_AWAY)
@@ -91,14 +88,14 @@ class FetchedFiles:
             raise UsageError(f"the files that wait for you hold {size_of(size)} already", do=_PUT_AWAY)
         try:
             in_use = [*(each.path.parent for each in self.offered), *self._coming.values()]
-            target = self._folder.place_for(remote, in_use) / _CONTENT
+            target = self.folder.place_for(remote, in_use) / _CONTENT
         except OSError as error:
             raise CopyFailed(
                 f"there is no private place for the file: {error.strerror}",
                 evidence=str(error.filename or ""),
                 do="Mend that, or copy it with /get.",
             ) from error
-        transfer = self._transfers.start(CopyOrder(False, str(target), remote, private=True, most=MAX_BYTES))
+        transfer = self.transfers.start(CopyOrder(False, str(target), remote, private=True, most=MAX_BYTES))
         self._coming[transfer.number] = target.parent
         return transfer
 
@@ -120,15 +117,14 @@ class FetchedFiles:
     @property
     def viewer(self) -> str:
         try:
-            return _program(viewer_command(self._open_with, self._environ))
+            return _program(viewer_command(self.open_with, self.environ))
         except NoViewer:
             return ""
 
     async def open_file(self, file: FetchedFile) -> str:
-        """Open a file that the person has agreed to. Return what has happened, in words. Raise CopyFailed."""
         try:
-            command = viewer_command(self._open_with, self._environ)
-            await start_viewer(command, file.path, self._environ)
+            command = viewer_command(self.open_with, self.environ)
+            await start_viewer(command, file.path, self.environ)
         except NoViewer as error:
             raise CopyFailed(
                 f"{file.name} was not opened: {error}",
@@ -254,7 +250,6 @@ def kind_of(name: str, head: bytes) -> ViewedKind:
 
 
 def viewer_name(name: str, kind: ViewedKind) -> str:
-    """Return the name under which a viewer gets the file: harmless characters, and the end that belongs to its kind."""
     clean = _UNFIT.sub("_", one_line(name)).lstrip(".- ")[-_MAX_NAME:] or "file"
     return clean if clean.lower().endswith(kind.ends) else clean + kind.ends[0]
 

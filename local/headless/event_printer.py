@@ -6,14 +6,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
@@ -41,41 +40,33 @@ _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
 
 
+@dataclass(eq=False)
 class EventPrinter:
     """Prints the events of one session. `own` answers what this machine answers itself, `mirror` copies the transcript
     to the output. `hides` says which answers of the session, by the id of the request, the client does not get; it is
-    None in a run with one prompt, which ends with its result."""
+    None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
-    def __init__(
-        self,
-        session: RemoteSession,
-        output: HeadlessOutput,
-        results: TurnResults,
-        own: OwnAnswers,
-        retries: RetryReports,
-        *,
-        mirror: TranscriptMirror | None = None,
-        hides: Callable[[str], bool] | None,
-    ) -> None:
-        self.session = session
-        self.output = output
-        self.results = results
-        self.own = own
-        self.questions = ClientQuestions(session, results.reports)
-        self._mirror = mirror
-        self._retries = retries
+    session: RemoteSession
+    output: HeadlessOutput
+    results: TurnResults
+    own: OwnAnswers
+    _retries: RetryReports
+    mirror: TranscriptMirror | None
+    hides: Callable[[str], bool] | None
+    goodbye: str = ""
+    _earlier_damage: asyncio.Task[None] | None = None
+    _looked_for_damage: asyncio.Event = field(default_factory=asyncio.Event)
+    _first_connection: bool = True
+    _looking: set[asyncio.Task[None]] = field(default_factory=set)  # for answers that the session gave before this run
+    _connected: asyncio.Event = field(default_factory=asyncio.Event)  # again
+
+    def __post_init__(self) -> None:
+        self.questions = ClientQuestions(self.session, self.results.reports)
         self._partial = PartialEvents()
-        self._earlier_damage: asyncio.Task[None] | None = None
-        self._looked_for_damage = asyncio.Event()
-        self._first_connection = True
-        self._hides = hides
-        self._looking: set[asyncio.Task[None]] = set()  # for answers that the session gave before this run
-        self._connected = asyncio.Event()  # again
         for kind in ANSWERED_ON_STDIN:
-            session.register(kind)
-        if hides is not None:  # nobody fills in forms in a run with one prompt
-            session.register(ELICITATION)
-        self.goodbye = ""  # the reason that the host gave for the end of the session
+            self.session.register(kind)
+        if self.hides is not None:  # nobody fills in forms in a run with one prompt
+            self.session.register(ELICITATION)
 
     async def print_all(self, come_back: str) -> None:
         """Print events until the session ends. Raises ConnectionLost; `come_back` is what the person can do then."""
@@ -103,8 +94,8 @@ class EventPrinter:
     async def sent(self, input_id: str, message: messages.UserMessage) -> None:
         """Note a prompt of the client. One whose id the client has chosen may have been answered before."""
         self.results.pending.sent(input_id)
-        if self._mirror is not None:
-            self._mirror.sent(input_id, message.body)
+        if self.mirror is not None:
+            self.mirror.sent(input_id, message.body)
         await self.results.reports.queued(input_id, message.uuid)
         if message.uuid and self.session.hello.seq > 0:
             self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
@@ -112,9 +103,9 @@ class EventPrinter:
     async def _taken(self, input_ids: Sequence[str]) -> None:
         self.results.pending.taken(input_ids)
         await self.results.reports.taken(input_ids)
-        if self._mirror is not None:
+        if self.mirror is not None:
             for input_id in input_ids:
-                await self._mirror.taken(input_id)
+                await self.mirror.taken(input_id)
 
     async def stop_session(self) -> None:
         await asyncio.gather(*self._looking)
@@ -142,7 +133,6 @@ class EventPrinter:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _look_for(self, input_id: str) -> None:
-        """Print the result of a prompt that the session has answered before this run."""
         begun = time.monotonic()
         result, why = None, ""
         while True:
@@ -242,7 +232,6 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: records.MessageRecord) -> None:
-        """Print a message that is not in the journal, such as a question of this laptop."""
         if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
             await self._message(message)
         elif isinstance(message.public, messages.StreamEventMessage):
@@ -256,7 +245,7 @@ class EventPrinter:
 
     async def _result(self, body: Json) -> None:
         await self.results.from_host(body)
-        if self._hides is None and not self.results.pending:
+        if self.hides is None and not self.results.pending:
             tasks = len(self.results.pending.tasks)
             if tasks:
                 report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
@@ -264,26 +253,24 @@ class EventPrinter:
 
     async def _message(self, message: records.MessageRecord) -> None:
         public = message.public
-        if isinstance(public, messages.ControlResponse) and self._hides is not None and self._hides(public.request_id):
+        if isinstance(public, messages.ControlResponse) and self.hides is not None and self.hides(public.request_id):
             return
         body = self.own.heard(public, message.body)
-        match public:
-            case messages.ResultMessage():
-                await self._result(body)
+        if isinstance(public, messages.ResultMessage):
+            await self._result(body)
+            return
+        if isinstance(public, messages.SystemMessage):
+            unasked = public.subtype == "permission_denied" and public.decision_behavior == "ask"
+            self.results.denied_unasked = self.results.denied_unasked or unasked
+            self._retries.system(public)
+        elif isinstance(public, messages.AssistantMessage):
+            self._retries.assistant(public)
+            of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
+            if of_agent and not self.own.forwards_text and _only_words(public):
                 return
-            case messages.SystemMessage(subtype="permission_denied"):
-                if public.decision_behavior == "ask":
-                    self.results.denied_unasked = True
-            case messages.SystemMessage():
-                self._retries.system(public)
-            case messages.AssistantMessage():
-                self._retries.assistant(public)
-                of_agent = self._hides is not None and public.body.get("parent_tool_use_id")
-                if of_agent and not self.own.forwards_text and _only_words(public):
-                    return
         await self.output.message(body)
-        if self._mirror is not None:
-            await self._mirror.message(public, body)
+        if self.mirror is not None:
+            await self.mirror.message(public, body)
         if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
@@ -311,8 +298,6 @@ class _PrintedBlock:
 
 @dataclass
 class PartialEvents:
-    """Knows what was printed of the message that is being streamed."""
-
     _message_id: str = ""
     _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 
@@ -320,34 +305,36 @@ class PartialEvents:
         """Return the part of a `stream_event` message that was not printed before, or None; other messages
         unchanged."""
         event = message.get("event")
-        if message.get("type") != "stream_event" or not isinstance(event, dict):
+        parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
+        if message.get("type") != "stream_event" or parsed is None:
             return message
-        parsed = messages.parse_stream_event(event)
         if isinstance(parsed, messages.MessageStart):
-            if parsed.message_id and parsed.message_id == self._message_id:
-                for block in self._blocks.values():
-                    block.chars_again = block.other_deltas_again = 0
-                return None
-            self._message_id = parsed.message_id
-            self._blocks.clear()
-            return message
+            return self._started(message, parsed.message_id)
         if isinstance(parsed, messages.MessageStop):
             self._message_id = ""
             self._blocks.clear()
-            return message
-        if parsed is None or not self._message_id:
+        if isinstance(parsed, messages.MessageStop) or not self._message_id:
             return message
         known = self._blocks.get(parsed.index)
-        if isinstance(parsed, messages.ContentBlockStart) and len(self._blocks) < _MAX_BLOCKS:
-            self._blocks.setdefault(parsed.index, _PrintedBlock())
+        if isinstance(parsed, messages.ContentBlockStart):
+            if len(self._blocks) < _MAX_BLOCKS:
+                self._blocks.setdefault(parsed.index, _PrintedBlock())
+            return message if known is None else None
         if known is None:
             return message
-        if isinstance(parsed, messages.ContentBlockStart):
-            return None
         if isinstance(parsed, messages.ContentBlockStop):
             stopped, known.stopped = known.stopped, True
             return None if stopped else message
         return _new_part_of_delta(known, message, parsed)
+
+    def _started(self, message: Json, message_id: str) -> Json | None:
+        if message_id and message_id == self._message_id:
+            for block in self._blocks.values():
+                block.chars_again = block.other_deltas_again = 0
+            return None
+        self._message_id = message_id
+        self._blocks.clear()
+        return message
 
 
 def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:

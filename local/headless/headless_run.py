@@ -62,7 +62,6 @@ async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> N
 
 
 async def restored_files(session: RemoteSession, prompt: str) -> str:
-    """Put the files back to before a prompt, and say which. Raise UsageError if that cannot be done."""
     try:
         done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
     except RequestFailed as refused:
@@ -140,14 +139,12 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
         await _drain(writer, interrupts)
         if writer.broken.done() and code is ExitCode.OK:  # the formats text and json are written only now
             code = stdout_failure(writer.broken.result())
-        writer.close()
     if bug is not None:
         raise bug
     return code
 
 
 async def _drain(writer: Writer, interrupts: Interrupts) -> None:
-    """Wait until stdout has everything, or the person does not want to wait any longer."""
     draining = asyncio.create_task(writer.drain(), name="drain")
     if interrupts.second.done():
         await asyncio.wait({draining}, timeout=HURRIED_GOODBYE_S)
@@ -203,14 +200,9 @@ class HeadlessRun:
             session = connected.session
             from .event_printer import EventPrinter  # the worker is still being loaded
 
+            hides = self._stdin.answered_early if self._has_stdin_messages else None
             printer = self._printer = EventPrinter(
-                session,
-                self._output,
-                self.results,
-                self._own,
-                self._retries,
-                mirror=self._mirror,
-                hides=self._stdin.answered_early if self._has_stdin_messages else None,
+                session, self._output, self.results, self._own, self._retries, self._mirror, hides
             )
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
@@ -328,18 +320,20 @@ class HeadlessRun:
         await printer.print_all(self._come_back())
         if self.results.pending:
             logs = host_command(self._arguments, "logs", self._session_id)
-            do = f"`{logs}` says more. Go on with: {self._resume}"
-            if session.hello.storage == "memory":
-                do = "Start a new one: it was in memory only."
-            what = "the host ended the session before the answer was complete"
-            raise ConnectionLost(what, evidence=printer.goodbye, do=do)
+            in_memory = session.hello.storage == "memory"
+            raise ConnectionLost(
+                "the host ended the session before the answer was complete",
+                evidence=printer.goodbye,
+                do="Start a new one: it was in memory only."
+                if in_memory
+                else f"`{logs}` says more. Go on with: {self._resume}",
+            )
 
     async def _stop(self, session: RemoteSession) -> None:
         if not await self._ended(session, GOODBYE_S):
             report(f"the host was not reached, so the session is not stopped. {self._come_back()}")
 
     async def _ended(self, session: RemoteSession, limit_s: float) -> bool:
-        """End the session on the host. Return whether it did end in time."""
         with suppress(TimeoutError, CcbError):
             async with asyncio.timeout(limit_s):
                 await session.stop()

@@ -235,11 +235,9 @@ class HeadlessOutput:
         self._writer = writer
         self._text_of = text_of
 
-    async def message(self, body: Json) -> None:
-        """Print a message that is not a result."""
+    async def message(self, body: Json) -> None: ...
 
-    async def progress(self, body: Json) -> None:
-        """Print a message that is not in the journal, such as a streaming event."""
+    async def progress(self, body: Json) -> None: ...  # what is not in the journal, such as a streaming event
 
     async def result(self, body: Json) -> None:
         await self.message(body)
@@ -272,8 +270,6 @@ class AnswerOutput(LastResultOutput):
 
 
 class JsonArrayOutput(HeadlessOutput):
-    """Prints all messages as one array, each as soon as it comes."""
-
     _started = False
 
     async def message(self, body: Json) -> None:
@@ -333,7 +329,6 @@ def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool 
 
 
 def usage_between(before: Json, now: Json) -> Json:
-    """Return the `modelUsage` of the time between two results. Both are sums since the start."""
     found: Json = {}
     for model, sums in now.items():
         old = before.get(model) or {}
@@ -357,7 +352,6 @@ def has_answer(result: Json) -> bool:
 
 
 def result_text(result: Json) -> str:
-    """Return the result as plain text: the answer, or why there is none."""
     text = result.get("result")
     if isinstance(text, str) and not text.strip() and "structured_output" in result:
         return dump(result["structured_output"])

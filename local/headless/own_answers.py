@@ -84,7 +84,6 @@ class OwnAnswers:
         self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
 
     def payload(self, line: ControlRequest) -> Json | None:
-        """Return the answer to a request, None if the worker is to answer it."""
         if line.subtype == "initialize":
             self._initialize.add(line.request_id)
             self.forwards_text = line.request.get("forwardSubagentText") is True
@@ -101,7 +100,6 @@ class OwnAnswers:
         return None
 
     def heard(self, public: PublicMessage, body: Json) -> Json:
-        """Take note of a message of the session. Return it as the client is to see it."""
         if isinstance(public, ResultMessage):
             self._cost, self._usage = public.total_cost_usd, public.model_usage
             duration = body.get("duration_api_ms")

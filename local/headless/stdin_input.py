@@ -72,7 +72,6 @@ class EarlyInput:
         return request if isinstance(request, dict) else {}
 
     async def messages(self) -> AsyncIterator[Json]:
-        """Yield the messages up to the end of stdin. Raises BadInput."""
         while (item := self._first or await self._messages.get()) is not None:
             self._first = None
             if isinstance(item, Exception):
@@ -127,7 +126,6 @@ class BadInput(CcbError):
 
 
 def is_piped(fd: int) -> bool:
-    """Return whether `fd` is a pipe, a file or a socket, and not a terminal or another device."""
     try:
         mode = fstat(fd).st_mode
     except OSError:
@@ -255,7 +253,6 @@ class InputPump:
         return text is None
 
     async def send_messages(self, messages: AsyncIterator[Json]) -> None:
-        """Send the messages of the client until their end, then refuse the open questions."""
         try:
             await self._send_messages(messages)
         finally:
@@ -324,6 +321,5 @@ def _may_be_command(message: UserMessage) -> bool:
 
 
 def _names_command(prompt: str) -> bool:
-    """Return whether a prompt begins with the name of a slash command of this machine. This loads none of them."""
     word = prompt.split(maxsplit=1)[0] if prompt.strip() else ""
     return word.startswith("/") and word[1:] in LAPTOP_COMMANDS.split()

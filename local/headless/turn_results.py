@@ -145,7 +145,6 @@ class PendingPrompts:
 
     @property
     def more_to_come(self) -> bool:
-        """Whether more may happen although no prompt waits."""
         return bool(self.tasks) or self._task_turn
 
     def task_news(self, line: TaskMessage) -> bool:
@@ -165,7 +164,6 @@ class PendingPrompts:
         self._waiting.pop(input_id, None)
 
     def sent(self, input_id: str) -> None:
-        """Note that a prompt was sent. A prompt whose id was sent before starts no turn."""
         if input_id not in self._seen:
             self._seen.add(input_id)
             if input_id not in self._answered:
@@ -185,7 +183,6 @@ class PendingPrompts:
         self._forget_turn()
 
     def taken(self, input_ids: Sequence[str]) -> None:
-        """Note the inputs that the turn has taken, as the journal names them."""
         self._turn_has_prompts = True
         from ccb.tunnel.wire.journal_records import TASK_PREFIX
 
@@ -244,7 +241,6 @@ class TurnResults:
 
     @property
     def complete(self) -> bool:
-        """Whether a result has come, and no prompt or command waits for another."""
         return self._last is not None and not self.pending and not self.commands_wait
 
     @property
@@ -266,9 +262,7 @@ class TurnResults:
     async def answered_before(self, input_id: str, result: Json) -> None:
         """Print the result of a prompt that was answered before this run, if the prompt waits for it."""
         if self.pending.answered_before(input_id):
-            prompt = await self.reports.began_before(input_id)
-            await self._print(result, prompt)
-            await self.reports.ended_before(prompt, more=bool(self.pending))
+            await self._print_outside(input_id, result)
 
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
         if self._finished or self.complete or not self.print_failures:
@@ -279,15 +273,17 @@ class TurnResults:
         await self.reports.turn_ended()
 
     async def settled(self) -> None:
-        """Wait until no prompt waits for its result and no turn runs."""
         while self.pending or self.reports.in_turn:
             self.news.clear()
             await self.news.wait()
 
     async def of_command(self, text: str, identity: str = "") -> None:
         await self.reports.queued(identity, identity)
-        prompt = await self.reports.began_before(identity)
-        await self._print(command_message(self.reports.session_id, text, self._last or {}), prompt)
+        await self._print_outside(identity, command_message(self.reports.session_id, text, self._last or {}))
+
+    async def _print_outside(self, input_id: str, result: Json) -> None:
+        prompt = await self.reports.began_before(input_id)
+        await self._print(result, prompt)
         await self.reports.ended_before(prompt, more=bool(self.pending))
 
     async def finish(self) -> None:

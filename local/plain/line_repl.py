@@ -107,7 +107,6 @@ class LineReplies:
         await asyncio.gather(*telling, return_exceptions=True)
 
     def meant(self, line: str) -> str:
-        """Return the command line of the row whose number was typed right below its list; any other line as it is."""
         offered, self._offered = self._offered, ()
         number = int(line) if line.isdigit() and len(line) < 4 else 0
         return (offered[number - 1] if 0 < number <= len(offered) else "") or line
@@ -221,9 +220,6 @@ class LineRepl:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self.following: NextSession | None = None
-        self._laptop = laptop
-        self._client = client
-        self._info = info
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
@@ -258,7 +254,6 @@ class LineRepl:
         return waits or self._replies.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
-        """Show the session and send `lines` until they end. Return the error by which it was lost, if it was."""
         listening = asyncio.create_task(self._listen(), name="events")
         typing = asyncio.create_task(self._take(lines, waits=waits), name="lines")
         ticking = asyncio.create_task(self._tick(), name="questions")
@@ -277,14 +272,14 @@ class LineRepl:
     async def interrupted(self) -> bool:
         """Ctrl+C: end the running turn, or else a copy. Return False if neither runs."""
         if not self.reducer.running:
-            transfers = self._laptop.transfers
+            transfers = self._api.laptop.transfers
             return transfers is not None and transfers.cancel_newest() is not None
         self._write("ccb: interrupting")
-        await self._attempt(self._client.interrupt)
+        await self._attempt(self._api.client.interrupt)
         return True
 
     def farewell(self) -> list[str]:
-        hello = self._client.hello
+        hello = self._api.client.hello
         left = LeftSession(
             session_id=hello.session,
             used=used_text(self.reducer.totals),
@@ -294,13 +289,13 @@ class LineRepl:
             asking=len(self._questions) > 0,
             working=self.reducer.running,
         )
-        return lines_of_farewell(self._info, left)
+        return lines_of_farewell(self._api.info, left)
 
     # What the session says.
 
     async def _listen(self) -> None:
         try:
-            async for event in self._client.events():
+            async for event in self._api.client.events():
                 if isinstance(event, LinkChange):
                     self._link_changed(event)
                 elif isinstance(event, EventGap):
@@ -324,12 +319,12 @@ class LineRepl:
         self._write(f"ccb: {change.state.value}{again}{reason}")
         if change.state is LinkState.NEEDS_PERSON:
             self._write("ccb: the login asks something that --plain cannot ask now. Come back with:")
-            self._write(self._info.resume)
+            self._write(self._api.info.resume)
 
     def _skipped(self, item: EventGap) -> None:
         state = parse_snapshot(item.body)
         self._replay.event_came(item.seq, time.monotonic(), replayed=True)
-        self.reducer.skipped(state, running=self._client.hello.state != "idle")
+        self.reducer.skipped(state, running=self._api.client.hello.state != "idle")
         self._questions.replace_all(state.questions)
 
     def _received(self, item: SessionEvent) -> None:
@@ -364,10 +359,10 @@ class LineRepl:
         """Print the question that is next. Return when no more input comes and the agent is done."""
         while not self._finishing or self.busy:
             await asyncio.sleep(_TICK_S)
-            if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
+            if self._shown is None and self._replay.over(self._api.client.hello.seq, time.monotonic()):
                 head = self._questions.show_head()
                 if head is not None:
-                    place = place_of_call(head, self._info.place, self._api.laptop_servers)
+                    place = place_of_call(head, self._api.info.place, self._api.laptop_servers)
                     self._show(PlainQuestion(head, place))
 
     def _show(self, question: PlainQuestion) -> None:
@@ -408,7 +403,7 @@ class LineRepl:
             self.following = left.following
         elif left is not None and left.stops:
             self._stopping = True
-            await self._attempt(self._client.stop)
+            await self._attempt(self._api.client.stop)
         return left is None
 
     async def _answer(self, question: PlainQuestion, text: str) -> None:
@@ -424,8 +419,8 @@ class LineRepl:
             self._shown = None
             self._questions.answered(question.request.request_id)
             response = reply.response
-            await self._attempt(lambda: self._client.answer(question.request.request_id, response))
-            kept, projects = kept_updates(response), self._laptop.projects
+            await self._attempt(lambda: self._api.client.answer(question.request.request_id, response))
+            kept, projects = kept_updates(response), self._api.laptop.projects
             if kept and projects is not None and await self._attempt(lambda: projects.keep(kept)):
                 self._write(f"ccb: {kept_note(kept)}")
 
@@ -435,9 +430,9 @@ class LineRepl:
         self._printer.own_prompts.append(text)
         if self.reducer.running:
             self._write("ccb: queued")
-        self.reducer.prompt_sent(text, name, connected=self._client.state is LinkState.CONNECTED)
+        self.reducer.prompt_sent(text, name, connected=self._api.client.state is LinkState.CONNECTED)
         try:
-            await self._client.prompt(sent, uuid=name, how=PromptDelivery(command_line=command_line))
+            await self._api.client.prompt(sent, uuid=name, how=PromptDelivery(command_line=command_line))
         except CcbError as error:
             self.reducer.prompt_failed(name)
             self._write(f"ccb: not sent: {error.what}")

@@ -66,8 +66,6 @@ class Rows:
 
 @dataclass(frozen=True)
 class Live:
-    """A list that grows: each of `updates` takes the place of the one before."""
-
     updates: AsyncIterator[Rows]
 
 
@@ -86,8 +84,6 @@ class OpenNext:
 
 @dataclass(frozen=True)
 class Switch:
-    """Another session takes the place of this one."""
-
     following: NextSession
 
 
@@ -138,5 +134,4 @@ async def _view(_api: SessionApi, _argument: str) -> Reply:
 
 
 def view(name: str, hint: str, does: str, **more: Any) -> LaptopCommand:
-    """Return a command that only the screen has, and that draws itself there."""
     return LaptopCommand(name, hint, does, _view, places=ON_SCREEN, **more)

@@ -99,7 +99,6 @@ class SessionApi:
         return shape.model_validate(await self.request(request))
 
     async def worker_commands(self) -> list[WorkerCommand]:
-        """Return the commands that the worker has. Raise CcbError, RequestFailed, ValidationError."""
         return (await self.read(Request(LIST_COMMANDS, None), _WorkerCommands)).commands[:_MAX_COMMANDS]
 
     @property
@@ -214,7 +213,6 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
-    """Return the lines that stay on the terminal."""
     lines = [
         *_end_of(left.answer),
         f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),

@@ -120,7 +120,6 @@ class NoImage(Exception):
 
 
 async def clipboard_image(environ: Mapping[str, str], platform: str = sys.platform) -> bytes:
-    """Return the image in the clipboard as it lies there. Raise NoImage."""
     path = environ.get("PATH")
     if platform == "darwin":
         data = await (

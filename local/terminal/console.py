@@ -43,7 +43,6 @@ def flush_stdout() -> ExitCode | None:
 
 
 def reader_has_left() -> bool:
-    """Return whether stdout is a pipe that nobody reads any more."""
     try:
         polling = select.poll()
         polling.register(sys.stdout.fileno(), 0)

@@ -28,7 +28,6 @@ async def edited(text: str, environ: Mapping[str, str]) -> str:
 
 
 async def edit_file(path: str, environ: Mapping[str, str]) -> None:
-    """Let the person change a file in their editor. Raise NoEditor."""
     await _edit(_editor(environ), path)
 
 

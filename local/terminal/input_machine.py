@@ -45,12 +45,8 @@ _TYPED_AT_MOST = 32
 """Characters that somebody may type while ccb stands still. In more of them, a Tab or a control character is text."""
 
 _PASTE, _PASTE_END = "\x1b[200~", "\x1b[201~"
-_C1 = {chr(high + code): chr(code - 0x40) for high in (0, 0xDC00) for code in range(0x80, 0xA0)}
-"""The 8-bit forms of ESC and a character: in UTF-8, and as a byte by itself, which is not UTF-8."""
-
 _NO_UTF8 = re.compile("[\ud800-\udfff]")
-_SPECIAL = re.compile("[\x1b\x80-\x9f\udc80-\udc9f]")
-_STRING_END = re.compile("[\x07\x1b\x9c\udc9c]")
+_STRING_END = re.compile("[\x07\x1b]")
 _STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
 _LINE_END = re.compile(r"[\r\n]")
 _VISIBLE = re.compile(r"[^\x00-\x1f\x7f]")
@@ -68,7 +64,6 @@ class InputState(Enum):
     TEXT = auto()
     ESCAPE = auto()  # after ESC
     CSI = auto()  # after ESC [
-    MOUSE = auto()  # after ESC [ M, before three characters
     SS3 = auto()  # after ESC O
     STRING = auto()  # in an OSC, DCS, APC, PM or SOS
     STRING_ESCAPE = auto()  # after an ESC in there
@@ -82,8 +77,6 @@ class Typed:
 
 @dataclass(frozen=True)
 class Pasted:
-    """Text in which nothing is a key."""
-
     text: str
 
 
@@ -152,7 +145,6 @@ class InputMachine:
             self._state, self._begun, self._is_late = InputState.ESCAPE, ESC, True
 
     def tick(self, now: float) -> list[Token]:
-        """Do what is due at `deadline`. Return what is complete by now."""
         if self.deadline is None or now < self.deadline:
             return []
         if self._state is InputState.PASTE:
@@ -201,17 +193,13 @@ class InputMachine:
     # One step for each state: each takes some of `piece` from `at` on, and returns how far it got.
 
     def _in_text(self, piece: str, at: int) -> int:
-        found = _SPECIAL.search(piece, at)
-        end = found.start() if found else len(piece)
-        self._text += piece[at:end]
-        if found is None:
-            return end
+        end = piece.find(ESC, at)
+        self._text += piece[at:] if end < 0 else piece[at:end]
+        if end < 0:
+            return len(piece)
         self._waits_long = bool(self._text) or self.expects
         self._end_text()
-        if found[0] == ESC:
-            self._state, self._begun = InputState.ESCAPE, ESC
-        elif (state := _INTRODUCED.get(_C1[found[0]])) is not None:
-            self._state, self._begun = state, ESC + _C1[found[0]]
+        self._state, self._begun = InputState.ESCAPE, ESC
         return end + 1
 
     def _in_escape(self, piece: str, at: int) -> int:
@@ -233,19 +221,11 @@ class InputMachine:
             return at
         if len(self._begun) < _MAX_SEQUENCE:
             self._begun += char
-        if self._begun == "\x1b[M":
-            self._state = InputState.MOUSE
-        elif char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
+        if char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
             if self._is_late and self._state is InputState.CSI and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
             else:
                 self._complete(self._begun)
-        return at + 1
-
-    def _in_mouse(self, piece: str, at: int) -> int:
-        self._begun += piece[at]
-        if len(self._begun) == len("\x1b[M123"):
-            self._give_up()  # places that ccb cannot use
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
@@ -333,7 +313,6 @@ _STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
     InputState.TEXT: InputMachine._in_text,
     InputState.ESCAPE: InputMachine._in_escape,
     InputState.CSI: InputMachine._in_csi,
-    InputState.MOUSE: InputMachine._in_mouse,
     InputState.SS3: InputMachine._in_csi,
     InputState.STRING: InputMachine._in_string,
     InputState.STRING_ESCAPE: InputMachine._in_string_escape,

@@ -100,7 +100,6 @@ class Keymap:
         return key in self.keys[key_id]
 
     def pressed(self, key_id: str, key: str, character: str | None) -> bool:
-        """Return whether a key that was pressed belongs to an id. `character` is what it types."""
         return self.has(key_id, key) or (character is not None and self.has(key_id, character))
 
     def uses(self, key: str) -> bool:
@@ -143,7 +142,6 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
 
 
 def _refuse_shared(keys: Mapping[str, tuple[str, ...]], chosen: Mapping[str, object]) -> None:
-    """Raise KeyRefused for a key of two ids that may hold at the same time."""
     owners: dict[str, list[str]] = {}
     for key_id in (*(each for each in keys if each not in chosen), *chosen):  # the refusal names one that was chosen
         for key in keys[key_id]:
@@ -169,7 +167,6 @@ def _gives_way(key_id: str, chosen: str) -> bool:
 
 
 def shown_key(key: str) -> str:
-    """Return Textual's name of a key as the person knows it."""
     *modifiers, last = key.split("+")
     if not modifiers and len(last) == 1:
         return last
@@ -192,7 +189,7 @@ def _named_key(key_id: str, text: object) -> str:
     if last not in _NAMED and not _is_character(last):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows; write one like Ctrl+O, Alt+Shift+X, F5 or PgUp")
     types = last in _EDITING or last not in _NAMED
-    last = last if last in _NAMED else _name_of(last)
+    last = _name_of(last)
     if len(set(modifiers)) < len(modifiers) or not set(modifiers) <= set(_MODIFIERS):
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])

@@ -9,7 +9,6 @@ import io
 import os
 import select
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
@@ -44,69 +43,38 @@ async def read_pieces(fd: int) -> AsyncIterator[bytes]:
 
 
 class Writer:
-    """Writes to `fd` in order, in a thread. `broken` resolves with the error when `fd` cannot be written any more."""
+    """Writes to `fd` in order. `broken` resolves with the error when `fd` cannot be written any more."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._loop = asyncio.get_running_loop()
-        self.broken: asyncio.Future[OSError] = self._loop.create_future()
-        self._lock = threading.Condition()
-        self._pending: deque[bytes] = deque()
-        self._size = 0
-        self._closing = False
-        self._room = asyncio.Event()
-        self._drained = asyncio.Event()
+        self.broken: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
+        self._pending = bytearray()
+        self._room, self._drained = asyncio.Event(), asyncio.Event()
+        self._room.set()
         self._drained.set()
-        self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
-        self._thread.start()
+        self._writing: asyncio.Task[None] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Queue `data`. Waits while more than a megabyte is unwritten."""
-        while not self.broken.done():
-            with self._lock:
-                if self._size < _MAX_PENDING:
-                    self._pending.append(data)
-                    self._size += len(data)
-                    self._drained.clear()
-                    self._lock.notify()
-                    return
-                self._room.clear()
-            await self._room.wait()
+        await self._room.wait()
+        if self.broken.done():
+            return
+        self._pending += data
+        if len(self._pending) >= _MAX_PENDING:
+            self._room.clear()
+        if self._drained.is_set():
+            self._drained.clear()
+            self._writing = asyncio.create_task(self._write(), name="stdout")
 
     async def drain(self) -> None:
         await self._drained.wait()
 
-    def close(self) -> None:
-        with self._lock:
-            self._closing = True
-            self._lock.notify()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                while not self._pending and not self._closing:
-                    self._lock.wait()
-                if not self._pending:
-                    return
-                data = self._pending.popleft()
-            try:
-                _write_all(self._fd, data)
-            except OSError as error:
-                _tell(self._loop, functools.partial(self._break, error))
-                return
-            with self._lock:
-                self._size -= len(data)
-                empty = not self._size
-            _tell(self._loop, functools.partial(self._note, empty))
-
-    def _note(self, empty: bool) -> None:
-        self._room.set()
-        with self._lock:
-            if empty and not self._size:
-                self._drained.set()
-
-    def _break(self, error: OSError) -> None:
-        if not self.broken.done():
+    async def _write(self) -> None:
+        try:
+            while self._pending:
+                data, self._pending = bytes(self._pending), bytearray()
+                self._room.set()
+                await in_thread(functools.partial(_write_all, self._fd, data))
+        except OSError as error:
             self.broken.set_result(error)
         self._room.set()
         self._drained.set()

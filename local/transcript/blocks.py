@@ -58,7 +58,6 @@ def _block_text(block: Json) -> str:
 
 
 def image_words(block: Json) -> str:
-    """Return an image block in words, such as `PNG 640x480 · 12 KB`. Its data is not trusted and not unpacked."""
     picture = picture_data(block)
     head = picture.head if picture else b""
     media_type, pixels = image_type(head[:16]), image_size(head)
@@ -116,7 +115,6 @@ _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
 
 def weight_of(value: object) -> int:
-    """Return the bytes of memory of a value and of what is in it."""
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = (*value, *value.values())
@@ -289,14 +287,11 @@ class HoleBlock(NoticeBlock):
 class BlockContainer(Protocol):
     """An ordered collection of blocks: the transcript widget, or a list that is inserted into it later."""
 
-    def add(self, block: Block, *, before: Block | None = None) -> None:
-        """Add a block at the end, or in front of the block `before`."""
+    def add(self, block: Block, *, before: Block | None = None) -> None: ...  # at the end, or in front of `before`
 
-    def update_block(self, block: Block) -> None:
-        """Note that a block has changed."""
+    def update_block(self, block: Block) -> None: ...
 
-    def take_away(self, block: Block) -> None:
-        """Remove a block; do nothing if it is not here."""
+    def take_away(self, block: Block) -> None: ...  # nothing if it is not here
 
 
 class KeptPictures:

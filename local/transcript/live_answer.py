@@ -66,7 +66,6 @@ class AgentMessages:
         self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
 
     def stream(self, event: ApiStreamEvent | None) -> None:
-        """Apply a streaming event. A lost one does no harm, since the finished message corrects the text."""
         if isinstance(event, MessageStart):
             self.drop_live()
             self._live_id = event.message_id
@@ -79,7 +78,6 @@ class AgentMessages:
                 self._grow(live, event.text)
 
     def finished(self, message: AssistantMessage) -> None:
-        """Show finished content. The worker sends one content block of a message at a time."""
         message_id = message.message_id
         if message_id in self._orphans.withdrawn:
             return

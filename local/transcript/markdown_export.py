@@ -67,7 +67,6 @@ def _call(block: ToolBlock) -> Iterator[str]:
 
 
 def _given(block: ToolBlock, view: View, file: str) -> str:
-    """Return what a call was given, as a person would write it."""
     given = block.tool_input
     command, content = given.get("command"), given.get("content")
     if view is View.COMMAND and isinstance(command, str):
@@ -76,7 +75,7 @@ def _given(block: ToolBlock, view: View, file: str) -> str:
         return _diff(block.patch)
     if view is View.NEW_CONTENT and isinstance(content, str):
         return fenced(content)
-    if view is View.CHECKLIST and isinstance(given.get("todos"), list):
+    if view is View.CHECKLIST:
         return "\n".join(_item(each) for each in as_blocks(given.get("todos")))
     if view is View.AGENT:
         return fenced(str(given.get("prompt", "")))

@@ -36,6 +36,7 @@ class AskedAgain:
 class Notices:
     def __init__(self, container: BlockContainer, own_name: str) -> None:
         self.cwd = ""
+        self.only_past = True  # everything so far had happened before this client attached
         self.echo = ""  # the command of the person that runs: it is shown above the first notice that answers it
         self._container = container
         self._own_name = own_name
@@ -56,10 +57,10 @@ class Notices:
         self._warning = block if level is Level.WARNING else None
         return block
 
-    def driver(self, name: str, *, silent: bool) -> None:
-        """Announce a change of driver, but ourselves only after another one. `silent`: only remember it."""
+    def driver(self, name: str) -> None:
+        """Announce a change of driver, but ourselves only after another one."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
-        if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
+        if changed and self._driver is not None and (not is_me or self._another_drove) and not self.only_past:
             who = "You drive" if is_me else f"{shown_name(name)} drives"
             self.add(f"{who} this session now.", Level.DIM)
             self._another_drove = not is_me
@@ -148,7 +149,6 @@ class Notices:
 
 
 def tips(host: str, keymap: Keymap) -> TipsBlock:
-    """Return what is told to who opens a session on `host`."""
     host = one_line(host)
     return TipsBlock(
         tips=(

@@ -62,7 +62,6 @@ def first_cut(piece: Piece, chars: int = PIECE_CHARS) -> tuple[Piece, Piece] | N
 
 
 def pieces_of(text: str) -> list[Piece]:
-    """Cut a text into pieces that are short enough to be drawn one at a time."""
     found: list[Piece] = []
     opening, at, size = NOTHING_OPEN, 0, _WINDOW
     while True:

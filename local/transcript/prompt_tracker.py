@@ -140,17 +140,13 @@ class PromptTracker:
         return waited
 
     def refused(self, uuid: str) -> None:
-        self._waiting.pop(uuid, None)
-        block = self._unconfirmed.pop(uuid, None)
-        if block is not None:
+        shown = self._unconfirmed.pop(uuid, None), self._waiting.pop(uuid, None)
+        for block in filter(None, shown):
             self._container.take_away(block)
 
     def taken_back(self, uuid: str) -> None:
         self.dropped.append(uuid)
-        self._unconfirmed.pop(uuid, None)
-        block = self._waiting.pop(uuid, None)
-        if block is not None:
-            self._container.take_away(block)
+        self.refused(uuid)
 
     def moved(self, uuid: str, before: Sequence[str], *, steers: bool = False) -> None:
         """Put a prompt in front of the first of `before` that waits, or last, behind those that steer."""

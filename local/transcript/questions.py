@@ -102,7 +102,6 @@ class Form:
         self.entries[self.place] = FormEntry([index])
 
     def answered(self, place: int) -> bool:
-        """Return whether a field has an answer, or needs none."""
         return bool(self.entries[place].answers(self.fields[place])) or self.fields[place].optional
 
     @property
@@ -114,7 +113,6 @@ class Form:
         return {each.key: entry.answers(each) for each, entry in zip(self.fields, self.entries, strict=True)}
 
     def content(self, answers: Answers) -> Json:
-        """Return the answers as a server wants them. What was left out is missing."""
         given = ((each, answers.get(each.key)) for each in self.fields)
         return {each.key: each.read(found) for each, found in given if found and each.read}
 
@@ -171,7 +169,6 @@ def read_server_form(message: str, schema: object) -> Form | None:
 
 
 def yes_only(question: str, answer: str) -> FormField:
-    """Return a question that is answered with one word, or declined."""
     return FormField("", question, options=(FormOption(answer),), own_text=False)
 
 
@@ -296,7 +293,6 @@ class OpenQuestions:
         return next(iter(self._open.values()), None)
 
     def show_head(self) -> ControlRequest | None:
-        """Return the question to show. The person now knows of it and of all others."""
         self._seen.update(self._open)
         return self.head
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,7 +48,6 @@ class RunningTasks:
 
 _MAX_ITEMS = 200
 _MAX_CHARS = 500
-_MAX_LISTS = 50
 
 
 @dataclass(frozen=True)
@@ -61,8 +59,6 @@ class TodoItem:
 
 @dataclass(frozen=True)
 class Todos:
-    """The list that the agent has written last."""
-
     items: tuple[TodoItem, ...] = ()
 
     @staticmethod
@@ -89,23 +85,6 @@ class Todos:
         order = {"in_progress": 0, "pending": 1}
         left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
         return min(left)[1] if left else -1
-
-
-class TodoLists:
-    """The newest lists of the agent, for the case that the person goes back to an earlier one."""
-
-    def __init__(self) -> None:
-        self._lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
-
-    def note(self, seq: int, todos: Todos) -> None:
-        if todos is not (self._lists[-1][1] if self._lists else None):
-            self._lists.append((seq, todos))
-
-    def before(self, seq: int) -> Todos:
-        """Return the list that held before event `seq`, and forget the later ones."""
-        while self._lists and self._lists[-1][0] >= seq:
-            self._lists.pop()
-        return self._lists[-1][1] if self._lists else Todos()
 
 
 Json = dict[str, Any]
@@ -138,7 +117,6 @@ class UsageTotals:
         self.output_tokens += _sum(usage, ("output_tokens",))
 
     def set_from_result(self, result: Json) -> None:
-        """Take over what the session has used so far from its newest result message."""
         used, cost = result.get("modelUsage"), result.get("total_cost_usd")
         self._set(used if isinstance(used, dict) else {})
         self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
@@ -189,5 +167,4 @@ def _used(totals: UsageTotals) -> list[str]:
 
 
 def used_text(totals: UsageTotals) -> str:
-    """Return tokens and cost in words, or "" if nothing was used."""
     return ", ".join(_used(totals)).replace(" in,", " tokens in,", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -173,7 +174,6 @@ class AgentRuns(Projection):
 
 
 def agent_label(tool_input: Mapping[str, Any]) -> str:
-    """Return the agent and the task of a call in one line: `Explore: Find the parser`."""
     if "skill" in tool_input:
         return one_line(f"skill {tool_input['skill']}")
     name, task = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("description") or ""
@@ -181,6 +181,7 @@ def agent_label(tool_input: Mapping[str, Any]) -> str:
 
 
 _MAX_KEPT = 64
+_MAX_LISTS = 50  # of todos, to which the person may go back
 _MAX_CHARS = 100_000
 
 
@@ -211,21 +212,31 @@ class ToolCalls:
 
     def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
         self._container = container
-        self._orphans = orphans
+        self.orphans = orphans
         self.agents = AgentRuns(container)
         self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
         self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
         self._pictures = KeptPictures(container)
         self.todos = Todos()
+        self._todo_lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
+
+    def note_todos(self, seq: int) -> None:
+        """Remember the list that holds after event `seq`, for the case that the person goes back."""
+        if self.todos is not (self._todo_lists[-1][1] if self._todo_lists else None):
+            self._todo_lists.append((seq, self.todos))
+
+    def go_back(self, seq: int) -> None:
+        while self._todo_lists and self._todo_lists[-1][0] >= seq:
+            self._todo_lists.pop()
+        self.todos = self._todo_lists[-1][1] if self._todo_lists else Todos()
 
     @property
     def any_open(self) -> bool:
         return bool(self._open)
 
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
-        """Return a new block for a call that the model is still writing; None if the call is known already."""
         if tool_id in self._open:
             return None
         block = ToolBlock(tool_id=tool_id, name=name)
@@ -255,7 +266,7 @@ class ToolCalls:
         if traits_of(called).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
-        orphan = self._orphans.results.pop(tool_id, None)
+        orphan = self.orphans.results.pop(tool_id, None)
         if orphan is not None:
             self.result(*orphan)
         return tool
@@ -301,7 +312,7 @@ class ToolCalls:
         """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""
         tool = self._open.pop(messages.as_text(result.get("tool_use_id")), None)
         if tool is None:
-            self._orphans.note_result(result, structured)
+            self.orphans.note_result(result, structured)
             return
         tool.state = ToolState.FAILED if result.get("is_error") else ToolState.DONE
         tool.result = both_ends(result_text(result))
@@ -325,7 +336,6 @@ class ToolCalls:
             self._open.clear()
 
     def show_todos(self, todos: Sequence[Any]) -> None:
-        """Show the list of todos of a snapshot, until the agent writes the next one."""
         self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
         self._snapshot_todos = ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=ToolState.DONE)

@@ -17,7 +17,7 @@ from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, 
 from .live_answer import AgentMessages
 from .notices import Notices
 from .prompt_tracker import NO_FACTS, PromptTracker
-from .session_facts import RunningTasks, TodoLists, Todos, UsageTotals
+from .session_facts import RunningTasks, Todos, UsageTotals
 from .tool_calls import EarlyData, ToolCalls
 
 _OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
@@ -43,13 +43,12 @@ class TranscriptReducer:
         own_name: str = "",
         orphans: EarlyData | None = None,
     ) -> None:
-        self.orphans = orphans if orphans is not None else EarlyData()
+        orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         self.notices = Notices(self.prompts, own_name)
         self.tasks = RunningTasks()
-        self._tools = ToolCalls(self.prompts, self.orphans)
-        self._todo_lists = TodoLists()
-        self._messages = AgentMessages(self.prompts, self._tools, self.orphans)
+        self._tools = ToolCalls(self.prompts, orphans)
+        self._messages = AgentMessages(self.prompts, self._tools, orphans)
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
@@ -60,7 +59,10 @@ class TranscriptReducer:
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
-        self._only_past = True  # everything so far had happened before this client attached
+
+    @property
+    def orphans(self) -> EarlyData:
+        return self._tools.orphans
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -138,8 +140,7 @@ class TranscriptReducer:
     # What the session says.
 
     def apply_event(self, record: records.Record, *, replayed: bool) -> None:
-        """Apply a record. `replayed`: it had happened before this client attached."""
-        self._only_past = self._only_past and replayed
+        self.notices.only_past = self.notices.only_past and replayed
         self.apply(record)
 
     def apply(self, record: records.Record) -> None:
@@ -150,11 +151,10 @@ class TranscriptReducer:
             self._prompt_news(record.content)
             self._agent_news(record.content)
             self._noticed(record.content)
-            self._todo_lists.note(record.seq, self._tools.todos)
+            self._tools.note_todos(record.seq)
 
     def apply_progress(self, message: messages.PublicMessage) -> None:
-        """Apply a public message that is not in the journal."""
-        self._only_past = False
+        self.notices.only_past = False
         self._message(message)
 
     def _prompt_news(self, content: object) -> None:
@@ -207,11 +207,11 @@ class TranscriptReducer:
     def _noticed(self, content: object) -> None:
         match content:
             case records.DriverRecord():
-                self.notices.driver(content.by, silent=self._only_past)
+                self.notices.driver(content.by)
             case records.RewindRecord():
                 self.notices.rewind(content)
                 if content.to:
-                    self._tools.todos = self._todo_lists.before(content.to)
+                    self._tools.go_back(content.to)
             case records.RewoundRecord():
                 self.notices.rewound(content)
             case records.LateAnswerRecord():

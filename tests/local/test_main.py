@@ -61,11 +61,6 @@ def test_understanding_the_command_line_imports_nothing_heavy(argv: list[str], t
     assert python(code, tmp_path).stderr.endswith("[]")
 
 
-def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
-    code = f"import sys, ccb.local.headless.headless_run; print([name for name in {HEAVY!r} if name in sys.modules])"
-    assert python(code).stdout == "[]\n"
-
-
 def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
     code = (
         "import resource\nfrom ccb.local.main import run\n"
@@ -75,24 +70,30 @@ def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
     assert python(code, tmp_path).stdout.splitlines()[-1] == "0"
 
 
-def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_without_settings() -> None:
-    code = (
-        "import sys\nfrom ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})\n"
-        "print([name for name in sys.modules if name.startswith(('aiohttp', 'pydantic', 'ccb.tunnel.proxy'))])"
-    )
-    assert python(code).stdout == "[]\n"
+KEYS = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
 
 
-def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
-    variables = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
-    code = (
-        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
-        f"started = load_session_startup({variables!r}, load_dialing_startup({variables!r}))\n"
-        "from ccb.local.ledger.proxy_control import call_policy\nfrom ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
-        "AuthProxy(started.provider, call_policy(started.settings, 'host'))\n"
-        f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
-    )
-    assert python(code).stdout == "[]\n"
+@pytest.mark.parametrize(
+    ("code", "never"),
+    [
+        ("import ccb.local.headless.headless_run", HEAVY),
+        (
+            "from ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})",
+            ("aiohttp", "pydantic", "ccb.tunnel.proxy"),
+        ),
+        (
+            "from ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
+            f"started = load_session_startup({KEYS!r}, load_dialing_startup({KEYS!r}))\n"
+            "from ccb.local.ledger.proxy_control import call_policy\nfrom ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
+            "AuthProxy(started.provider, call_policy(started.settings, 'host'))",
+            (*HEAVY, "http.client"),
+        ),
+    ],
+    ids=["a headless run", "host commands without settings", "a session that is not attached yet"],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(code: str, never: tuple[str, ...]) -> None:
+    loaded = f"print([name for name in sys.modules if name.startswith({never!r})])"
+    assert python(f"import sys\n{code}\n{loaded}").stdout == "[]\n"
 
 
 def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_path: Path) -> None:

@@ -53,19 +53,9 @@ def _make_host(name: str, top: Path) -> None:
     shutil.rmtree(top, ignore_errors=True)
     if shutil.which("debootstrap") is None:
         subprocess.run(["apt-get", "install", "-y", "-qq", "debootstrap"], check=True)
-    first = ["--foreign"] if foreign else []
     arch = host.arch if foreign else subprocess.check_output(["dpkg", "--print-architecture"], text=True).strip()
-    words = [
-        *first,
-        f"--arch={arch}",
-        "--variant=minbase",
-        "--include=python3",
-        host.suite,
-        str(top),
-        MIRROR,
-        host.script,
-    ]
-    subprocess.run(["debootstrap", *words], check=True)
+    options = [*(["--foreign"] if foreign else []), f"--arch={arch}", "--variant=minbase", "--include=python3"]
+    subprocess.run(["debootstrap", *options, host.suite, str(top), MIRROR, host.script], check=True)
     if foreign:
         subprocess.run(["chroot", str(top), "/debootstrap/debootstrap", "--second-stage"], check=True)
     (top / "made").touch()

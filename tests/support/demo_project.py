@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.support.model.model_script import uses
+
 CART = '''"""A shopping cart."""
 
 
@@ -47,45 +49,20 @@ def make_project(directory: Path) -> None:
     (directory / "AGENTS.md").write_text(f"Run the tests with `{TEST_COMMAND}`.\n", encoding="utf-8")
 
 
-def _text(text: str) -> dict[str, Any]:
-    return {"type": "text", "text": text}
-
-
-def _tool(name: str, **tool_input: Any) -> dict[str, Any]:
-    return {"type": "tool_use", "name": name, "input": tool_input}
-
-
 def script(directory: Path) -> list[dict[str, Any]]:
     """The replies of the scripted model, in order (see `tests.support.model.fake_model`)."""
     cart, test = str(directory / "cart.py"), str(directory / "test_cart.py")
+    reads = [block for path in (cart, test) for block in uses("Read", file_path=path)["blocks"]]
+    runs = uses("Bash", command=TEST_COMMAND, description="Run the test suite")["blocks"]
+    wrong, right = "sum(prices) * (1 + discount)", "sum(prices) * (1 - discount)"
+    edits = uses("Edit", file_path=cart, old_string=wrong, new_string=right)["blocks"]
+    look = {"type": "text", "text": "I will look at the code and run the tests."}
+    found = {"type": "text", "text": "`total` adds the discount instead of taking it off. I will change the sign."}
+    fixed = "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**."
     return [
-        {
-            "blocks": [
-                _text("I will look at the code and run the tests."),
-                _tool("Read", file_path=cart),
-                _tool("Read", file_path=test),
-                _tool("Bash", command=TEST_COMMAND, description="Run the test suite"),
-            ]
-        },
-        {
-            "blocks": [
-                _text("`total` adds the discount instead of taking it off. I will change the sign."),
-                _tool(
-                    "Edit",
-                    file_path=cart,
-                    old_string="sum(prices) * (1 + discount)",
-                    new_string="sum(prices) * (1 - discount)",
-                ),
-            ],
-            "when": {"tool_result_contains": "FAILED"},
-        },
-        {
-            "blocks": [_tool("Bash", command=TEST_COMMAND, description="Run the test suite again")],
-            "when": {"has_tool_result": True},
-        },
-        {
-            "text": "Fixed: `total` in `cart.py` now subtracts the discount, and **both tests pass**.",
-            "when": {"tool_result_contains": "OK"},
-        },
+        {"blocks": [look, *reads, *runs]},
+        {"blocks": [found, *edits], "when": {"tool_result_contains": "FAILED"}},
+        {"blocks": runs, "when": {"has_tool_result": True}},
+        {"text": fixed, "when": {"tool_result_contains": "OK"}},
         {"text": "I am a scripted model and know one task only: repairing this project.", "times": 0},
     ]

@@ -51,17 +51,15 @@ class OtherEndFailed(Exception):
 
 
 class CopyWatch:
-    def begun(self, files: int, size: int) -> None:
-        """Note what the source holds: files and bytes."""
+    """What a half tells while it copies. On the host nobody looks at it."""
 
-    def moved(self, size: int) -> None:
-        """Note bytes that need not be copied any more."""
+    def begun(self, files: int, size: int) -> None: ...
 
-    def left_out(self, path: str, why: str) -> None:
-        """Note something that is not copied."""
+    def moved(self, size: int) -> None: ...  # bytes that need not be copied any more
 
-    def one_is_there(self) -> None:
-        """Note a file that is there as a whole."""
+    def left_out(self, path: str, why: str) -> None: ...
+
+    def one_is_there(self) -> None: ...  # a file as a whole
 
 
 class CopyChannel:
@@ -84,15 +82,12 @@ class CopyChannel:
         self._send(_COUNTED if counted else _DATA, data)
 
     def taken(self, total: int) -> None:
-        """Say how many bytes of files have arrived so far."""
         self._send(_TAKEN, _COUNT.pack(total))
 
     def alive(self) -> None:
-        """Say that this end is busy. Any thread may do that."""
         self._send(_ALIVE, b"")
 
     def next(self) -> dict[str, Any] | Piece | int:
-        """Return the next message, piece of data, or count of bytes that the other end has taken."""
         kind, payload = self._frame()
         while kind == _ALIVE:
             kind, payload = self._frame()

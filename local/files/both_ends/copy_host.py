@@ -19,7 +19,6 @@ BEAT_S = 5.0
 
 
 def failure(error: Exception) -> dict[str, object]:
-    """Return the fields of the message `failed` for an error."""
     if isinstance(error, OSError):
         path = error.filename if isinstance(error.filename, str) else ""
         return {"path": path[:4096], "why": error.strerror or type(error).__name__, "code": error.errno or 0}

@@ -127,7 +127,6 @@ class Receiver:
             raise CannotCopy(name, "the other end sends more than it has announced")
 
     def _agree(self, incoming: _Incoming, size: int) -> tuple[int, hashlib._Hash]:
-        """Say what is there of a file; return where the sender goes on, with the digest of what is before."""
         digest = hashlib.sha256()
         there = incoming.hash_what_is_there(size, digest)
         self._channel.say("have", bytes=there, sha256=digest.hexdigest())

@@ -28,7 +28,6 @@ class Sender:
         self._window = channel.window
 
     def send(self, path: str) -> None:
-        """Send what `path` names. Raise OSError, CannotCopy, OtherEndFailed."""
         path = os.path.expanduser(path)
         fd = os.open(path, SOURCE_FLAGS)
         try:
@@ -99,7 +98,6 @@ class Sender:
         self._progress.one_is_there()
 
     def _agree(self, fd: int, size: int) -> tuple[int, hashlib._Hash]:
-        """Return where to go on, with the digest of what is before."""
         have = self._channel.message("have")
         start = number(have, "bytes")
         digest = hashlib.sha256()

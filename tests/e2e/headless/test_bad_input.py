@@ -49,13 +49,12 @@ def gone(user: HostUser) -> bool:
     [
         (["ssh", "host", "--permision-mode", "plan"], "--permission-mode"),
         (["ssh", "host", "-p", "x", "--output-format", "xml"], "text, json, stream-json"),
-        (["ssh", "host", "-p", "x", "--max-turns", "many"], "--max-turns"),
         (["ssh", "host", "-p", "x", "--session-id", "7"], "UUID"),
         (["ssh"], "host"),
+        (["ssh", "host:/x"], "needs a terminal"),
         (["ssh", "-oProxyCommand=touch x", "-p", "x"], ""),
         (["ssh", "host:/a", "-P", "99999", "-p", "x"], "port"),
         (["ssh", "host", "-p"], "prompt"),
-        (["ssh", "ssh://host:port/", "-p", "x"], "port"),
     ],
 )
 async def test_a_wrong_command_line_is_code_2(laptop: Laptop, argv: list[str], says: str) -> None:

@@ -27,16 +27,7 @@ ANSWER = "ANSWER-5b5b I have mended it"
 SYSTEM = "SYSTEM-e4e4 be brief"
 RULES = "RULES-8888 of the project"
 REASON = "REASON-1212 not that one"
-PRIVATE = (
-    "PROMPT-9d1f",
-    "CONTENT-77aa",
-    "CHANGED-31ce",
-    OUTPUT,
-    "ANSWER-5b5b",
-    "SYSTEM-e4e4",
-    "RULES-8888",
-    "REASON-1212",
-)
+PRIVATE = [each.split()[0] for each in (PROMPT, CONTENT, CHANGED, OUTPUT, ANSWER, SYSTEM, RULES, REASON)]
 
 
 def project(directory: Path, owner: str = "") -> Path:

@@ -14,13 +14,6 @@ from tests.support.person.laptop import Laptop, tidy_laptop
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    return path
-
-
-@pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         yield laptop

@@ -21,14 +21,6 @@ from tests.support.person.laptop import Json, Laptop
 STREAMS = [*STREAM, "--input-format", "stream-json"]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    (path / "greet.txt").write_text("hello wrold\n")
-    return path
-
-
 def user(text: str, **more: object) -> Json:
     return {"type": "user", "message": {"role": "user", "content": text}, **more}
 
@@ -154,23 +146,6 @@ async def test_a_session_id_that_exists_is_refused(laptop: Laptop, fake_model: F
     assert len(fake_model.requests) == 1
 
 
-@pytest.mark.parametrize("which", ["--continue", "--resume"])
-@pytest.mark.quick_rows(1)
-async def test_a_copy_is_refused_the_id_of_a_session_that_exists(
-    laptop: Laptop, fake_model: FakeModel, project: Path, which: str
-) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    original, other, copy = (str(uuid.uuid4()) for _ in range(3))
-    for each in (other, original):
-        assert (await laptop.run([str(project), "-p", "go", "--session-id", each])).code == 0
-    words = [str(project), which, *([original] if which == "--resume" else []), "--fork-session", "-p", "go"]
-    refused = await laptop.run([*words, "--session-id", other])
-    assert (refused.code, refused.stdout, len(fake_model.requests)) == (2, "", 2)
-    assert f"Session ID {other} is already in use." in refused.stderr
-    assert (await laptop.run([*words, "--session-id", copy])).code == 0
-    assert len(fake_model.requests[-1].messages) == 3
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
 async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "ok"})
@@ -212,36 +187,6 @@ async def test_permissions_are_asked_on_stdout_when_wanted(
         assert (project / "made").exists()
         running.end_input()
         assert (await running.done()).code == 0
-
-
-async def test_an_edit_of_another_file_than_the_one_that_was_shown_is_refused(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    shown, other, link = project / "shown.txt", project / "other.txt", project / "link.txt"
-    shown.write_text("rate 10\nburst 20\n")
-    other.write_text("rate 10\nkeep this\n")
-    link.symlink_to(shown)
-    fake_model.add(
-        {"blocks": [block for file in (shown, other) for block in uses("Read", file_path=str(file))["blocks"]]},
-        uses("Edit", file_path=str(link), old_string="rate 10", new_string="rate 15"),
-        {"text": "Refused."},
-    )
-    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
-        await running.send(user("go"))
-        ask = await running.until("control_request")
-        change = ask["request"]["file_change"]
-        assert change["path"] == str(shown)
-        assert change["patch"][0]["lines"] == ["-rate 10", "+rate 15", " burst 20"]
-        link.unlink()
-        link.symlink_to(other)
-        answer = {"behavior": "allow", "updatedInput": ask["request"]["input"]}
-        response = {"subtype": "success", "request_id": ask["request_id"], "response": answer}
-        await running.send({"type": "control_response", "response": response})
-        await running.until("result")
-        running.end_input()
-        assert (await running.done()).code == 0
-    assert "modified since the user was asked" in json.dumps(fake_model.requests[-1].messages)
-    assert other.read_text() == "rate 10\nkeep this\n"
 
 
 async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(

@@ -33,21 +33,6 @@ async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, h
         assert not file.is_file() or API_KEY.encode() not in file.read_bytes()
 
 
-async def test_an_old_rule_and_a_pipe_let_no_program_run_that_nobody_allowed(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    commands = ["git ls-remote --upload-p='touch made;' .", "echo 'touch made' | bash", "git ls-remote --quiet ."]
-    calls = [uses("Bash", command=each) for each in commands]
-    fake_model.add(*calls, {"text": "Done."})
-    rules = ["--allowedTools", "Bash(git ls-remote *),Bash(bash),Bash(echo *)", "--disallowedTools", "Bash(touch *)"]
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", *STREAM, *rules]
-    await laptop.run(argv)
-    first, second, third = (request.tool_result_text for request in fake_model.requests[1:4])
-    assert "does not cover" in first and "The rule Bash(touch *) denies this" in second
-    assert "not a git repository" in third or "does not appear" in third, "what the rule is for runs"
-    assert not (host_user.home / "made").exists()
-
-
 async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:

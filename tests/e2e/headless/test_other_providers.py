@@ -18,13 +18,10 @@ PNG = base64.b64decode(
 PRICED = {"gpt-5": {"inputPrice": 1000, "outputPrice": 10000, "cacheReadPrice": 100}}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    (path / "dot.png").write_bytes(PNG)
-    (path / "notes.txt").write_text("remember the milk\n")
-    return path
+@pytest.fixture(autouse=True)
+def files(project: Path) -> None:
+    (project / "dot.png").write_bytes(PNG)
+    (project / "notes.txt").write_text("remember the milk\n")
 
 
 def configure(laptop: Laptop, server: DialectServer, dialect: str) -> None:

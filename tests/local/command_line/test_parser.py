@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import OPTIONS, Arguments, ConnectionOptions
+from ccb.local.command_line.arguments import OPTIONS, Arguments
 from ccb.local.command_line.option_declaration import Group, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
@@ -411,32 +410,6 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
 )
 def test_a_prompt_that_resembles_a_command_is_a_prompt(argv: list[str]) -> None:
     assert parse(*argv).prompt == " ".join(word for word in argv if not word.startswith("-"))
-
-
-def without_target(arguments: Arguments) -> ConnectionOptions:
-    return replace(arguments.connection, target=None)
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["ssh", "ann@h:/srv/my app", "-P", "2222", "-i", "a key", "-o", "ProxyJump=j", "do it", "--model", "opus"],
-        ["ssh", "[::1]:~/it's", "--continue"],
-        ["ssh", "h"],
-        ["attach", "ann@h", "3f2a", "-P", "22"],
-        ["ssh", "h", "--local"],
-        ["ssh", "h", "--no-pipelined-login"],
-    ],
-)
-def test_the_command_that_comes_back_reaches_the_same_session_the_same_way(argv: list[str]) -> None:
-    before = parse(*argv)
-    words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
-    assert words[0] == "ccb"
-    after = parse_arguments(words[1:])
-    assert without_target(after) == without_target(before)
-    assert after.connection.target is not None and before.connection.target is not None
-    assert after.connection.target.login == before.connection.target.login
-    assert (after.directory, after.session.resume, after.prompt) == ("/srv/it's here", ID, None)
 
 
 def test_on_this_machine_the_path_comes_back() -> None:

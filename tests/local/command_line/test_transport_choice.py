@@ -91,6 +91,12 @@ def test_host_commands_take_a_way_as_well() -> None:
         ["attach", "3f2a", "--transport", DOCKER],
         ["ssh", "h:/x", "--container", "web", "--transport", "ssh"],
         ["ssh", "h", "--container", "web", "--local"],
+        ["ssh", "ann@h:/srv/my app", "-P", "2222", "-i", "a key", "-o", "ProxyJump=j", "do it", "--model", "opus"],
+        ["ssh", "[::1]:~/it's", "--continue"],
+        ["ssh", "h"],
+        ["attach", "ann@h", "3f2a", "-P", "22"],
+        ["ssh", "h", "--local"],
+        ["ssh", "h", "--no-pipelined-login"],
     ],
 )
 def test_the_command_that_comes_back_goes_the_same_way(argv: list[str]) -> None:

@@ -234,23 +234,14 @@ def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
 _HOSTILE = st.one_of(
     st.sampled_from(
         [
-            "..",
-            ".",
             "",
-            "/",
-            "/etc/passwd",
-            "a/../../b",
-            "../b",
-            "a//b",
-            "a/",
-            "link/x",
-            "a/./b",
             "\0",
             "x\0y",
             "x\x1b]0;y\x07",
-            "x/../y",
+            *["..", ".", "/", "/etc/passwd", "a/../../b", "../b", "a//b", "a/", "link/x"],
         ]
     ),
+    st.sampled_from(["a/./b", "x/../y"]),
     st.lists(st.sampled_from(["..", ".", "", "a", "link", "loop", "b"]), min_size=1, max_size=5).map("/".join),
     st.text(max_size=8),
 )

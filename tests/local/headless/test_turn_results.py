@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.output_formats import HeadlessOutput, RetryReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
@@ -39,61 +41,57 @@ def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures:
     return TurnResults(reports, output, RetryReports(quiet=True), print_all, print_failures)
 
 
-def test_prompts_that_a_turn_took_together_share_its_result() -> None:
+Steps = list[tuple[str, object]]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [
+            ("sent", "a"),
+            ("sent", "b"),
+            ("sent", "c"),
+            ("sent", "a"),
+            ("taken", "ab"),
+            ("ours", 1),
+            ("taken", "c"),
+            ("ours", 0),
+        ],
+        [("foreign", True), ("sent", "a"), ("others", 1), ("ours", 0)],
+        [
+            *(("sent", "a"), ("begins", None), ("taken", "x"), ("others", 1), ("begins", None), ("taken", "x")),
+            *(("others", 1), ("taken", "x"), ("taken", "a"), ("ours", 0), ("others", 0)),
+        ],
+        [("foreign", True), ("sent", "a"), ("sent", "b"), ("begins", None), ("ours", 1), ("taken", "b"), ("ours", 0)],
+        [("runs", "a"), ("sent", "a"), ("ours", 0)],
+        [("taken", "a"), ("others", 0), ("sent", "a"), ("waits", 0)],
+    ],
+    ids=[
+        "prompts that a turn took together share its result",
+        "the result of a turn that somebody else started answers nothing",
+        "that of a turn that took only foreign prompts, too, until one of ours comes while it runs",
+        "a result without a turn answers the prompt that waits longest: the host could not take it",
+        "a prompt that is sent again while its turn runs is answered by that turn",
+        "a prompt that is sent again after its result has passed does not wait",
+    ],
+)
+def test_which_prompts_a_result_answers(steps: Steps) -> None:
+    """`ours` and `others`: a result comes, of this run or of another one, and so many prompts wait afterwards."""
     pending = PendingPrompts()
-    for each in ("a", "b", "c", "a"):
-        pending.sent(each)
-    pending.taken(["a", "b"])
-    assert pending.result_came() and pending
-    pending.taken(["c"])
-    assert pending.result_came() and not pending
-
-
-def test_the_result_of_a_turn_that_somebody_else_started_answers_nothing() -> None:
-    pending = PendingPrompts()
-    pending.foreign_turn = True
-    pending.sent("a")
-    assert not pending.result_came() and pending
-    assert pending.result_came() and not pending
-
-
-def test_the_result_of_a_turn_that_took_only_foreign_prompts_answers_nothing() -> None:
-    pending = PendingPrompts()
-    pending.sent("a")
-    for _ in range(2):
-        pending.turn_began_or_ended()
-        pending.taken(["of an earlier run"])
-        assert not pending.result_came() and pending
-    pending.taken(["of an earlier run"])
-    pending.taken(["a"])  # it came while that turn was running
-    assert pending.result_came() and not pending
-    assert not pending.result_came()
-
-
-def test_a_result_without_a_turn_answers_the_prompt_that_waits_longest() -> None:
-    pending = PendingPrompts()
-    pending.foreign_turn = True
-    pending.sent("a")
-    pending.sent("b")
-    pending.turn_began_or_ended()
-    assert pending.result_came() and pending  # the host could not take it
-    pending.taken(["b"])
-    assert pending.result_came() and not pending
-
-
-def test_a_prompt_that_is_sent_again_while_its_turn_runs_is_answered_by_that_turn() -> None:
-    pending = PendingPrompts()
-    pending.runs_already(["a"])
-    pending.sent("a")
-    assert pending.result_came() and not pending
-
-
-def test_a_prompt_that_is_sent_again_after_its_result_has_passed_does_not_wait() -> None:
-    pending = PendingPrompts()
-    pending.taken(["a"])  # by a turn of an earlier run
-    assert not pending.result_came()
-    pending.sent("a")
-    assert not pending
+    for step, given in steps:
+        if step == "sent":
+            pending.sent(str(given))
+        elif step == "taken":
+            pending.taken([*str(given)])
+        elif step == "runs":
+            pending.runs_already([*str(given)])
+        elif step == "begins":
+            pending.turn_began_or_ended()
+        elif step == "foreign":
+            pending.foreign_turn = bool(given)
+        else:
+            assert step == "waits" or pending.result_came() is (step == "ours")
+            assert len(pending) == given
 
 
 async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_second_one() -> None:

@@ -54,7 +54,6 @@ async def test_output_waits_for_a_slow_reader(pipe: tuple[int, int]) -> None:
         got += len(await asyncio.to_thread(os.read, reader, 65536))
     await writer.drain()
     assert not writer.broken.done()
-    writer.close()
 
 
 def test_a_command_prints_all_of_its_text_to_a_pipe_that_does_not_block() -> None:

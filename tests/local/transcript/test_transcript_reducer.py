@@ -164,14 +164,7 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     told.reducer.sandbox = "read-only cage"
     told.record("options", options={"sandbox": "workspace"})
     assert told.reducer.sandbox == "workspace cage"
-    init: Json = {
-        "type": "system",
-        "subtype": "init",
-        "session_id": "s",
-        "cwd": "/",
-        "model": "m",
-        "permissionMode": "plan",
-    }
+    init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
     (notice,) = told.blocks
