@@ -84,7 +84,8 @@ KEYS = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
         (
             "from ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
             f"started = load_session_startup({KEYS!r}, load_dialing_startup({KEYS!r}))\n"
-            "from ccb.local.ledger.proxy_control import call_policy\nfrom ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
+            "from ccb.local.ledger.proxy_control import call_policy\n"
+            "from ccb.tunnel.proxy.auth_proxy import AuthProxy\n"
             "AuthProxy(started.provider, call_policy(started.settings, 'host'))",
             (*HEAVY, "http.client"),
         ),
