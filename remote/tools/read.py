@@ -127,8 +127,9 @@ class _Wanted:
 
     def feed(self, block: bytes) -> None:
         at = 0
+        passed_over = self._number + block.count(b"\n") < self._offset
         while at < len(block):
-            if self.done or self._number + block.count(b"\n", at) < self._offset:
+            if self.done or passed_over:
                 ended, start = block.count(b"\n", at), block.rfind(b"\n", at) + 1
                 self._number += ended
                 self._line_size = len(block) - start if ended else self._line_size + len(block) - at

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.tools_kit import Toolbox, open_toolbox, until
+from tests.remote.tools.test_bash import in_background
+from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
@@ -57,10 +58,7 @@ async def test_where_no_file_can_be_made_the_directory_stays_and_the_model_is_to
 
 
 async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: Toolbox) -> None:
-    await box.text("Bash", command="echo before; echo x > made", run_in_background=True)
-    shell = box.context.shells.get("bash_1")
-    assert shell is not None
-    await until(lambda: shell.process.returncode is not None)
+    await (await in_background(box, "echo before; echo x > made")).process.wait()
     said = await box.text("BashOutput", bash_id="bash_1")
     assert not (box.root / "made").exists()
     assert "stopped by the sandbox: " in said and said.splitlines()[-1] == _HOW
@@ -73,10 +71,7 @@ async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) ->
     said = await box.text("Bash", command="mkdir d && echo x >d/.envrc")
     assert "set aside by the sandbox" in said and "d/.envrc is now .envrc.stopped-by-ccb" in said
     assert "dangerouslyDisableSandbox" in said.splitlines()[-1]
-    await box.text("Bash", command="for at in 1 2 3 4 5 6 7; do git init -q d/$at; done", run_in_background=True)
-    shell = box.context.shells.get("bash_1")
-    assert shell is not None
-    await until(lambda: shell.process.returncode is not None)
+    await (await in_background(box, "for at in 1 2 3 4 5 6 7; do git init -q d/$at; done")).process.wait()
     said = await box.text("BashOutput", bash_id="bash_1")
     assert "d/1/.git is now .git.stopped-by-ccb" in said and "and 9 more" in said
     assert "set aside" not in await box.text("BashOutput", bash_id="bash_1")
