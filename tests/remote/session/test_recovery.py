@@ -80,21 +80,16 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     await first.call()
     for each in ("b", "c", "d"):
         await first.say(each, input_id=each)
-
-    async def asked(subtype: str, **fields: Any) -> Json:
-        request_id = await first.control(subtype, **fields)
-        while (said := await first.message("control_response"))["response"]["request_id"] != request_id:
-            pass
-        answer: Json = said["response"]["response"]
-        return answer
-
-    assert await asked("move_async_message", message_uuid="d", before=["gone", "b", "c"]) == {"moved": True}
-    assert await asked("move_async_message", message_uuid="running", before=[]) == {"moved": False}
-    assert await asked("cancel_async_message", message_uuid="b") == {"cancelled": True}
+    for subtype, fields, said in (
+        ("move_async_message", {"message_uuid": "d", "before": ["gone", "b", "c"]}, {"moved": True}),
+        ("move_async_message", {"message_uuid": "running", "before": []}, {"moved": False}),
+        ("cancel_async_message", {"message_uuid": "b"}, {"cancelled": True}),
+    ):
+        assert (await first.request(subtype, **fields))["response"] == said
     edited = {"type": "user", "message": {"role": "user", "content": "b, edited"}, "before": ["b", "c"]}
     for _ in range(2):  # as after a reconnect: the same input comes again
         await first.send(Input(first.epoch, "b2", edited))
-    assert await asked("move_async_message", message_uuid="c", before=[]) == {"moved": True}
+    assert (await first.request("move_async_message", message_uuid="c", before=[]))["response"] == {"moved": True}
     await kill(first, first.hello)
     second = await host.drive(session)
     taken = []
@@ -124,9 +119,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     await say(first, "queued", priority="later")
     await say(first, "promoted", priority="later")
     await say(first, "steers")
-    request_id = await first.control("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
-    while (await first.message("control_response"))["response"]["request_id"] != request_id:
-        pass
+    await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.connect(session)  # the connection is lost, and the same input comes once more
     await again.attach()
     await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
@@ -149,9 +142,7 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
     for each in ("b", "c"):
         waits = {"type": "user", "message": {"role": "user", "content": each}, "priority": "later"}
         await first.send(Input(first.epoch, each, waits))
-    request_id = await first.control("move_async_message", message_uuid="c", before=["b"], steer=True)
-    while (await first.message("control_response"))["response"]["request_id"] != request_id:
-        pass
+    await first.request("move_async_message", message_uuid="c", before=["b"], steer=True)
     await kill(first, first.hello)
     second = await host.drive(session)
     _, body = await second.call()

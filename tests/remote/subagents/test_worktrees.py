@@ -117,12 +117,10 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
     commit = f"{commit} && touch {tmp_path}/done; sleep 600"
     scripts = {MAIN: delegates(isolated("commit")), "commit": [calls(("b1", "Bash", {"command": commit}))]}
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"], sandbox="off") as d:
-        d.say(MAIN + "go")
-        d.session.turns.finish()
-        running = asyncio.ensure_future(d.session.turns.run())
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((tmp_path / "done").exists, "the commit")
         d.session.turns.interrupt()
-        await asyncio.wait_for(running, 60)
+        await running
         (tree,) = trees(project)
         assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
     assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"
@@ -141,13 +139,11 @@ async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
-        d.say(MAIN + "go")
-        d.session.turns.finish()
-        running = asyncio.ensure_future(d.session.turns.run())
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((place / "making").exists, "the worktree")
         assert len(trees(project)) == 1
         d.session.turns.interrupt()
-        await asyncio.wait_for(running, 60)
+        await running
         assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
     assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
 
