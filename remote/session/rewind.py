@@ -59,14 +59,10 @@ class PlannedFile:
 
     def public(self) -> Json:
         does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
-        told: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
-        if self.foreign:
-            told["changedElsewhere"] = True
-        if self.why:
-            told["why"] = self.why
-        if self.diff is not None:
-            told.update(patch=self.diff["patch"], complete=self.diff["complete"])
-        return told
+        more = {"changedElsewhere": self.foreign, "why": self.why}
+        diff = {name: self.diff[name] for name in ("patch", "complete")} if self.diff is not None else {}
+        told = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does, **diff}
+        return told | {name: value for name, value in more.items() if value}
 
 
 async def _planned(
