@@ -18,16 +18,6 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ..context.reminders import DeferredNames
 from ..model import model_request
-from ..model.model_request import (
-    ContextLimits,
-    ModelLinkError,
-    RequestPrefix,
-    WindowSettings,
-    betas_of,
-    block_tokens,
-    resolve_model,
-    text_tokens,
-)
 from ..system.deadline import within
 from ..tools.todo import TodoReminder
 from ..tools.tool_contract import Tool
@@ -52,7 +42,7 @@ class Agent:
         self.ledger = ledger
         self.hooks = deps.hooks
         self.commands = deps.commands
-        model = resolve_model(conversation.model or config.models.model, config.models.names)
+        model = model_request.resolve_model(conversation.model or config.models.model, config.models.names)
         conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
@@ -118,7 +108,7 @@ class Agent:
             AgentLog(self._deps.log, self._state.conversation).record(ModelRecord(model))
 
     def model_of(self, name: str | None) -> str:
-        return resolve_model(name or self._next.models.model, self._next.models.names)
+        return model_request.resolve_model(name or self._next.models.model, self._next.models.names)
 
     def rewind(self, conversation: Conversation) -> None:
         self._state.conversation = conversation
@@ -177,7 +167,7 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
     pieces = [agent.prefix.encoded]
     pieces += [(b"," if place else b"") + each.encoded() for place, each in enumerate(conversation.messages)]
     pieces.append(to_bytes("]," + dump({"model": sent_name(agent.model)})[1:]))
-    headers = {**model_request.headers(deps.version, betas_of(agent.model)), "accept": "application/json"}
+    headers = {**model_request.headers(deps.version, model_request.betas_of(agent.model)), "accept": "application/json"}
 
     async def ask() -> object:
         async with deps.transport.request(new_uuid(), "POST", _PATH, headers, pieces) as response:
@@ -189,7 +179,7 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
 
     try:
         counted = await within(_SECONDS, ask())
-    except (ModelLinkError, asyncio.TimeoutError, ValueError, RecursionError, AttributeError) as error:
+    except (model_request.ModelLinkError, asyncio.TimeoutError, ValueError, RecursionError, AttributeError) as error:
         _log.info("the provider did not count the tokens: %r", error)
         return None
     return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted > 0 else None
@@ -213,7 +203,7 @@ class ContextReport:
     """`parts` are the tokens of each category in the order of the request; their sum is the window."""
 
     model: str
-    limits: ContextLimits
+    limits: model_request.ContextLimits
     auto: bool
     used: int
     parts: dict[str, int]
@@ -269,18 +259,18 @@ class ContextReport:
 
 def context_report(
     agent: AgentState,
-    prefix: RequestPrefix,
-    window: WindowSettings,
+    prefix: model_request.RequestPrefix,
+    window: model_request.WindowSettings,
     counted: int | None = None,
     coming: Sequence[Json] = (),
 ) -> ContextReport:
     """Return what fills the window. The sum is counted or known from the last answer; the parts are estimates. `coming`
     are blocks that go before the first prompt."""
-    limits = ContextLimits.of(agent.facts, window)
-    system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
+    limits = model_request.ContextLimits.of(agent.facts, window)
+    system, tools = model_request.text_tokens(prefix.system_size), model_request.text_tokens(prefix.tools_size)
     notes = results = rest = 0
     for block in chain(coming, *(message.blocks for message in agent.conversation.messages)):
-        tokens = block_tokens(block)
+        tokens = model_request.block_tokens(block)
         if block.get("type") == "tool_result":
             results += tokens
         elif str(block.get("text", "")).startswith("<system-reminder>"):

@@ -19,7 +19,8 @@ import stat
 import struct
 import sys
 import time
-from typing import Callable, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from ..daemon import logout as logind
 from ..sandbox.cage_rules import read_only_rules
@@ -42,28 +43,12 @@ _MAX_BYTES = 2000
 
 
 def examine(reports: Reports, bundle: str) -> None:
-    checks: list[tuple[str, Callable[[], list[HostFinding]]]] = [
-        ("system", system),
-        ("user", user),
-        ("worker python", python),
-        ("login shell", login_shell),
-        ("directories", directories),
-        ("bundle cache", lambda: bundle_cache(bundle)),
-        ("sessions", running_sessions),
-        ("nofile", open_files),
-        ("processes", processes),
-        ("sizes", sizes),
-        ("memory", memory),
-        ("logout", logout),
-        ("sandbox", sandbox),
-        ("tools", tools),
-        ("locale", locale_names),
-        ("secrets", secrets),
-    ]
-    for name, check in checks:
+    where = (directories, partial(bundle_cache, bundle), running_sessions)
+    for check in (about, *where, open_files, processes, sizes, memory, logout, sandbox, tools, locale_names, secrets):
         try:
             found = check()
         except (OSError, ValueError, LookupError, AttributeError) as error:  # it must not hide the others
+            name = getattr(check, "__name__", "bundle_cache").replace("_", " ")
             text = "this check failed: %s: %s" % (type(error).__name__, error)
             found = [HostFinding(name, WARN, text, "Run with --debug and report it.")]
         for each in found:
@@ -123,45 +108,32 @@ def sandbox() -> list[HostFinding]:
     return [HostFinding("sandbox", INFO, "read-only cage (%s); no workspace cage: %s" % (how, available.why))]
 
 
-def system() -> list[HostFinding]:
+def about() -> list[HostFinding]:
     name = re.search(r'^PRETTY_NAME="?([^"\n]*)', text_of("/etc/os-release"), re.MULTILINE)
     libc = " ".join(platform.libc_ver()).strip() or "no glibc"
-    uname = os.uname()
+    uname, uid = os.uname(), os.getuid()
     parts = [uname.nodename, uname.sysname, uname.release, uname.machine, name.group(1) if name else "", libc]
-    return [HostFinding("system", INFO, ", ".join(part for part in parts if part))]
-
-
-def user() -> list[HostFinding]:
-    uid = os.getuid()
     try:
-        text = "%s (uid %d)" % (pwd.getpwuid(uid).pw_name, uid)
+        entry = pwd.getpwuid(uid)
+        user, shell = "%s (uid %d)" % (entry.pw_name, uid), entry.pw_shell or "/bin/sh"
     except KeyError:
-        text = "uid %d has no entry in the user database" % uid
-    if uid == 0:
-        return [HostFinding("user", INFO, text + ": the agent can do everything here")]
-    return [HostFinding("user", OK, text)]
-
-
-def python() -> list[HostFinding]:
-    return [HostFinding("worker python", OK, "%s %s" % (sys.executable, platform.python_version()))]
-
-
-def login_shell() -> list[HostFinding]:
-    try:
-        shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
-    except KeyError:
-        shell = os.environ.get("SHELL") or "unknown"
-    return [HostFinding("login shell", INFO, shell)]
+        user, shell = "uid %d has no entry in the user database" % uid, os.environ.get("SHELL") or "unknown"
+    return [
+        HostFinding("system", INFO, ", ".join(part for part in parts if part)),
+        HostFinding("user", OK, user)
+        if uid
+        else HostFinding("user", INFO, user + ": the agent can do everything here"),
+        HostFinding("worker python", OK, "%s %s" % (sys.executable, platform.python_version())),
+        HostFinding("login shell", INFO, shell),
+    ]
 
 
 def open_files() -> list[HostFinding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     text = "%s open files (hard limit %s)" % (_number(soft), _number(hard))
-    if soft != _UNLIMITED and soft < _GOOD_FILES:
-        state = BLOCK if soft < _MIN_FILES else WARN
-        fix = "Raise it with `ulimit -n 1024` in the start-up file of the shell, or in /etc/security/limits.conf."
-        return [HostFinding("nofile", state, text, fix)]
-    return [HostFinding("nofile", OK, text)]
+    state = OK if soft == _UNLIMITED or soft >= _GOOD_FILES else WARN if soft >= _MIN_FILES else BLOCK
+    fix = "Raise it with `ulimit -n 1024` in the start-up file of the shell, or in /etc/security/limits.conf."
+    return [HostFinding("nofile", state, text, fix)]
 
 
 def sizes() -> list[HostFinding]:
@@ -184,11 +156,9 @@ def processes() -> list[HostFinding]:
         with contextlib.suppress(OSError):
             mine += len(os.listdir("/proc/%d/task" % pid))
     text = "%d processes and threads of this user, limit %s" % (mine, _number(soft))
-    left = soft - mine
-    if soft != _UNLIMITED and os.getuid() and left < _GOOD_TASKS:
-        fix = "End processes of this user, or raise the limit: `ulimit -u`."
-        return [HostFinding("processes", BLOCK if left < _MIN_TASKS else WARN, text, fix)]
-    return [HostFinding("processes", OK, text)]
+    left = soft - mine if soft != _UNLIMITED and os.getuid() else _GOOD_TASKS
+    state = OK if left >= _GOOD_TASKS else WARN if left >= _MIN_TASKS else BLOCK
+    return [HostFinding("processes", state, text, "End processes of this user, or raise the limit: `ulimit -u`.")]
 
 
 def memory() -> list[HostFinding]:
@@ -196,10 +166,9 @@ def memory() -> list[HostFinding]:
     if not available:
         return []
     size = int(available.group(1)) * 1024
-    if size < _MEMORY_GOOD:
-        fix = "End something large: a worker takes about 30M."
-        return [HostFinding("memory", WARN, "%s available" % size_text(size), fix)]
-    return [HostFinding("memory", OK, "%s available" % size_text(size))]
+    state = OK if size >= _MEMORY_GOOD else WARN
+    fix = "End something large: a worker takes about 30M."
+    return [HostFinding("memory", state, "%s available" % size_text(size), fix)]
 
 
 def logout() -> list[HostFinding]:
@@ -219,14 +188,11 @@ def tools() -> list[HostFinding]:
         ("rg", INFO, "not there: searching takes longer in large trees, with the same results", "Install ripgrep."),
     ):
         path = shutil.which(name)
-        if path is None:
-            found.append(HostFinding(name, state, missing, fix))
-            continue
-        version = said_by([path, "--version"])
-        if version:
-            found.append(HostFinding(name, OK, "%s: %s" % (path, version)))
-        else:
-            found.append(HostFinding(name, WARN, "%s does not run" % path, "Repair or remove %s." % path))
+        if path is not None:
+            version = said_by([path, "--version"])
+            missing, fix = "%s does not run" % path, "Repair or remove %s." % path
+            state, missing = (OK, "%s: %s" % (path, version)) if version else (WARN, missing)
+        found.append(HostFinding(name, state, missing, fix))
     return found
 
 
@@ -239,10 +205,9 @@ def locale_names() -> list[HostFinding]:
     except locale.Error:
         fix = "Generate it on the host, or set LANG=C.UTF-8."
         return [HostFinding("locale", WARN, text + ": not installed here", fix)]
-    if charset.upper().replace("-", "") == "UTF8":
-        return [HostFinding("locale", OK, "%s (%s)" % (text, charset))]
+    state = OK if charset.upper().replace("-", "") == "UTF8" else INFO
     fix = "Set LANG=C.UTF-8 on the host if programs write names wrong; ccb does not need it."
-    return [HostFinding("locale", INFO, "%s (%s)" % (text, charset), fix)]
+    return [HostFinding("locale", state, "%s (%s)" % (text, charset), fix)]
 
 
 def secrets() -> list[HostFinding]:

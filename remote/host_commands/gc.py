@@ -14,33 +14,11 @@ from collections.abc import Iterable, Sequence
 
 from ..sandbox.cage_directories import left_directories, left_in, open_up
 from ..session_store import process_identity
+from ..session_store import session_registry as registry
 from ..session_store.session_paths import MADE
-from ..session_store.session_registry import (
-    SessionEntry,
-    directories,
-    is_ours,
-    live_sessions,
-    read_object,
-    runtime_directories,
-    sessions,
-    state_directories,
-    worker_directories,
-)
 from ..system.process import stop_marked
+from . import stopping
 from .reports import Reports
-from .stopping import (
-    YOUNG_S,
-    Remover,
-    age,
-    all_targets,
-    bundles_in_use,
-    locks_of,
-    mark_of,
-    marked_processes,
-    name_of,
-    own_processes,
-    stop_all,
-)
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
@@ -58,20 +36,20 @@ _LIVES = "its worker does not end"
 
 def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_than_s: float) -> None:
     """Remove all of this, or only report it. Keep `bundles`, and those in use."""
-    remover, places = Remover(reports, dry_run), session_places()
+    remover, places = stopping.Remover(reports, dry_run), session_places()
     _stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
-    for entry in sessions():
+    for entry in registry.sessions():
         with contextlib.suppress(FileNotFoundError):
             if not entry.alive:
                 _old_session(remover, entry, older_than_s)
     _unused_sessions(remover)
-    for top, names in _listed(runtime_directories()):
+    for top, names in _listed(registry.runtime_directories()):
         _dead_sockets(remover, top, names)
         _temporary(remover, top)
     _left_directories(remover, places)
-    keep = {*bundles, *bundles_in_use()}
-    for top, names in _listed(worker_directories()):
+    keep = {*bundles, *stopping.bundles_in_use()}
+    for top, names in _listed(registry.worker_directories()):
         for name in filter(_BUNDLE.fullmatch, names):
             path = os.path.join(top, name)
             if name[:64] not in keep:
@@ -83,28 +61,28 @@ def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_th
 
 def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
     """Remove everything; the `bundles` that this process runs from last."""
-    targets, places = all_targets(), session_places()
+    targets, places = stopping.all_targets(), session_places()
     if dry_run:
         for target in targets:
             reports.stopped(target.session, target.pid, "")
     else:
-        stop_all(targets, reports)
+        stopping.stop_all(targets, reports)
     _stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
-    remover = Remover(reports, dry_run)
+    remover = stopping.Remover(reports, dry_run)
     ending = {target.session for target in targets} if dry_run else set()
-    elsewhere = {entry.session: entry for entry in sessions() if entry.elsewhere}
-    for session, directory in directories():
+    elsewhere = {entry.session: entry for entry in registry.sessions() if entry.elsewhere}
+    for session, directory in registry.directories():
         if session in elsewhere:
             reports.kept(directory, _MAY_RUN % elsewhere[session].elsewhere)
-        elif session in live_sessions() and session not in ending:
+        elif session in registry.live_sessions() and session not in ending:
             reports.kept(directory, _LIVES)
         else:
             remover.session(directory, "")
-    for top in state_directories():
+    for top in registry.state_directories():
         remover.directory(top, "")
-    owners = live_sessions()
-    for top, names in _listed(runtime_directories()):
+    owners = registry.live_sessions()
+    for top, names in _listed(registry.runtime_directories()):
         for name in filter(_RUNTIME.fullmatch, names):
             session, ending_of = os.path.splitext(name)
             if session in owners and session not in ending:
@@ -120,15 +98,15 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
 def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
     """Yield those of our directories that are there, with the names in them."""
     for top in tops:
-        if is_ours(top):
+        if registry.is_ours(top):
             yield top, sorted(os.listdir(top))
 
 
 def session_places() -> list[str]:
-    return sorted({entry.cwd for entry in sessions() if entry.cwd})
+    return sorted({entry.cwd for entry in registry.sessions() if entry.cwd})
 
 
-def _left_directories(remover: Remover, places: Iterable[str]) -> None:
+def _left_directories(remover: stopping.Remover, places: Iterable[str]) -> None:
     """Remove what the cages of dead workers have left."""
     with left_in(places) as paths:
         for path in paths:
@@ -141,8 +119,8 @@ def _left_directories(remover: Remover, places: Iterable[str]) -> None:
 
 def _stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
     """End daemons whose journal was removed: no client can reach them any more."""
-    tops = state_directories()
-    for pid in own_processes():
+    tops = registry.state_directories()
+    for pid in stopping.own_processes():
         with contextlib.suppress(OSError):
             if not _is_daemon(pid):
                 continue
@@ -157,14 +135,14 @@ def _stop_lost_daemons(reports: Reports, dry_run: bool) -> None:
 
 def end_leftovers(reports: Reports, dry_run: bool) -> None:
     """End the processes that the tools of killed workers have left running."""
-    marked = marked_processes()
+    marked = stopping.marked_processes()
     if not marked:
         return
     alive, dead = set(), {}
-    for entry in sessions():
+    for entry in registry.sessions():
         if "state" in entry.summary and "pid" not in entry.summary:
             continue  # its daemon ended normally and left no process
-        mark = mark_of(entry.directory, entry.summary)
+        mark = stopping.mark_of(entry.directory, entry.summary)
         if entry.alive:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
@@ -173,7 +151,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
     for mark, session in dead.items():
         if mark in alive:
             continue
-        names = [(pid, name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
+        names = [(pid, stopping.name_of(pid)) for pid in marked[mark]]  # read the names before the processes end
         if not dry_run:
             asyncio.run(stop_marked(mark))
         for pid, name in names:
@@ -184,25 +162,25 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
 def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
     """Return the marks of ended sessions in memory, which are their ids; none while some daemon cannot be asked: it may
     be in another network namespace."""
-    owners = live_sessions()
+    owners = registry.live_sessions()
     found = {owner.get("pid") for owner in owners.values()}
-    if any(_is_daemon(pid) and pid not in found for pid in own_processes()):
+    if any(_is_daemon(pid) and pid not in found for pid in stopping.own_processes()):
         return {}
     return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
 
 
 def _is_daemon(pid: int) -> bool:
-    return name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
+    return stopping.name_of(pid) == "ccb" and bool(process_identity.start_time(pid))  # a zombie has no start time
 
 
-def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> None:
+def _old_session(remover: stopping.Remover, entry: registry.SessionEntry, older_than_s: float) -> None:
     """Remove a session without a worker if it is old, else what its worker has half written."""
-    idle = min(time.time() - entry.updated, age(entry.journal))
+    idle = min(time.time() - entry.updated, stopping.age(entry.journal))
     if entry.elsewhere:
         if idle > older_than_s:
             remover.reports.kept(entry.directory, _MAY_RUN % entry.elsewhere)
         return
-    with locks_of(entry.session, entry.directory) as free:
+    with stopping.locks_of(entry.session, entry.directory) as free:
         if free and idle > older_than_s:
             days, hours = idle / 86400, idle / 3600
             long = "%d days" % days if days >= 2 else "%d hours" % hours if hours >= 2 else "%d s" % idle
@@ -214,34 +192,34 @@ def _old_session(remover: Remover, entry: SessionEntry, older_than_s: float) -> 
                 _temporary(remover, os.path.join(entry.directory, name))
 
 
-def _unused_sessions(remover: Remover) -> None:
-    owners = live_sessions()
-    for session, directory in directories():
+def _unused_sessions(remover: stopping.Remover) -> None:
+    owners = registry.live_sessions()
+    for session, directory in registry.directories():
         journal = os.path.join(directory, "journal.jsonl")
         if session in owners or (os.path.exists(journal) and os.path.getsize(journal)):
             continue
-        locks = [os.path.join(top, session + ".lock") for top in runtime_directories()]
-        if not any(map(read_object, locks)) and age(directory) < YOUNG_S:
+        locks = [os.path.join(top, session + ".lock") for top in registry.runtime_directories()]
+        if not any(map(registry.read_object, locks)) and stopping.age(directory) < stopping.YOUNG_S:
             continue  # the session may be about to begin
-        with locks_of(session, directory) as free:
+        with stopping.locks_of(session, directory) as free:
             if free:
                 remover.tree(directory, "session", "never begun")
 
 
-def _dead_sockets(remover: Remover, top: str, names: Sequence[str]) -> None:
-    homes = dict(directories())
+def _dead_sockets(remover: stopping.Remover, top: str, names: Sequence[str]) -> None:
+    homes = dict(registry.directories())
     for name in names:
         session, ending = os.path.splitext(name)
         path = os.path.join(top, name)
         if ending == ".lock":
-            owner = read_object(path)
+            owner = registry.read_object(path)
             host = process_identity.elsewhere(owner)
             if process_identity.is_alive(owner):
                 continue
             if host:
                 remover.reports.kept(path, _MAY_RUN % host)
                 continue
-            with locks_of(session, homes.get(session, "")) as free:
+            with stopping.locks_of(session, homes.get(session, "")) as free:
                 if free:
                     remover.file(path[:-5] + ".sock", "socket", _DEAD)
                     remover.file(path, "lock", _DEAD)
@@ -251,7 +229,7 @@ def _dead_sockets(remover: Remover, top: str, names: Sequence[str]) -> None:
 
 def _is_dead(path: str) -> bool:
     try:
-        if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or age(path) < 1:
+        if os.path.lexists(path[:-5] + ".lock") or not stat.S_ISSOCK(os.lstat(path).st_mode) or stopping.age(path) < 1:
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(1)
@@ -263,19 +241,19 @@ def _is_dead(path: str) -> bool:
     return False
 
 
-def _temporary(remover: Remover, directory: str) -> None:
+def _temporary(remover: stopping.Remover, directory: str) -> None:
     """Remove temporary files whose process has ended, and old ones whose name has no process id."""
     for top, names in _listed([directory]):
         for match in filter(None, map(_TEMPORARY.fullmatch, names)):
             path = os.path.join(top, match[0])
             pid = next(filter(None, match.groups()), "")
             with contextlib.suppress(FileNotFoundError):
-                if not process_identity.exists(int(pid)) if pid else age(path) >= YOUNG_S:
+                if not process_identity.exists(int(pid)) if pid else stopping.age(path) >= stopping.YOUNG_S:
                     remover.file(path, "temp", _LEFT)
 
 
-def _bundles(remover: Remover, in_use: set[str], last: Sequence[str]) -> None:
-    tops = worker_directories()
+def _bundles(remover: stopping.Remover, in_use: set[str], last: Sequence[str]) -> None:
+    tops = registry.worker_directories()
     own = [os.path.join(top, each + ".bundle") for top in tops for each in last]
     for top, names in _listed(tops):
         for name in names:
@@ -287,15 +265,17 @@ def _bundles(remover: Remover, in_use: set[str], last: Sequence[str]) -> None:
             else:
                 remover.file(path, "temp" if name.startswith(".") else "bundle", "")
     for path in own:
-        if is_ours(os.path.dirname(path)):
+        if registry.is_ours(os.path.dirname(path)):
             remover.file(path, "bundle", "")
 
 
-def _own_directories(remover: Remover) -> None:
+def _own_directories(remover: stopping.Remover) -> None:
     """Remove the directories of ccb, and empty parents that ccb created for them."""
-    tops = worker_directories()
-    parents = {os.path.dirname(path) for path in [*tops, *state_directories()]} | set(runtime_directories())
-    for path in filter(is_ours, [*tops, *sorted(parents, key=len, reverse=True)]):
+    tops = registry.worker_directories()
+    parents = {os.path.dirname(path) for path in [*tops, *registry.state_directories()]} | set(
+        registry.runtime_directories()
+    )
+    for path in filter(registry.is_ours, [*tops, *sorted(parents, key=len, reverse=True)]):
         made = _made_for(path)
         if remover.directory(path, "", mark=MADE):
             for each in made:
@@ -309,4 +289,6 @@ def _made_for(directory: str) -> list[str]:
             listed = file.read(65536).split("\n")
     except (OSError, ValueError):
         return []
-    return [path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and is_ours(path)]
+    return [
+        path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and registry.is_ours(path)
+    ]

@@ -8,16 +8,8 @@ import time
 from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, parse_line
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ControlCancel,
-    ControlRequest,
-    ControlResponse,
-    ResultMessage,
-    SystemMessage,
-    UserMessage,
-)
 from ccb.tunnel.wire.projection import Projection, on
 
 LogLine = tuple[float, str, str]  # time in seconds of the host's clock, source, text
@@ -82,7 +74,7 @@ def _of_journal(parts: list[bytes]) -> list[LogLine]:
 
 
 _TEXTS: dict[type, str] = {
-    ControlCancel: "question withdrawn",
+    messages.ControlCancel: "question withdrawn",
     records.DriverRecord: "driver: {0.by}",
     records.WorkerRecord: "worker started, pid {0.pid}",
     records.ForkedRecord: "copied from session {0.source}",
@@ -100,16 +92,16 @@ class _JournalLog(Projection):
         who = "" if agent_id == MAIN_AGENT else "sub-agent %s: " % agent_id
         self.lines.append((when, "session", _short(who + text)))
 
-    @on(AssistantMessage)
-    def _assistant(self, line: AssistantMessage, record: Record) -> None:
+    @on(messages.AssistantMessage)
+    def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "text":
                 self.add(record.time, "agent: %s" % block.get("text"), record.agent_id)
             elif block.get("type") == "tool_use":
                 self.add(record.time, "call %s %s" % (block.get("name"), _compact(block.get("input"))), record.agent_id)
 
-    @on(UserMessage)
-    def _user(self, line: UserMessage, record: Record) -> None:
+    @on(messages.UserMessage)
+    def _user(self, line: messages.UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
                 what = "tool error" if block.get("is_error") else "tool result"
@@ -119,35 +111,35 @@ class _JournalLog(Projection):
                     content = " ".join(str(each.get("text", "(%s)" % each.get("type"))) for each in parts)
                 self.add(record.time, "%s: %s" % (what, content), record.agent_id)
 
-    @on(ResultMessage)
-    def _result(self, line: ResultMessage, record: Record) -> None:
+    @on(messages.ResultMessage)
+    def _result(self, line: messages.ResultMessage, record: Record) -> None:
         end = "turn failed: " + ("; ".join(line.errors) or line.subtype) if line.is_error else "turn done"
         self.add(record.time, end, record.agent_id)
 
     @on(records.AgentResultRecord)
     def _agent_result(self, content: records.AgentResultRecord, record: Record) -> None:
-        if isinstance(content.public, ResultMessage):
+        if isinstance(content.public, messages.ResultMessage):
             self._result(content.public, record)
 
-    @on(ControlRequest)
-    def _asked(self, line: ControlRequest, record: Record) -> None:
+    @on(messages.ControlRequest)
+    def _asked(self, line: messages.ControlRequest, record: Record) -> None:
         text = "asks to use %s %s" % (line.tool_name, _compact(line.request.get("input")))
         self.add(record.time, text, record.agent_id)
 
-    @on(SystemMessage)
-    def _system(self, line: SystemMessage, record: Record) -> None:
+    @on(messages.SystemMessage)
+    def _system(self, line: messages.SystemMessage, record: Record) -> None:
         if line.subtype == "init":
             self.add(record.time, "model %s, permission mode %s" % (line.model, line.permission_mode), record.agent_id)
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, UserMessage):
+        if isinstance(line, messages.UserMessage):
             texts = [str(block.get("text", "(%s)" % block.get("type"))) for block in line.blocks]
             self.add(record.time, "prompt: " + " ".join(texts))
-        elif isinstance(line, ControlRequest):
+        elif isinstance(line, messages.ControlRequest):
             self.add(record.time, "client: %s" % line.subtype)
-        elif isinstance(line, ControlResponse):
+        elif isinstance(line, messages.ControlResponse):
             self.add(record.time, "client answers: %s" % ((line.payload or {}).get("behavior") or line.subtype))
 
     @on(*_TEXTS)

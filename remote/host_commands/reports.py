@@ -20,7 +20,7 @@ class HostFinding:
         self.name = name
         self.state = state
         self.found = found
-        self.fix = fix
+        self.fix = fix if state != OK else ""
 
 
 def text_of(path: str, most: int = 65536) -> str:

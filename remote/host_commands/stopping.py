@@ -17,18 +17,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..session_store import process_identity, session_paths, sockets
+from ..session_store import session_registry as registry
 from ..session_store.journal_summary import last_mark, worktrees
 from ..session_store.process_identity import elsewhere, is_alive
 from ..session_store.refusal import HostRefusal, no_session
 from ..session_store.session_files import private_file, replace_private
-from ..session_store.session_registry import (
-    TITLE,
-    live_sessions,
-    read_object,
-    read_summary,
-    runtime_directories,
-    sessions,
-)
 from ..subagents.worktrees import remove_untouched
 from ..system.process import MARK, stop_marked
 from .reports import Reports
@@ -58,9 +51,9 @@ class StopTarget:
 
 
 def all_targets(*, alive: bool = True) -> list[StopTarget]:
-    owners = live_sessions()
+    owners = registry.live_sessions()
     found = []
-    for entry in sessions():
+    for entry in registry.sessions():
         owner = owners.pop(entry.session, entry.summary)
         if not alive or process_identity.is_alive(owner):
             found.append(StopTarget(entry.session, owner, entry.directory))
@@ -140,7 +133,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> bool:
 def _remove_sockets(target: StopTarget) -> bool:
     """Remove a killed daemon's socket and lock. False while it may still hold them: its last thread ends late."""
     with locks_of(target.session, target.directory) as free:
-        for top in runtime_directories() if free else ():
+        for top in registry.runtime_directories() if free else ():
             for ending in (".sock", ".lock"):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(top, target.session + ending))
@@ -151,7 +144,7 @@ def mark_of(directory: str, owner: Json) -> str:
     """Return the mark of the processes that the last worker's tools have started, "" for none."""
     if not directory:
         return str(owner.get("mark") or "")
-    summary = read_summary(directory)
+    summary = registry.read_summary(directory)
     if isinstance(summary.get("mark"), str) and summary.get("pid") == owner.get("pid"):
         return str(summary["mark"])
     try:
@@ -164,15 +157,15 @@ def rename(params: Json, reports: Reports) -> None:
     """Name a session, until the session itself is given another name."""
     target = _on_disk(params)
     title = " ".join(str(params.get("title") or "").split())[:_MAX_TITLE]
-    named = {"title": title, "over": read_summary(target.directory).get("title") or ""}
-    replace_private(os.path.join(target.directory, TITLE), json.dumps(named))
+    named = {"title": title, "over": registry.read_summary(target.directory).get("title") or ""}
+    replace_private(os.path.join(target.directory, registry.TITLE), json.dumps(named))
     reports.report("renamed", {"session": target.session})
 
 
 def remove(params: Json, reports: Reports) -> None:
     """Stop and remove a session, unless a client drives it (`driven` overrides)."""
     target = _on_disk(params)
-    driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
+    driver = str(registry.read_summary(target.directory).get("driver") or "") if target.pid else ""
     if driver and not params.get("driven"):
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
     stop_all([target], reports)  # also what tools of a killed worker have left running
@@ -231,7 +224,7 @@ def name_of(pid: int) -> str:
 
 
 def bundles_in_use() -> set[str]:
-    used = {str(owner.get("bundle")) for owner in live_sessions().values()}
+    used = {str(owner.get("bundle")) for owner in registry.live_sessions().values()}
     for pid in own_processes():
         used.update(word.decode() for word in _DIGEST.findall(_of_process(pid, "cmdline")))
     return used
@@ -240,7 +233,7 @@ def bundles_in_use() -> set[str]:
 @contextlib.contextmanager
 def locks_of(session: str, directory: str = "") -> Iterator[bool]:
     """Take all locks of a session's daemon. False when another process has one, or may be about to take it."""
-    paths = [os.path.join(top, session + ".lock") for top in runtime_directories()]
+    paths = [os.path.join(top, session + ".lock") for top in registry.runtime_directories()]
     if directory:
         paths.append(os.path.join(directory, "journal.jsonl"))
     with contextlib.ExitStack() as held:
@@ -266,7 +259,7 @@ def _may_be_tried(lock: str) -> bool:
     """Return whether a lock may be tried: a starting daemon must not find it taken. Raise OSError."""
     if not lock.endswith(".lock"):
         return True
-    owner = read_object(lock)
+    owner = registry.read_object(lock)
     return not is_alive(owner) and not elsewhere(owner) if owner else age(lock) >= YOUNG_S
 
 

@@ -15,18 +15,7 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
-from .answer_stream import (
-    CUT,
-    PUBLIC_EVENTS,
-    BlockDone,
-    MessageAssembler,
-    MessageHead,
-    SseParser,
-    decode_event,
-    error_in,
-    event_of,
-    whole_answer,
-)
+from . import answer_stream as answers
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
 from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after
 
@@ -56,7 +45,7 @@ class ReplyListener:
 
     def event(self, event: Json) -> None: ...
 
-    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+    def block(self, head: answers.MessageHead, done: answers.BlockDone, request_id: str) -> None:
         self.blocks.append(done.block)
 
     def silence(self, silent: float | None, left: float) -> None:
@@ -83,7 +72,7 @@ class Clock:
 class MessageEnd:
     """`lost`: the stream died after a finished tool_use. `withdrawn`: it was cut at the output limit."""
 
-    head: MessageHead
+    head: answers.MessageHead
     stop_reason: str | None
     usage: Json
     lost: ModelError | None = None
@@ -109,8 +98,8 @@ class Attempt:
     def __init__(self, settings: CallSettings, listener: ReplyListener) -> None:
         self._settings = settings
         self._listener = listener
-        self._assembler = MessageAssembler()
-        self._held: tuple[BlockDone, Json] | None = None
+        self._assembler = answers.MessageAssembler()
+        self._held: tuple[answers.BlockDone, Json] | None = None
         self._heard = False
         self._committed = False
         self._next_index = 0
@@ -149,7 +138,7 @@ class Attempt:
         if head is not None and self._heard:
             self._listener.withdrawn(head.id)
 
-    def salvage(self) -> tuple[MessageHead, str, str] | None:
+    def salvage(self) -> tuple[answers.MessageHead, str, str] | None:
         """Release the finished block of an interrupted call, and return (head, text, request id) of the rest."""
         head = self._assembler.head
         if head is None or self._message_stop_sent:
@@ -168,7 +157,7 @@ class Attempt:
                 if response.status != 200:
                     raise await _http_error(response)
                 if _kind(response) == "application/json":
-                    async for event in whole_answer(response):
+                    async for event in answers.whole_answer(response):
                         self._take(event)
                     return self._end()
                 if "event-stream" not in _kind(response):
@@ -178,18 +167,18 @@ class Attempt:
             raise ModelError(str(error) or "the connection to the model was lost") from error
 
     async def _stream(self, response: ModelResponse) -> MessageEnd:
-        parser, start = SseParser(), b""
+        parser, start = answers.SseParser(), b""
         async for chunk in response.body():
             if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
                 start += chunk[:_MAX_ERROR_BODY]
             for event in parser.feed(chunk):
-                self._take(event_of(event.name, event.data))
+                self._take(answers.event_of(event.name, event.data))
                 if self._assembler.finished:
                     return self._end()
         if self._assembler.stop_reason is not None:
             return self._end()
         if self._assembler.head is None and start.lstrip().startswith(b"{"):  # no event stream, whatever its head says
-            failure = error_in(decode_event(start.decode("utf-8", "replace")))
+            failure = answers.error_in(answers.decode_event(start.decode("utf-8", "replace")))
             if failure is not None:
                 raise failure
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
@@ -201,7 +190,7 @@ class Attempt:
         if done or counts or kind == "message_start" or assembler.size > size:  # pings and empty deltas say nothing
             self._hear()
         if (counts or assembler.finished) and not self._truncated():
-            self._release(cut=CUT.get(assembler.stop_reason or "", ""))
+            self._release(cut=answers.CUT.get(assembler.stop_reason or "", ""))
         if done is not None:
             self._next_index = done.index + 1
             self._release()  # a block is held here only if blocks overlap
@@ -209,7 +198,7 @@ class Attempt:
             if done.block.get("type") == "tool_use" and not (done.broken or done.bare):
                 self._release()
             return
-        if event.get("type") in PUBLIC_EVENTS and not self._truncated():
+        if event.get("type") in answers.PUBLIC_EVENTS and not self._truncated():
             self._message_stop_sent = self._assembler.finished
             self._listener.event(event)
 

@@ -8,21 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Collection
 from typing import Any, Callable
 
-from ccb.tunnel.wire.control_protocol import (
-    A,
-    Answer,
-    AnsweredBy,
-    Durability,
-    Failure,
-    P,
-    Request,
-    RequestKind,
-    RequestRefused,
-    Success,
-    answer_in,
-    public_answer,
-    public_withdrawal,
-)
+from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import ForkedRecord, InputRecord, LateAnswerRecord, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
@@ -42,7 +28,7 @@ class OpenRequests(Projection):
     """The worker's unanswered requests in the journal; kinds of `surviving` stay open over restarts."""
 
     def __init__(self, surviving: Collection[str] = ()) -> None:
-        self.answers: OrderedDict[str, Answer] = OrderedDict()
+        self.answers: OrderedDict[str, protocol.Answer] = OrderedDict()
         self._surviving = surviving
         self._open: OrderedDict[str, tuple[int, ControlRequest]] = OrderedDict()  # number of the event, request
         self._copied: set[str] = set()
@@ -72,7 +58,7 @@ class OpenRequests(Projection):
         line = content.public
         if not isinstance(line, ControlResponse):
             return
-        answer = answer_in(line)
+        answer = protocol.answer_in(line)
         asked = self._open.pop(answer.request_id, None)
         if asked is not None and asked[1].subtype in self._surviving:
             self.answers[answer.request_id] = answer
@@ -96,11 +82,11 @@ class RequestBroker:
     """Sends the worker's requests, and answers requests to it. The first answer counts; later ones are recorded."""
 
     def __init__(
-        self, log: SessionLog, can_ask: Callable[[AnsweredBy], bool], journalled: OpenRequests | None = None
+        self, log: SessionLog, can_ask: Callable[[protocol.AnsweredBy], bool], journalled: OpenRequests | None = None
     ) -> None:
         self._log = log
         self._can_ask = can_ask
-        self._open: OrderedDict[str, tuple[Request[Any, Any], asyncio.Future[Answer]]] = OrderedDict()
+        self._open: OrderedDict[str, tuple[protocol.Request[Any, Any], asyncio.Future[protocol.Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self.journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
@@ -110,22 +96,22 @@ class RequestBroker:
 
     # What the worker asks.
 
-    def can_ask(self, kind: RequestKind[P, A]) -> bool:
+    def can_ask(self, kind: protocol.RequestKind[protocol.P, protocol.A]) -> bool:
         return self._can_ask(kind.answered_by)
 
-    async def request(self, request: Request[P, A]) -> A:
+    async def request(self, request: protocol.Request[protocol.P, protocol.A]) -> protocol.A:
         kind = request.kind
         answered = self.journalled.answers.get(request.id)
         if answered is not None:
             return kind.read_answer(answered)
         if request.id in self._open:
             raise ValueError("the request %s is open already" % request.id)
-        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[protocol.Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = request, answer
         try:
             if request.id in self._unclaimed:
                 self._unclaimed.discard(request.id)
-            elif kind.durability is Durability.MEMORY:
+            elif kind.durability is protocol.Durability.MEMORY:
                 self._tell_driver(request.id, request.public())
             else:
                 self._log.emit(MessageRecord(request.public()), request.agent_id)
@@ -133,14 +119,14 @@ class RequestBroker:
             self._log.changed()
             await asyncio.wait([answer], timeout=kind.deadline_s)
             if not answer.done():
-                return kind.read_answer(Failure(request.id, "no answer within %g s" % (kind.deadline_s or 0)))
+                return kind.read_answer(protocol.Failure(request.id, "no answer within %g s" % (kind.deadline_s or 0)))
             return kind.read_answer(answer.result())
         finally:
             if self._open.pop(request.id, None) is not None and not answer.done():
                 self._take_back(request)
             self._log.changed()
 
-    def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
+    def withdraw(self, answered_by: protocol.AnsweredBy, spare: Collection[str] = ()) -> None:
         """Withdraw the open requests to `answered_by`, except those of agents in `spare`. Raise NotKept."""
         withdrawn = [
             each
@@ -159,17 +145,17 @@ class RequestBroker:
         """The worker ends: requests that survive restarts are not withdrawn any more."""
         self._suspended = True
 
-    def _take_back(self, request: Request[Any, Any]) -> None:
+    def _take_back(self, request: protocol.Request[Any, Any]) -> None:
         durability = request.kind.durability
-        if durability is Durability.MEMORY:
-            self._tell_driver(request.id, public_withdrawal(request.id))
-        elif durability is Durability.JOURNAL or not self._suspended:
-            self._log.emit(MessageRecord(public_withdrawal(request.id)), request.agent_id)
+        if durability is protocol.Durability.MEMORY:
+            self._tell_driver(request.id, protocol.public_withdrawal(request.id))
+        elif durability is protocol.Durability.JOURNAL or not self._suspended:
+            self._log.emit(MessageRecord(protocol.public_withdrawal(request.id)), request.agent_id)
 
     def _tell_driver(self, request_id: str, body: Json) -> None:
         self._log.tell_driver("request:%s" % request_id, body)
 
-    def take_answer(self, answer: Answer) -> None:
+    def take_answer(self, answer: protocol.Answer) -> None:
         request_id = answer.request_id
         found = self._open.pop(request_id, None)
         if found is not None and not found[1].done():
@@ -181,30 +167,34 @@ class RequestBroker:
 
     # What is open.
 
-    def waits_for(self, answered_by: AnsweredBy) -> bool:
+    def waits_for(self, answered_by: protocol.AnsweredBy) -> bool:
         return any(request.kind.answered_by is answered_by for request, _ in self._open.values())
 
-    def subjects(self, answered_by: AnsweredBy) -> list[str]:
+    def subjects(self, answered_by: protocol.AnsweredBy) -> list[str]:
         asked = [request for request, _ in self._open.values() if request.kind.answered_by is answered_by]
         return list(dict.fromkeys(request.about for request in asked))
 
     def ask_driver_again(self) -> None:
         for request, _ in self._open.values():
-            if request.kind.durability is Durability.MEMORY:
+            if request.kind.durability is protocol.Durability.MEMORY:
                 self._tell_driver(request.id, request.public())
 
     def resume(self) -> None:
         kept, abandoned = self.journalled.after_restart()
         self._unclaimed.update(kept)
         for request_id in abandoned:
-            self._log.emit(MessageRecord(public_withdrawal(request_id)))
+            self._log.emit(MessageRecord(protocol.public_withdrawal(request_id)))
 
     # What clients ask.
 
-    def register(self, kind: RequestKind[P, A], handler: Callable[[P], RequestOutcome]) -> None:
+    def register(
+        self, kind: protocol.RequestKind[protocol.P, protocol.A], handler: Callable[[protocol.P], RequestOutcome]
+    ) -> None:
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
-    def register_slow(self, kind: RequestKind[P, A], handler: Callable[[P], Awaitable[Json]]) -> None:
+    def register_slow(
+        self, kind: protocol.RequestKind[protocol.P, protocol.A], handler: Callable[[protocol.P], Awaitable[Json]]
+    ) -> None:
         """Let `handler` answer. It is called at once; what it returns is awaited beside everything else."""
         self._slow[kind.name] = lambda fields: handler(kind.read(fields))
 
@@ -222,18 +212,18 @@ class RequestBroker:
 
     async def _work_on(self, line: ControlRequest, work: Awaitable[Json]) -> None:
         try:
-            answer: Answer = Success(line.request_id, await work)
+            answer: protocol.Answer = protocol.Success(line.request_id, await work)
         except asyncio.CancelledError:  # only `close` does that
-            answer = Failure(line.request_id, "the session has ended before the answer")
-        except RequestRefused as refused:
-            answer = Failure(line.request_id, str(refused), refused.code)
+            answer = protocol.Failure(line.request_id, "the session has ended before the answer")
+        except protocol.RequestRefused as refused:
+            answer = protocol.Failure(line.request_id, str(refused), refused.code)
         except NotKept as error:
-            answer = Failure(line.request_id, str(error))
+            answer = protocol.Failure(line.request_id, str(error))
         except Exception as error:  # noqa: BLE001 - the asker is told
             _log.exception("a request of a client failed: %s", line.subtype)
-            answer = Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
+            answer = protocol.Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
         try:
-            self._log.emit(MessageRecord(public_answer(answer)))
+            self._log.emit(MessageRecord(protocol.public_answer(answer)))
         except NotKept as error:
             _log.error("the answer to a request of a client could not be written: %s", error)
 
@@ -241,7 +231,7 @@ class RequestBroker:
         if line.subtype in self._slow:
             try:
                 work = self._slow[line.subtype](line.request)
-            except (RequestRefused, NotKept) as error:  # raised again where the answer is made
+            except (protocol.RequestRefused, NotKept) as error:  # raised again where the answer is made
                 work = _raising(error)
             task = asyncio.get_running_loop().create_task(self._work_on(line, work))
             self._working.add(task)
@@ -252,13 +242,13 @@ class RequestBroker:
             handler = self._handlers.get(line.subtype)
             if handler is None:
                 text = "Unsupported control request subtype: %s" % (line.subtype or None)
-                raise RequestRefused(text, "unsupported_request")
+                raise protocol.RequestRefused(text, "unsupported_request")
             handled = handler(line.request)
-            answer: Answer = Success(line.request_id, handled.payload)
-        except RequestRefused as refused:
-            answer = Failure(line.request_id, str(refused), refused.code)
+            answer: protocol.Answer = protocol.Success(line.request_id, handled.payload)
+        except protocol.RequestRefused as refused:
+            answer = protocol.Failure(line.request_id, str(refused), refused.code)
         try:
-            self._log.emit(MessageRecord(public_answer(answer)))
+            self._log.emit(MessageRecord(protocol.public_answer(answer)))
         finally:
             handled.then()
 

@@ -9,15 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire import client_requests as requests
-from ccb.tunnel.wire.control_protocol import (
-    INTERRUPT,
-    SET_MODEL,
-    SET_PERMISSION_MODE,
-    AnsweredBy,
-    RequestKind,
-    RequestRefused,
-    client_kind,
-)
+from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -47,11 +39,11 @@ Json = dict[str, Any]
 
 _MAX_MODELS = 50
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
-INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
-GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
+INITIALIZE: protocol.RequestKind[Initialize, Json] = protocol.client_kind("initialize", Initialize.read)
+GET_CONTEXT_USAGE: protocol.RequestKind[None, Json] = protocol.client_kind("get_context_usage", lambda fields: None)
 
 
-MCP_TOGGLE: RequestKind[tuple[str, bool], Json] = client_kind(
+MCP_TOGGLE: protocol.RequestKind[tuple[str, bool], Json] = protocol.client_kind(
     "mcp_toggle", lambda fields: (str(fields.get("serverName")), fields.get("enabled") is not False)
 )
 _SERVERS_S = 5.0  # `initialize` waits for MCP servers
@@ -65,11 +57,11 @@ def register_client_requests(session: Session) -> None:
         return (await agent.context_report()).public()
 
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
-    broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
+    broker.register_slow(protocol.SET_MODEL, lambda name: _set_model(session, name))
     broker.register_slow(GET_CONTEXT_USAGE, context_usage)
     broker.register_slow(requests.REMEMBER, lambda note: _remember(session, note))
-    broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
-    broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
+    broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
+    broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register(requests.LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
     broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
@@ -97,7 +89,7 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
     try:
         session.adopt(setup)
     except ValueError as error:
-        raise RequestRefused(str(error)) from error
+        raise protocol.RequestRefused(str(error)) from error
     return _description(session, setup)
 
 
@@ -138,7 +130,7 @@ def _model(known: ModelTable, value: str, model: str, name: str, description: st
 def _server(session: Session, name: str, then: Callable[[McpServers], object]) -> RequestOutcome:
     """Do something with the servers of a session that has a server of this name."""
     if name not in {each["name"] for each in session.clients.status}:
-        raise RequestRefused(f"Server not found: {name[:100]}")
+        raise protocol.RequestRefused(f"Server not found: {name[:100]}")
     servers = session.clients.servers
     return RequestOutcome(then=lambda: then(servers))
 
@@ -146,7 +138,7 @@ def _server(session: Session, name: str, then: Callable[[McpServers], object]) -
 def _interrupt(session: Session, with_queue: bool) -> RequestOutcome:
     """Withdraw the questions before the answer, end the turn after it; also if neither can be journalled."""
     try:
-        session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
+        session.broker.withdraw(protocol.AnsweredBy.PERSON, spare=session.background_agents)
     except NotKept:
         session.turns.interrupt()
         raise
@@ -159,7 +151,7 @@ def _set_permission_mode(session: Session, mode: str) -> RequestOutcome:
     try:
         session.agent.config.permissions.set_mode(mode)
     except ValueError as error:
-        raise RequestRefused(str(error), getattr(error, "code", "")) from error
+        raise protocol.RequestRefused(str(error), getattr(error, "code", "")) from error
 
     said = MessageRecord(mode_message(session.agent.config.permissions))
     return RequestOutcome({"mode": mode}, lambda: session.log.emit(said))
@@ -174,7 +166,7 @@ async def _set_model(session: Session, name: str | None) -> Json:
     if old != new:
         outcome = await hooks.run(PRE_MODEL_SWITCH, facts, new)
         if outcome.stops or outcome.decision in ("ask", "deny"):
-            raise RequestRefused(f"a hook refused it: {outcome.why}")
+            raise protocol.RequestRefused(f"a hook refused it: {outcome.why}")
     agent.set_model(name)
     if old != new:
         outcome = await hooks.run(POST_MODEL_SWITCH, facts, new)
@@ -191,29 +183,31 @@ _MAX_NOTE = 2_000
 async def _remember(session: Session, note: str) -> Json:
     text = " ".join(note.split())[:_MAX_NOTE]
     if not text:
-        raise RequestRefused("the note is empty")
+        raise protocol.RequestRefused("the note is empty")
     context = session.agent.config.context
     host = context.host
     paths = [os.path.join(context.cwd, name) for name in ("CLAUDE.md", "AGENTS.md")]
     path = next((each for each in paths if os.path.lexists(each)), paths[0])
     real = host.real_path(path)
     if not is_under(real, host.real_path(context.cwd)):
-        raise RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
+        raise protocol.RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
     try:
         found = await host.stat(real)
         data = await host.read(real, 0, _MAX_FILE + 1) if found is not None else b""
         if len(data) > _MAX_FILE:
-            raise RequestRefused(f"{path} is too large")
+            raise protocol.RequestRefused(f"{path} is too large")
         file = text_of(data)
         if file is None or not file.codec:
-            raise RequestRefused(f"{path} is not in UTF-8: add the note with an editor that knows its encoding")
+            raise protocol.RequestRefused(
+                f"{path} is not in UTF-8: add the note with an editor that knows its encoding"
+            )
         ending = "\r\n" if "\r\n" in file.text else "\n"
         separator = ending if file.text and not file.text.endswith("\n") else ""
         note = f"- {text}{ending}".encode("utf-8", "replace").decode()
         whole = file.encoded(f"{file.text}{separator}{note}")
         await host.replace(real, whole, digest_of(data) if found is not None else ABSENT)
     except (OSError, FileChanged, NotAFile) as error:
-        raise RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None
+        raise protocol.RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None
     session.agent.reminders.add(f"note:{text}", f"The user has added this to {path}: {text}")
     return {"path": path}
 
@@ -221,7 +215,7 @@ async def _remember(session: Session, note: str) -> Json:
 def _change_rules(session: Session, updates: list[Json]) -> RequestOutcome:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
-        raise RequestRefused("; ".join(problems))
+        raise protocol.RequestRefused("; ".join(problems))
     return RequestOutcome({})
 
 
@@ -249,7 +243,7 @@ _MAX_BYTES = 32 * 1024
 def _stop(session: Session, task_id: str) -> RequestOutcome:
     task = find_task(session, task_id)
     if task.end is not None:
-        raise RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
+        raise protocol.RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
     return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 

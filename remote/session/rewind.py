@@ -7,14 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ccb.tunnel.wire.client_requests import (
-    DROPS_MORE,
-    REWIND_CONVERSATION,
-    REWIND_FILES,
-    REWIND_POINTS,
-    ConversationRewind,
-    FileRewind,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import (
@@ -66,14 +59,10 @@ class PlannedFile:
 
     def public(self) -> Json:
         does = "remove" if self.after == ABSENT else "create" if self.before == ABSENT else "change"
-        told: Json = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does}
-        if self.foreign:
-            told["changedElsewhere"] = True
-        if self.why:
-            told["why"] = self.why
-        if self.diff is not None:
-            told.update(patch=self.diff["patch"], complete=self.diff["complete"])
-        return told
+        more = {"changedElsewhere": self.foreign, "why": self.why}
+        diff = {name: self.diff[name] for name in ("patch", "complete")} if self.diff is not None else {}
+        told = {"path": self.path, "insertions": self.added, "deletions": self.removed, "does": does, **diff}
+        return told | {name: value for name, value in more.items() if value}
 
 
 async def _planned(
@@ -115,9 +104,9 @@ async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
 
 
 def register_rewinds(session: Session) -> None:
-    session.broker.register_slow(REWIND_FILES, partial(_rewind_files, session))
-    session.broker.register_slow(REWIND_CONVERSATION, partial(_rewind_conversation, session))
-    session.broker.register_slow(REWIND_POINTS, lambda _: _points(session))
+    session.broker.register_slow(requests.REWIND_FILES, partial(_rewind_files, session))
+    session.broker.register_slow(requests.REWIND_CONVERSATION, partial(_rewind_conversation, session))
+    session.broker.register_slow(requests.REWIND_POINTS, lambda _: _points(session))
 
 
 async def finish_rewind(session: Session) -> None:
@@ -141,7 +130,7 @@ def _point(session: Session, message: str) -> Point:
     return found
 
 
-async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
+async def _rewind_files(session: Session, rewind: requests.FileRewind) -> Json:
     point = _point(session, rewind.user_message_id)
     if rewind.dry_run:
         return _described(await _plan(session, point.seq, keep=False, only=rewind.path))
@@ -154,7 +143,7 @@ async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
         return await _carry_out(session, point.id, 0, files)
 
 
-async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> Json:
+async def _rewind_conversation(session: Session, rewind: requests.ConversationRewind) -> Json:
     async with session.turns.idle() as idle:
         if not idle:
             raise RequestRefused(_BUSY, "busy")
@@ -249,9 +238,11 @@ def _check_drops(records: Iterable[Record], to: int, prompt: str, rewound: Seque
         if isinstance(content, PromptRecord):
             begun = True
             if any(uuids.get(each) != prompt for each in content.input_ids):
-                raise RequestRefused(f"{DROPS_MORE} another prompt, or a notice of a task, would be left out too")
+                raise RequestRefused(
+                    f"{requests.DROPS_MORE} another prompt, or a notice of a task, would be left out too"
+                )
         elif not begun and isinstance(content, MessageRecord) and content.body.get("type") in ("assistant", "user"):
-            raise RequestRefused(f"{DROPS_MORE} that message is not the last one of its turn")
+            raise RequestRefused(f"{requests.DROPS_MORE} that message is not the last one of its turn")
 
 
 async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:

@@ -196,7 +196,13 @@ def _hooks(session: Session) -> Json:
 def _listed(hook: Hook) -> Json:
     kind = hook.kind
     text = " ".join(hook.does.split())
-    row: Json = {
+    more = {
+        "statusMessage": hook.status,
+        "condition": hook.condition if hook.event in ABOUT_TOOLS else "",
+        "runsOnce": hook.once,
+        "runsInBackground": hook.beside,
+    }
+    return {
         "event": hook.event,
         "matcher": hook.matcher,
         "source": _SOURCES.get(hook.source, f"{hook.source}Settings"),
@@ -206,15 +212,8 @@ def _listed(hook: Hook) -> Json:
         "commandText": text,
         "contentLabel": {"http": "URL"}.get(kind, kind.capitalize()),
         "timeout": hook.timeout_s,
+        **{name: given for name, given in more.items() if given},
     }
-    if hook.status:
-        row["statusMessage"] = hook.status
-    if hook.condition and hook.event in ABOUT_TOOLS:
-        row["condition"] = hook.condition
-    for name, given in (("runsOnce", hook.once), ("runsInBackground", hook.beside)):
-        if given:
-            row[name] = True
-    return row
 
 
 def _text(given: Json, name: str) -> str:

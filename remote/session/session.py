@@ -30,16 +30,7 @@ from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.sub_agents import SubAgents
 from ..tools.tasks import Task
-from .client_setup import (
-    ClientLaunches,
-    ClientSetup,
-    Initialize,
-    added_directories,
-    check_sandbox,
-    demanded,
-    merged_configs,
-    with_own_files,
-)
+from . import client_setup as setup
 from .extensions import SessionExtensions
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
@@ -55,11 +46,13 @@ _MAX_MODELS = 1_000  # of which the laptop has told what they can do
 class SessionParts:
     log: SessionLog
     inputs: InputQueue
-    launches: ClientLaunches
+    launches: setup.ClientLaunches
     broker: RequestBroker
 
     @staticmethod
-    def make(log: SessionLog, launches: ClientLaunches, inputs: InputQueue, requests: OpenRequests) -> SessionParts:
+    def make(
+        log: SessionLog, launches: setup.ClientLaunches, inputs: InputQueue, requests: OpenRequests
+    ) -> SessionParts:
         log.follow(requests)
         return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
 
@@ -68,7 +61,7 @@ class Session:
     """`rare` registers the handlers of requests that few clients make, when the first of them comes."""
 
     def __init__(
-        self, parts: SessionParts, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]
+        self, parts: SessionParts, agent: Agent, clients: setup.ClientSetup, rare: Callable[[Session], None]
     ) -> None:
         self.id = parts.log.session_id
         self.log = parts.log
@@ -212,11 +205,11 @@ class Session:
         config = self.agent.config
         context = config.context
         merged = self.launches.merge(given, sent, self.agent.config.permissions.mode)
-        options = with_own_files(merged, os.path.dirname(context.spill.directory))
-        add_dirs = added_directories(context.cwd, options)
+        options = setup.with_own_files(merged, os.path.dirname(context.spill.directory))
+        add_dirs = setup.added_directories(context.cwd, options)
         launch = LaunchRules.of(options, context.cages, add_dirs)
         if "sandbox" in given:
-            check_sandbox(launch.sandbox, [context.cwd, *add_dirs])
+            setup.check_sandbox(launch.sandbox, [context.cwd, *add_dirs])
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
@@ -255,23 +248,23 @@ class Session:
         config = self.agent.config
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
-    def adopt(self, setup: Initialize) -> None:
+    def adopt(self, told: setup.Initialize) -> None:
         """Apply the `initialize` request of the driver. Raise JournalError, and ValueError for malformed hooks."""
-        if setup.title and not self.inputs.any_prompt:
-            self.name(setup.title)
-        if not setup.options:
+        if told.title and not self.inputs.any_prompt:
+            self.name(told.title)
+        if not told.options:
             return
-        before = {} if setup.replaces else self.options.client_mcp_configs
-        configs = merged_configs(before, setup.options.get("client_mcp_configs", {}))
-        options = replace(self.options, **{**setup.options, "client_mcp_configs": configs})
+        before = {} if told.replaces else self.options.client_mcp_configs
+        configs = setup.merged_configs(before, told.options.get("client_mcp_configs", {}))
+        options = replace(self.options, **{**told.options, "client_mcp_configs": configs})
         self._use_callbacks(options)
-        if "json_schema" in setup.options:
+        if "json_schema" in told.options:
             self._use_demands(options)
         self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
         config = self.agent.config
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
-        if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & setup.options.keys():
+        if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & told.options.keys():
             context = config.context
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)
@@ -280,7 +273,7 @@ class Session:
     def _use_demands(self, options: SessionOptions) -> None:
         after = options.background_after_ms / 1000
         self.agent.config.context.shells.background_after = after if after > 0 else None
-        config = demanded(self.agent.config, options, float(self.log.usage.spent["total_cost_usd"]))
+        config = setup.demanded(self.agent.config, options, float(self.log.usage.spent["total_cost_usd"]))
         if config is not self.agent.config:
             self.agent.configure(config)
 
@@ -306,7 +299,7 @@ class Session:
     def _use_settings(self, settings: WorkerSettings) -> None:
         permissions, context = self.agent.config.permissions, self.agent.config.context
         permissions.use_settings(settings)
-        context.add_dirs[:] = [*added_directories(context.cwd, self.options), *settings.directories]
+        context.add_dirs[:] = [*setup.added_directories(context.cwd, self.options), *settings.directories]
         if not self.agent.conversation.messages:  # a session that begins
             self._begin_as(settings)
         variables = context.variables

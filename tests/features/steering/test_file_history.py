@@ -85,13 +85,12 @@ async def test_the_old_content_comes_back_after_a_write_in_place_that_was_cut(ho
     path = host.project / "h1"
     path.write_text("one\ntwo\n")
     os.link(path, host.project / "h2")
-    laptop = await host.connect(session)
-    hello = await laptop.attach(OPTIONS)
+    laptop = await host.drive(session, OPTIONS)
     edit = {"file_path": str(path), "old_string": "one\ntwo", "new_string": "1\n2"}
     await turn(laptop, "u1", ("Read", {"file_path": str(path)}), ("Edit", edit))
     with path.open("r+b") as file:  # as a power cut leaves it
         file.write(b"1\n2\ntwo\n")
-    await host.kill_worker(hello.pid)
+    await host.kill_worker(laptop.hello.pid)
     laptop = await host.drive(session)
     done = (await laptop.request("rewind_files", user_message_id="u1"))["response"]
     assert done["filesChanged"] == [str(path)] and not done["failed"]
@@ -235,8 +234,7 @@ async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, sessio
     laptop = await worked(host, session)
     await laptop.stop()
     copy = "copy-" + session[:8]
-    second = await host.connect(copy, fork_of=session)
-    await second.attach(OPTIONS)
+    second = await host.drive(copy, OPTIONS, fork_of=session)
     assert (await second.request("rewind_files", user_message_id="u1"))["response"]["failed"] == []
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -25,10 +24,8 @@ def person(mode: str = "plan") -> SessionOptions:
 
 async def model(laptop: Laptop, *tools: tuple[str, str, Json]) -> list[Json]:
     """Answer the next model call with tool calls, or with text; the messages that it was sent."""
-    opened, body = await laptop.call()
     reply = calls(*tools, message_id=uuid.uuid4().hex) if tools else says("done", uuid.uuid4().hex)
-    await laptop.answer(opened, content(reply))
-    messages: list[Json] = json.loads(body)["messages"]
+    messages: list[Json] = (await laptop.tell(reply))["messages"]
     return messages
 
 
@@ -88,12 +85,10 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     assert (host.project / "a.txt").read_text() == "x" and not (host.project / "b.txt").exists()
     assert (host.project / "c.txt").exists(), "the person has allowed it with the plan"
     await laptop.message("result")
-    await laptop.stop()
 
 
 async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(person("acceptEdits"))
+    first = await host.drive(session, person("acceptEdits"))
     await first.say("plan it")
     await model(first, ("e1", "EnterPlanMode", {}))
     await answer(first, behavior="allow")
@@ -101,7 +96,7 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     assert "Plan mode is on" in reminders(await model(first))
     await first.message("result")
     await first.drop()
-    await host.kill_worker(hello.pid)
+    await host.kill_worker(first.hello.pid)
 
     second = await host.drive(session, SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
     await second.say("go on")
@@ -114,7 +109,6 @@ async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHo
     assert "Plan mode is over" in reminders(await model(second))
     await second.message("result")
     assert (host.state(session) / "plan.md").read_text() == PLAN + "\n"
-    await second.stop()
 
 
 async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost, session: str) -> None:
@@ -127,4 +121,3 @@ async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost
     assert by_call["x1"]["is_error"] and "Give the plan as your answer" in by_call["x1"]["content"]
     assert "is_error" not in by_call["b1"], "a command that only reads runs"
     await laptop.message("result")
-    await laptop.stop()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.frames import Event
@@ -38,9 +37,8 @@ PERSON = SessionOptions(permission_prompts="stdio", permission_mode="acceptEdits
 async def ask(laptop: Laptop, asked: Json = ASKED) -> Json:
     """Let the model ask; the request to the person."""
     await laptop.say("go")
-    opened, body = await laptop.call()
-    assert "AskUserQuestion" in [tool["name"] for tool in json.loads(body)["tools"]]
-    await laptop.answer(opened, content(calls(("q1", "AskUserQuestion", asked))))
+    request = await laptop.tell(calls(("q1", "AskUserQuestion", asked)))
+    assert "AskUserQuestion" in [tool["name"] for tool in request["tools"]]
     return await laptop.message("control_request")
 
 
@@ -72,7 +70,6 @@ async def test_the_driver_answers_with_updated_input_also_after_a_cut_and_a_take
     assert "is_error" not in result
     ran = [each for each in second.events if each.kind == "tool_start"]
     assert len(ran) == 1
-    await second.stop()
 
 
 async def test_a_declined_question_tells_the_model_and_the_turn_goes_on(host: WorkerHost) -> None:
@@ -81,36 +78,27 @@ async def test_a_declined_question_tells_the_model_and_the_turn_goes_on(host: Wo
     await laptop.reply(asked["request_id"], {"behavior": "deny", "message": "Later."})
     result = await result_of(laptop)
     assert (result["content"], result["is_error"]) == ("Later.", True)
-    await laptop.stop()
 
 
 async def test_a_restarted_worker_withdraws_the_question_and_closes_the_call(host: WorkerHost) -> None:
     session = str(uuid.uuid4())
-    first = await host.connect(session)
-    hello = await first.attach(PERSON)
+    first = await host.drive(session, PERSON)
     asked = await ask(first)
     await first.drop()
-    await host.kill_worker(hello.pid)
+    await host.kill_worker(first.hello.pid)
     second = await host.drive(session, PERSON)
     await second.next(
         Event, lambda event: event.body.get("request_id") == asked["request_id"] and "cancel" in str(event.body)
     )
-    await second.say("again")
-    opened, body = await second.call()
-    history = json.loads(body)["messages"]
+    history = (await second.sent("again", says("done", "m2")))["messages"]
     results = [block for message in history for block in message["content"] if block["type"] == "tool_result"]
     assert [each["tool_use_id"] for each in results] == ["q1"] and results[0]["is_error"]
-    await second.answer(opened, content(says("done", "m2")))
-    await second.message("result")
-    await second.stop()
 
 
 async def test_where_nobody_can_be_asked_the_tool_is_not_offered_and_a_call_is_told_so(host: WorkerHost) -> None:
     laptop = await host.drive(str(uuid.uuid4()))
     await laptop.say("go")
-    opened, body = await laptop.call()
-    assert "AskUserQuestion" not in [tool["name"] for tool in json.loads(body)["tools"]]
-    await laptop.answer(opened, content(calls(("q1", "AskUserQuestion", ASKED))))
+    request = await laptop.tell(calls(("q1", "AskUserQuestion", ASKED)))
+    assert "AskUserQuestion" not in [tool["name"] for tool in request["tools"]]
     result = await result_of(laptop)
     assert result["is_error"] and result["content"].startswith("Nobody can be asked in this session.")
-    await laptop.stop()

@@ -20,8 +20,7 @@ def change(kind: str, rule: str, destination: str = "session") -> Json:
 
 
 async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach(SessionOptions())
+    laptop = await host.drive(session, SessionOptions())
 
     async def rules() -> set[tuple[str, str]]:
         state = (await laptop.request("list_permission_rules"))["response"]["state"]
@@ -38,7 +37,7 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     assert wrong["subtype"] == "error"
     await laptop.request("change_permission_rules", updates=[change("removeRules", "Edit", "localSettings")])
     await laptop.drop()
-    os.kill(hello.pid, signal.SIGKILL)
-    await until(lambda: not alive(hello.pid), "the worker is gone")
+    os.kill(laptop.hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(laptop.hello.pid), "the worker is gone")
     laptop = await host.drive(session, SessionOptions())
     assert await rules() == {("Bash(make *)", "session")}

@@ -114,9 +114,8 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
 
 async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: WorkerHost, session: str) -> None:
     (host.project / "notes.md").write_text("CONTENT OF THE NOTES")
-    laptop = await host.connect(session)
     options = SessionOptions(betas=["context-1m-2025-08-07"], task_budget=50_000, max_thinking_tokens=2000)
-    await laptop.attach(options)
+    laptop = await host.drive(session, options)
     await say(laptop, "Keep this in mind: blue.", shouldQuery=False)
     silent = await laptop.message("result")
     assert (silent["subtype"], silent["num_turns"], silent["result"]) == ("success", 0, "")
@@ -171,9 +170,8 @@ async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_
         verdict = verdicts[arguments["input"]["command"]]
         return verdict if isinstance(verdict, str) else json.dumps(verdict)
 
-    laptop = await host.connect(session)
     options = SessionOptions(permission_prompts="mcp__guard__decide", client_mcp=["guard"], forget=True)
-    await laptop.attach(options)
+    laptop = await host.drive(session, options)
     await laptop.say("Touch them.")
 
     await serve(laptop, 3, ["decide"], decide)
@@ -221,9 +219,8 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
 
 async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, session: str) -> None:
     tools = ["free", "asked", "denied"]
-    laptop = await host.connect(session)
     asks = SessionOptions(permission_prompts="stdio", allowed_tools=["mcp__kit"], permission_mode="default")
-    await laptop.attach(asks)
+    laptop = await host.drive(session, asks)
     policies = [("asked", "always_ask"), ("denied", "always_deny"), ("free", "always_allow")]
     config = {"tools": [{"name": name, "permission_policy": policy} for name, policy in policies], "timeout": 5}
     request = await laptop.control("initialize", sdkMcpServers=["kit"], sdkMcpServerConfigs={"kit": config, "x": 1})
@@ -250,9 +247,9 @@ async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, se
 
 async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost, session: str) -> None:
     critic = {"description": "Finds faults", "prompt": "You find faults.", "tools": ["Read", "Task"], "model": "haiku"}
-    laptop = await host.connect(session)
     short = {"quick": "openai/gpt-5-mini"}
-    await laptop.attach(SessionOptions(role="critic", agents={"critic": critic}, system_prompt="", model_aliases=short))
+    options = SessionOptions(role="critic", agents={"critic": critic}, system_prompt="", model_aliases=short)
+    laptop = await host.drive(session, options)
     told = await payload(laptop, "initialize", appendSubagentSystemPrompt="Write in Latin.")
     own = told["models"][-1]
     assert (own["value"], own["displayName"], own["description"]) == ("quick", "quick", "openai/gpt-5-mini")
@@ -400,6 +397,4 @@ async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_i
         while answered != set(asked):
             event = await laptop.next(Event, lambda each: "response" in each.body)
             answered.add(event.body["response"]["request_id"])
-    await laptop.say("Still there?")
-    await laptop.tell(says("Yes.", "m1"))
-    assert (await laptop.message("result"))["is_error"] is False
+    assert (await laptop.turn("Still there?", says("Yes.", "m1")))["is_error"] is False

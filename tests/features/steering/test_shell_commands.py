@@ -6,7 +6,7 @@ import json
 import uuid
 from pathlib import Path
 
-from tests.remote.agent_kit import content, says
+from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL, SHELL_COMMAND
@@ -37,21 +37,16 @@ def text_of(path: Path) -> str:
 async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_prompt(
     host: WorkerHost, session: str
 ) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
-    assert SHELL_COMMAND in hello.capabilities
+    laptop = await host.drive(session)
+    assert SHELL_COMMAND in laptop.hello.capabilities
     await run(laptop, "! touch made; echo from the host; cd /", shell_command=True)
     await over(laptop)
     assert (host.project / "made").exists()
     assert "from the host" in told(laptop)
-    await laptop.say("what did I run?")
-    opened, body = await laptop.call()
-    messages = json.dumps(json.loads(body)["messages"])
+    messages = json.dumps((await laptop.sent("what did I run?", says("You made it.", "msg_a")))["messages"])
     assert "what did I run?" in messages, "the model was not called for the command line alone"
     assert "<bash-input>touch made; echo from the host; cd /</bash-input>" in messages
     assert "from the host" in messages.partition("<bash-stdout>")[2]
-    await laptop.answer(opened, content(says("You made it.", "msg_a")))
-    await over(laptop)
 
 
 async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: WorkerHost, session: str) -> None:
@@ -83,11 +78,10 @@ async def test_an_interrupt_ends_it_with_all_that_it_has_started(host: WorkerHos
 
 
 async def test_it_runs_once_when_its_worker_dies_and_the_client_sends_it_again(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
+    laptop = await host.drive(session)
     sent = await run(laptop, "! echo once >> count; sleep 600", shell_command=True)
     await until(lambda: bool(text_of(host.project / "count")), "the start of the command")
-    await host.kill_worker(hello.pid)
+    await host.kill_worker(laptop.hello.pid)
     again = await host.drive(session)
     await run(again, "! echo once >> count; sleep 600", sent, shell_command=True)
     await run(again, "! echo twice >> count", shell_command=True)

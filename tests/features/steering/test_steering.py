@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.remote.agent_kit import Reply, calls, closing, content, opening, says, text_block, thinking_block, tool_block
+from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, thinking_block, tool_block
 from tests.remote.worker_process import WorkerHost
 
 from ccb.tunnel.wire.frames import Event
@@ -62,13 +62,11 @@ async def test_another_model_in_the_middle_of_a_turn_gets_no_thinking_of_the_fir
 ) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], max_thinking_tokens=2000))
     await laptop.say("one")
-    opened, _ = await laptop.call()
     command = {"command": "while [ ! -e go ]; do sleep 0.02; done"}
     reply = thinks(tool_block(1, "t1", "Bash", command), message_id="m1", stop="tool_use")
-    await laptop.answer(opened, content(reply))
+    await laptop.tell(reply)
     await laptop.next(Event, lambda event: event.kind == "tool_start")
-    await laptop.control("set_model", model="opus")
-    await laptop.message("control_response")
+    await laptop.request("set_model", model="opus")
     (host.project / "go").touch()
     request = await laptop.tell(says("done", "m2"))
     assert (request["model"], "thinking" in request, kinds(request)[1]) == (_OPUS, False, ["tool_use"])
@@ -86,11 +84,7 @@ async def test_effort_goes_to_models_that_know_it(host: WorkerHost, session: str
     assert (await laptop.sent("two", says("2", "m2")))["output_config"] == {"effort": "low"}
     await laptop.control("set_model", model="sonnet")
     assert "output_config" not in await laptop.sent("three", says("3", "m3"))
-    wrong = await laptop.control("set_effort", effort="huge")
-    refused = await laptop.message("control_response")
-    while refused["response"]["request_id"] != wrong:
-        refused = await laptop.message("control_response")
-    assert "low, medium, high" in refused["response"]["error"]
+    assert "low, medium, high" in (await laptop.request("set_effort", effort="huge"))["error"]
 
 
 async def test_what_the_laptop_tells_of_a_model_counts_for_it_from_the_next_call_on(

@@ -33,14 +33,8 @@ from ccb.remote.hooks.hook_outcome import HookOutcome
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
 from ccb.remote.model.model_request import CLEARED, ContextLimits, ModelLinkError, WindowSettings
-from ccb.tunnel.wire.journal_records import (
-    CompactStartRecord,
-    ForkedRecord,
-    MessageRecord,
-    PromptItem,
-    PromptRecord,
-    record_of,
-)
+from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.journal_records import record_of
 from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
 
 Json = dict[str, Any]
@@ -240,7 +234,7 @@ async def test_a_summary_that_has_killed_its_worker_three_times_is_not_tried_aga
     world = make_world(says("hello"))
     await world.turn("first")
     for _ in range(3):
-        world.journal.emit(CompactStartRecord("auto", ""))
+        world.journal.emit(kinds.CompactStartRecord("auto", ""))
     after = make_world(too_long(), says("on", "m2"), conversation=again(world), ledger=Ledger())
     assert (await after.turn("second"))["result"] == "on"
     assert not asked_for_summary(after) and "first" in texts(after.history()[0])
@@ -258,14 +252,14 @@ async def test_a_compaction_without_effect_is_not_repeated_for_ever() -> None:
 async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> None:
     world = make_world(says("hello"))
     await world.turn("first")
-    world.journal.emit(CompactStartRecord("manual", "keep the colours"))
+    world.journal.emit(kinds.CompactStartRecord("manual", "keep the colours"))
     journal = list(world.journal.records)
     after = make_world(summary(), says("on", "m2"), says("on", "m3"), conversation=again(world), ledger=Ledger())
     await after.turn("second")
     await after.turn("third")
     assert asked_for_summary(after) == [0]
     assert "keep the colours" in texts(after.transport.request_json(0)["messages"][-1])
-    copy = Conversation.from_records([*journal, record_of(ForkedRecord("x"), 99)])
+    copy = Conversation.from_records([*journal, record_of(kinds.ForkedRecord("x"), 99)])
     assert copy.compactions.unfinished is None, "a copy leaves it to the original"
 
 
@@ -295,15 +289,15 @@ async def test_nothing_is_compacted_unasked_where_that_is_switched_off() -> None
 def history_of(rounds: list[list[int]]) -> Conversation:
     """A conversation of rounds of Read calls with results of these sizes."""
     conversation = Conversation()
-    conversation.apply(record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "go"}])])))
+    conversation.apply(record_of(kinds.PromptRecord([], [kinds.PromptItem(content=[{"type": "text", "text": "go"}])])))
     for number, sizes in enumerate(rounds):
         for place in range(len(sizes)):
             block = {"type": "tool_use", "id": f"t{number}_{place}", "name": "Read", "input": {"file_path": "/a"}}
             message = {"id": f"m{number}", "role": "assistant", "content": [block]}
-            conversation.apply(record_of(MessageRecord({"type": "assistant", "message": message})))
+            conversation.apply(record_of(kinds.MessageRecord({"type": "assistant", "message": message})))
         for place, size in enumerate(sizes):
             body = tool_result_message(f"t{number}_{place}", "x" * size, is_error=False)
-            conversation.apply(record_of(MessageRecord(body)))
+            conversation.apply(record_of(kinds.MessageRecord(body)))
         conversation.seal()
     return conversation
 
@@ -323,7 +317,7 @@ def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], ke
     old, saved = old_results(conversation.messages, keep)
     meta = {"tokens_saved": saved, "cleared": old}
     body = {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": meta}
-    conversation.apply(record_of(MessageRecord(body)))
+    conversation.apply(record_of(kinds.MessageRecord(body)))
     blocks = [block for message in conversation.messages for block in message.blocks]
     cleared = {block["tool_use_id"] for block in blocks if block.get("content") == CLEARED}
     assert cleared == set(old)

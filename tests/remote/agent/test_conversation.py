@@ -12,33 +12,19 @@ from tests.remote.agent_kit import assert_valid
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.model.model_request import HistoryMessage
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    Content,
-    InputRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    PromptItem,
-    PromptRecord,
-    Record,
-    TurnStartRecord,
-    WithdrawnRecord,
-    parse,
-    record_of,
-    to_line,
-)
+from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.journal_records import Record, record_of, to_line
 
 Json = dict[str, Any]
 
 
-def _record(content: Content, agent_id: str = MAIN_AGENT) -> Record:
+def _record(content: kinds.Content, agent_id: str = kinds.MAIN_AGENT) -> Record:
     """As a journal gives it back."""
-    return parse(json.loads(to_line(record_of(content, 1, agent_id=agent_id))))
+    return kinds.parse(json.loads(to_line(record_of(content, 1, agent_id=agent_id))))
 
 
 def _message(body: Json) -> Record:
-    return _record(MessageRecord(body))
+    return _record(kinds.MessageRecord(body))
 
 
 def _assistant(message_id: str, block: Json, answered: str = "", asked: str = "") -> Record:
@@ -63,7 +49,7 @@ def _result(tool_use_id: str) -> Record:
 
 
 def _prompt(text: str) -> Record:
-    return _record(PromptRecord([], [PromptItem(content=[{"type": "text", "text": text}])]))
+    return _record(kinds.PromptRecord([], [kinds.PromptItem(content=[{"type": "text", "text": text}])]))
 
 
 def _note(text: str) -> Record:
@@ -71,7 +57,7 @@ def _note(text: str) -> Record:
 
 
 def _withdrawn(message_id: str) -> Record:
-    return _record(WithdrawnRecord(message_id))
+    return _record(kinds.WithdrawnRecord(message_id))
 
 
 def _shape(conversation: Conversation) -> list[tuple[str, list[str]]]:
@@ -85,17 +71,17 @@ _ERROR: Json = {"type": "assistant", "is_api_error_message": True}
 _ERROR["message"] = {"id": "x", "content": [{"type": "text", "text": "API Error"}]}
 _NO_PART = [
     _message({"type": "system", "subtype": "init"}),
-    _record(InputRecord("1", {"type": "user", "message": {"role": "user", "content": "never used"}})),
+    _record(kinds.InputRecord("1", {"type": "user", "message": {"role": "user", "content": "never used"}})),
     _prompt("go"),
     _message({"type": "user", "isReplay": True, "message": {"content": "echo"}}),
     _message(_ERROR),
     _message({"type": "result", "result": "x"}),
-    _record(TurnStartRecord()),
+    _record(kinds.TurnStartRecord()),
     _assistant("m1", {"type": "text", "text": " \n"}),
     _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
 ]
-_END = _record(ModelEndRecord("", None, {}))
-_OTHER = _record(ModelRecord("other"))
+_END = _record(kinds.ModelEndRecord("", None, {}))
+_OTHER = _record(kinds.ModelRecord("other"))
 
 
 @pytest.mark.parametrize(
@@ -136,7 +122,7 @@ _OTHER = _record(ModelRecord("other"))
             ],
             [["go"], ["x", "a", "y"], ["a"]],
         ),
-        ([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")], [["go"]]),
+        ([_prompt("go"), _record(kinds.ModelRecord("b")), _thinking("m", "a", "a")], [["go"]]),
     ],
     ids=[
         "what is no part of it is left out",
@@ -180,7 +166,7 @@ _RECORDS = st.one_of(
     st.builds(_call, _MESSAGE_IDS, _TOOL_IDS),
     st.builds(_result, _TOOL_IDS),
     st.builds(_withdrawn, _MESSAGE_IDS),
-    st.just(_record(ModelRecord("other"))),
+    st.just(_record(kinds.ModelRecord("other"))),
 )
 
 
@@ -220,10 +206,14 @@ def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
 def test_thinking_belongs_to_the_model_that_was_asked_for_it() -> None:
     """Also when another one was chosen while it thought, and in the history that a restarted worker reads."""
     records = [
-        *(_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a-20250101", "a"), _text("m", "x"), _END),
+        *(_prompt("go"), _record(kinds.ModelRecord("b")), _thinking("m", "a-20250101", "a"), _text("m", "x"), _END),
         *(_prompt("on"), _thinking("n", "b", "b", "t"), _text("n", "y"), _END),
     ]
-    for end, shown in (([], ["y"]), ([_record(ModelRecord("a"))], ["x"]), ([_record(ModelRecord("c"))], [])):
+    for end, shown in (
+        ([], ["y"]),
+        ([_record(kinds.ModelRecord("a"))], ["x"]),
+        ([_record(kinds.ModelRecord("c"))], []),
+    ):
         conversation = Conversation.from_records([*records, *end])
         conversation.seal()
         thinking = [texts for _, texts in _shape(conversation) if "thinking" in texts]
@@ -262,7 +252,7 @@ def test_thinking_of_any_shape_is_kept() -> None:
     assert _shape(conversation)[-1] == ("assistant", ["redacted_thinking", "x"])
 
 
-@given(st.lists(st.tuples(st.sampled_from([MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from([kinds.MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))
 def test_each_agent_has_a_conversation_of_its_own(records: list[tuple[str, Record]]) -> None:
     """The records of several agents in one journal give each agent what its own records alone give."""
     journal = [_record(record.content, agent_id) for agent_id, record in records]

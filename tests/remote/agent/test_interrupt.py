@@ -49,6 +49,15 @@ async def _interrupt(world: World, turn: asyncio.Task[Json]) -> Json:
     return result
 
 
+async def _looking(world: World) -> asyncio.Task[Json]:
+    """Start a turn, which stays in the call that looks at a."""
+    world.read.gates = {"a": asyncio.Event()}
+    turn = world.start()
+    await world.read.until("start a")
+    await settle()
+    return turn
+
+
 async def _goes_on(world: World) -> Json:
     """The next turn works; gives what the model saw."""
     world.transport.replies[:] = [says("back", "msg_back")]
@@ -70,8 +79,9 @@ _UNHEARD = Reply([opening(), tool_start(0, "t1", "Look"), json_delta(0, '{"ke'),
         (Reply([opening(), text_block(0, "All said."), asyncio.Event()]), ["assistant text All said."]),
         (Reply([opening(), thinking_block(0, "hm"), asyncio.Event()]), ["assistant thinking hm"]),
         (_UNHEARD, []),
+        (error_reply(529), ["api_retry"]),
     ],
-    ids=["before any byte", "a finished text", "thinking", "a tool's input"],
+    ids=["before any byte", "a finished text", "thinking", "a tool's input", "the pause before a retry"],
 )
 async def test_while_the_model_answers(reply: Reply, lines: list[str]) -> None:
     world = make_world(reply)
@@ -114,11 +124,8 @@ async def test_in_the_middle_of_a_text() -> None:
 
 async def test_while_a_tool_runs() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "b"})))
-    world.read.gates = {"a": asyncio.Event()}
     world.read.printed = {"a": "line 1\nline 2\n"}
-    turn = world.start()
-    await world.read.until("start a")
-    await settle()
+    turn = await _looking(world)
     result = await _interrupt(world, turn)
     assert world.log == ["start a", "cancelled a"]
     assert world.journal.outline()[-4:] == [
@@ -137,11 +144,8 @@ async def test_while_a_tool_runs() -> None:
 
 async def test_a_tool_that_ends_with_what_it_has_keeps_its_result() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
-    world.read.gates = {"a": asyncio.Event()}
     world.read.tidy = {"a"}
-    turn = world.start()
-    await world.read.until("start a")
-    await settle()
+    turn = await _looking(world)
     await _interrupt(world, turn)
     assert world.journal.outline()[-3:] == ["user tool_result t1", TOOL_NOTE, "result error_during_execution"]
     assert world.journal.messages("user")[0]["message"]["content"][0]["content"] == "part of a"
@@ -175,10 +179,7 @@ async def test_a_failure_of_our_own_while_a_tool_runs_closes_it_once() -> None:
 
 async def test_at_the_very_moment_the_last_tool_ends() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
-    world.read.gates = {"a": asyncio.Event()}
-    turn = world.start()
-    await world.read.until("start a")
-    await settle()
+    turn = await _looking(world)
     commit = world.journal.commit
 
     async def interrupting() -> None:
@@ -199,10 +200,7 @@ async def test_while_the_model_streams_and_a_tool_runs() -> None:
             [opening(), tool_block(0, "t1", "Look", {"key": "a"}), text_start(1), text_delta(1, "and"), asyncio.Event()]
         )
     )
-    world.read.gates = {"a": asyncio.Event()}
-    turn = world.start()
-    await world.read.until("start a")
-    await settle()
+    turn = await _looking(world)
     result = await _interrupt(world, turn)
     assert result["terminal_reason"] == "aborted_streaming"
     assert "cancelled a" in world.log
@@ -222,16 +220,6 @@ async def test_while_a_question_is_pending() -> None:
     assert world.broker.withdrawn == 1
     assert not world.log
     assert result["terminal_reason"] == "aborted_tools"
-    await _goes_on(world)
-
-
-async def test_during_the_pause_before_a_retry() -> None:
-    world = make_world(error_reply(529))
-    turn = world.start()
-    await settle()
-    assert world.journal.messages("system", "api_retry")
-    result = await _interrupt(world, turn)
-    assert result["terminal_reason"] == "aborted_streaming"
     await _goes_on(world)
 
 
@@ -266,9 +254,7 @@ async def test_it_takes_less_than_200_ms() -> None:
 
 async def test_shutting_down_stops_the_tools_and_writes_no_result() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})))
-    world.read.gates = {"a": asyncio.Event()}
-    turn = world.start()
-    await world.read.until("start a")
+    turn = await _looking(world)
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn

@@ -264,7 +264,6 @@ async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> 
     assert all(map(alive, [hello.pid, *pids]))
     assert host.runtime_files() == before
     assert (host.state(session) / "journal.jsonl").exists()
-    await laptop.stop()
 
 
 async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session: str) -> None:

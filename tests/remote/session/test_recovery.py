@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
-import signal
 from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Event, Hello, Input, Refused
+from ccb.tunnel.wire.frames import Event, Input, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
 
 Json = dict[str, Any]
-
-
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    while await laptop.read():
-        pass
-    await laptop.process.wait()
 
 
 async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
@@ -35,20 +22,20 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
     hello = await first.attach()
     await first.say("go")
     await first.call()
-    await kill(first, hello)
+    await first.kill()
     second = await host.drive(session)
     result = await second.message("result")
     assert result["subtype"] == "error_during_execution"
     assert "stopped in the middle" in result["errors"][0]
     hello = second.frames[0]  # type: ignore[assignment]
-    await kill(second, hello)
+    await second.kill()
     third = await host.drive(session)
     await third.say("and now?")
     await third.answers(says("now it works"))
     await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > hello.seq + 3)
-    results = [r["body"] for r in journal(host, session) if r["body"].get("type") == "result"]
+    results = [r["body"] for r in host.journal(session) if r["body"].get("type") == "result"]
     assert [each["subtype"] for each in results] == ["error_during_execution", "success"]
-    kinds = [r["kind"] for r in journal(host, session)]
+    kinds = [r["kind"] for r in host.journal(session)]
     assert kinds.count("turn_start") == kinds.count("turn_end") == 2
 
 
@@ -60,7 +47,7 @@ async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, 
     write = {"file_path": str(written), "content": "x"}
     await first.answer(opened, content(calls(("toolu_1", "Write", write))))
     await until(written.exists, "the file is written")
-    await kill(first, first.hello)
+    await first.kill()
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
     left, used, *others = [written.with_name(name) for name in names]
     at_the_top = host.project / left.name
@@ -80,22 +67,17 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     await first.call()
     for each in ("b", "c", "d"):
         await first.say(each, input_id=each)
-
-    async def asked(subtype: str, **fields: Any) -> Json:
-        request_id = await first.control(subtype, **fields)
-        while (said := await first.message("control_response"))["response"]["request_id"] != request_id:
-            pass
-        answer: Json = said["response"]["response"]
-        return answer
-
-    assert await asked("move_async_message", message_uuid="d", before=["gone", "b", "c"]) == {"moved": True}
-    assert await asked("move_async_message", message_uuid="running", before=[]) == {"moved": False}
-    assert await asked("cancel_async_message", message_uuid="b") == {"cancelled": True}
+    for subtype, fields, said in (
+        ("move_async_message", {"message_uuid": "d", "before": ["gone", "b", "c"]}, {"moved": True}),
+        ("move_async_message", {"message_uuid": "running", "before": []}, {"moved": False}),
+        ("cancel_async_message", {"message_uuid": "b"}, {"cancelled": True}),
+    ):
+        assert (await first.request(subtype, **fields))["response"] == said
     edited = {"type": "user", "message": {"role": "user", "content": "b, edited"}, "before": ["b", "c"]}
     for _ in range(2):  # as after a reconnect: the same input comes again
         await first.send(Input(first.epoch, "b2", edited))
-    assert await asked("move_async_message", message_uuid="c", before=[]) == {"moved": True}
-    await kill(first, first.hello)
+    assert (await first.request("move_async_message", message_uuid="c", before=[]))["response"] == {"moved": True}
+    await first.kill()
     second = await host.drive(session)
     taken = []
     for number in range(3):
@@ -103,7 +85,7 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
         taken.append(json.loads(body)["messages"][-1]["content"][-1]["text"])
         await second.answer(opened, content(says("done", f"msg_{number}")))
     assert taken == ["d", "b, edited", "c"]
-    moved = [(record["body"]["id"], record["body"].get("before", "")) for record in journal(host, session)
+    moved = [(record["body"]["id"], record["body"].get("before", "")) for record in host.journal(session)
              if record["kind"] == "moved"]  # fmt: skip
     assert moved == [("d", "b"), ("b2", "c"), ("c", "")]
 
@@ -124,9 +106,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     await say(first, "queued", priority="later")
     await say(first, "promoted", priority="later")
     await say(first, "steers")
-    request_id = await first.control("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
-    while (await first.message("control_response"))["response"]["request_id"] != request_id:
-        pass
+    await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.connect(session)  # the connection is lost, and the same input comes once more
     await again.attach()
     await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
@@ -135,7 +115,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     last = json.loads(body)["messages"][-1]["content"]
     assert [block["type"] for block in last] == ["tool_result", "text", "text"]
     assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
-    await kill(again, first.hello)
+    await again.kill()
     second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
@@ -149,10 +129,8 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
     for each in ("b", "c"):
         waits = {"type": "user", "message": {"role": "user", "content": each}, "priority": "later"}
         await first.send(Input(first.epoch, each, waits))
-    request_id = await first.control("move_async_message", message_uuid="c", before=["b"], steer=True)
-    while (await first.message("control_response"))["response"]["request_id"] != request_id:
-        pass
-    await kill(first, first.hello)
+    await first.request("move_async_message", message_uuid="c", before=["b"], steer=True)
+    await first.kill()
     second = await host.drive(session)
     _, body = await second.call()
     assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
@@ -165,7 +143,7 @@ async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: Wo
     command = "trap - TERM; echo $$ > pid; touch started; sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
-    await kill(first, first.hello)
+    await first.kill()
     pid = int((host.project / "pid").read_text())
     assert alive(pid)
     outputs = host.state(session) / "outputs"
@@ -175,7 +153,6 @@ async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: Wo
     await second.message("result")
     await until(lambda: not alive(pid), "the process of the dead worker has ended")
     await until(lambda: [path.name for path in outputs.iterdir()] == ["0009-bash"], "the small files are gone")
-    await second.stop()
 
 
 async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_chosen_or_it_is_gone(
@@ -209,7 +186,7 @@ async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_m
     first = await host.drive(session)
     for number in range(3):
         await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
-    await kill(first, first.hello)
+    await first.kill()
     second = await host.drive(session)
     await second.say("what did I say?")
     opened, body = await second.call()

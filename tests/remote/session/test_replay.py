@@ -14,35 +14,14 @@ from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.file_history import RewindPoints
 from ccb.remote.session_store.journal_summary import JournalSummary, WorkerMark
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    Content,
-    DamagedRecord,
-    ForkedRecord,
-    InputRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    PromptItem,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    TakenRecord,
-    ToolStartRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnknownRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-    record_of,
-)
+from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.journal_records import Record, record_of
 from ccb.tunnel.wire.projection import Projection, replay
 
 Json = dict[str, Any]
 
 
-def _any_record(chance: random.Random, seq: int) -> Content:
+def _any_record(chance: random.Random, seq: int) -> kinds.Content:
     number = chance.randrange(6)
     call = {"type": "tool_use", "id": f"t{number}", "name": "TodoWrite", "input": {"todos": [seq]}}
     done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "done"}
@@ -61,24 +40,24 @@ def _any_record(chance: random.Random, seq: int) -> Content:
         {"type": "control_request", "request_id": f"r{number}", "request": request},
         {"type": "of another version"},
     ]
-    contents: list[Content] = [
-        *(MessageRecord(each) for each in messages),
-        InputRecord(f"i{seq}", said),
-        InputRecord(f"i{seq}", {"type": "control_response", "response": settled}),
-        PromptRecord([], [PromptItem(f"i{max(1, seq - 2)}"), PromptItem(content=[text])]),
-        TakenRecord(f"i{max(1, seq - 1)}"),
-        UnqueuedRecord(f"i{max(1, seq - 1)}"),
-        TurnStartRecord(),
-        TurnEndRecord(),
-        ToolStartRecord(f"t{number}", "TodoWrite"),
-        ModelEndRecord(f"m{number}", None, {"input_tokens": seq}),
-        ModelRecord(f"model {number}"),
-        WithdrawnRecord(f"m{number}"),
-        AgentResultRecord({"subtype": "success"}),
-        DamagedRecord(chance.choice(["", "a line"])),
-        UnknownRecord("of another version", {}),
+    contents: list[kinds.Content] = [
+        *(kinds.MessageRecord(each) for each in messages),
+        kinds.InputRecord(f"i{seq}", said),
+        kinds.InputRecord(f"i{seq}", {"type": "control_response", "response": settled}),
+        kinds.PromptRecord([], [kinds.PromptItem(f"i{max(1, seq - 2)}"), kinds.PromptItem(content=[text])]),
+        kinds.TakenRecord(f"i{max(1, seq - 1)}"),
+        kinds.UnqueuedRecord(f"i{max(1, seq - 1)}"),
+        kinds.TurnStartRecord(),
+        kinds.TurnEndRecord(),
+        kinds.ToolStartRecord(f"t{number}", "TodoWrite"),
+        kinds.ModelEndRecord(f"m{number}", None, {"input_tokens": seq}),
+        kinds.ModelRecord(f"model {number}"),
+        kinds.WithdrawnRecord(f"m{number}"),
+        kinds.AgentResultRecord({"subtype": "success"}),
+        kinds.DamagedRecord(chance.choice(["", "a line"])),
+        kinds.UnknownRecord("of another version", {}),
     ]
-    rare: list[Content] = [ForkedRecord("s"), RewindRecord(f"u{number}", max(1, seq - 5), [])]
+    rare: list[kinds.Content] = [kinds.ForkedRecord("s"), kinds.RewindRecord(f"u{number}", max(1, seq - 5), [])]
     return chance.choice(rare if not chance.randrange(40) else contents)
 
 
@@ -115,11 +94,13 @@ def _plain(value: Any) -> Any:
 def test_a_replay_ends_as_if_each_record_had_been_applied_to_each_projection(seed: int) -> None:
     chance = random.Random(seed)
     records: list[Record] = [
-        record_of(_any_record(chance, seq), seq, seq, chance.choice([MAIN_AGENT, MAIN_AGENT, "sub"]))
+        record_of(_any_record(chance, seq), seq, seq, chance.choice([kinds.MAIN_AGENT, kinds.MAIN_AGENT, "sub"]))
         for seq in range(1, chance.randrange(2, 160))
     ]
     rewound = [
-        (each.content.to, each.seq) for each in records if isinstance(each.content, RewindRecord) and each.content.to
+        (each.content.to, each.seq)
+        for each in records
+        if isinstance(each.content, kinds.RewindRecord) and each.content.to
     ]
     at_once, one_by_one = _projections(rewound), _projections(rewound)
     replay(records, *at_once)

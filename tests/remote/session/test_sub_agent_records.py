@@ -11,22 +11,8 @@ from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    AgentResultRecord,
-    Content,
-    InputRecord,
-    MessageRecord,
-    ModelEndRecord,
-    PromptItem,
-    PromptRecord,
-    Record,
-    TurnEndRecord,
-    TurnStartRecord,
-    WithdrawnRecord,
-    record_of,
-    to_line,
-)
+from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.journal_records import Record, record_of, to_line
 from ccb.tunnel.wire.projection import replay
 
 Json = dict[str, Any]
@@ -34,20 +20,20 @@ Json = dict[str, Any]
 SUB = "toolu_sub"
 
 
-def todos(*names: str) -> MessageRecord:
+def todos(*names: str) -> kinds.MessageRecord:
     block = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": list(names)}}
-    return MessageRecord({"type": "assistant", "message": {"id": "m", "content": [block]}})
+    return kinds.MessageRecord({"type": "assistant", "message": {"id": "m", "content": [block]}})
 
 
-def result(text: str, cost: float) -> MessageRecord:
-    return MessageRecord({"type": "result", "subtype": "success", "result": text, "total_cost_usd": cost})
+def result(text: str, cost: float) -> kinds.MessageRecord:
+    return kinds.MessageRecord({"type": "result", "subtype": "success", "result": text, "total_cost_usd": cost})
 
 
-def mode(name: str) -> MessageRecord:
-    return MessageRecord({"type": "system", "subtype": "status", "permissionMode": name})
+def mode(name: str) -> kinds.MessageRecord:
+    return kinds.MessageRecord({"type": "system", "subtype": "status", "permissionMode": name})
 
 
-def journal(*contents: tuple[str, Content]) -> list[Record]:
+def journal(*contents: tuple[str, kinds.Content]) -> list[Record]:
     return [record_of(content, seq, 1.0, agent_id) for seq, (agent_id, content) in enumerate(contents, 1)]
 
 
@@ -59,10 +45,10 @@ def started(agent_id: str, message_id: str) -> Json:
 def test_results_todos_and_sizes_of_a_sub_agent_are_not_those_of_the_session() -> None:
     usage, snapshot = SessionUsage(), SnapshotProjection()
     records = journal(
-        (MAIN_AGENT, ModelEndRecord("m", None, {"input_tokens": 7})),
-        (MAIN_AGENT, todos("mine")),
-        (MAIN_AGENT, result("mine", 1.0)),
-        (SUB, ModelEndRecord("s", None, {"input_tokens": 9000})),
+        (kinds.MAIN_AGENT, kinds.ModelEndRecord("m", None, {"input_tokens": 7})),
+        (kinds.MAIN_AGENT, todos("mine")),
+        (kinds.MAIN_AGENT, result("mine", 1.0)),
+        (SUB, kinds.ModelEndRecord("s", None, {"input_tokens": 9000})),
         (SUB, todos("its")),
         (SUB, result("its", 2.0)),
     )
@@ -76,16 +62,16 @@ def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session(
     recovered, prompts = Recovered(OpenRequests()), UnfinishedPrompts(InputQueue())
     said: Json = {"type": "user", "message": {"role": "user", "content": "go"}}
     records = journal(
-        (MAIN_AGENT, InputRecord("1", said)),
-        (MAIN_AGENT, InputRecord("2", {**said, "uuid": "u"})),
-        (MAIN_AGENT, mode("plan")),
-        (MAIN_AGENT, TurnStartRecord()),
-        (MAIN_AGENT, PromptRecord([], [PromptItem("1")])),
-        (SUB, TurnStartRecord()),
-        (SUB, PromptRecord([], [PromptItem(content=[{"type": "text", "text": "find it"}])])),
+        (kinds.MAIN_AGENT, kinds.InputRecord("1", said)),
+        (kinds.MAIN_AGENT, kinds.InputRecord("2", {**said, "uuid": "u"})),
+        (kinds.MAIN_AGENT, mode("plan")),
+        (kinds.MAIN_AGENT, kinds.TurnStartRecord()),
+        (kinds.MAIN_AGENT, kinds.PromptRecord([], [kinds.PromptItem("1")])),
+        (SUB, kinds.TurnStartRecord()),
+        (SUB, kinds.PromptRecord([], [kinds.PromptItem(content=[{"type": "text", "text": "find it"}])])),
         (SUB, mode("bypassPermissions")),
         (SUB, result("found", 2.0)),
-        (SUB, TurnEndRecord()),
+        (SUB, kinds.TurnEndRecord()),
     )
     replay(records, recovered, prompts)
     assert (recovered.turn_open, recovered.result_due) == (True, True)
@@ -95,22 +81,22 @@ def test_a_turn_of_a_sub_agent_neither_ends_nor_answers_the_turn_of_the_session(
 
 def test_answers_of_two_agents_stream_beside_each_other() -> None:
     partial = UnfinishedWork()
-    mine, its = started(MAIN_AGENT, "m"), started(SUB, "s")
+    mine, its = started(kinds.MAIN_AGENT, "m"), started(SUB, "s")
     partial.take("", mine)
     partial.take("", its)
     assert [body for _, body in partial.bodies()] == [mine, its]
-    replay(journal((SUB, WithdrawnRecord("m"))), partial)
+    replay(journal((SUB, kinds.WithdrawnRecord("m"))), partial)
     assert [body for _, body in partial.bodies()] == [mine, its]
-    replay(journal((SUB, WithdrawnRecord("s"))), partial)
+    replay(journal((SUB, kinds.WithdrawnRecord("s"))), partial)
     assert [body for _, body in partial.bodies()] == [mine]
     partial.take("", its)
-    replay(journal((MAIN_AGENT, result("mine", 1.0))), partial)
+    replay(journal((kinds.MAIN_AGENT, result("mine", 1.0))), partial)
     assert [body for _, body in partial.bodies()] == [its]
 
 
 def test_the_logs_name_the_sub_agent(tmp_path: Path) -> None:
     text = {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "hello"}]}}
-    records = journal((MAIN_AGENT, MessageRecord(text)), (SUB, MessageRecord(text)))
+    records = journal((kinds.MAIN_AGENT, kinds.MessageRecord(text)), (SUB, kinds.MessageRecord(text)))
     (tmp_path / "journal.jsonl").write_bytes(b"".join(map(to_line, records)))
     lines = [line for source, _, line in last_lines(str(tmp_path), 10) if source == "session"]
     assert lines == ["agent: hello", "sub-agent toolu_sub: agent: hello"]
@@ -122,13 +108,13 @@ def test_a_result_of_a_sub_agent_whose_id_is_damaged_does_not_cost_the_main_agen
     after: Json = {"type": "user", "message": {"role": "user", "content": "after"}}
     replay(
         journal(
-            (MAIN_AGENT, MessageRecord(before)),
-            (MAIN_AGENT, AgentResultRecord({"subtype": "success"})),
-            (MAIN_AGENT, MessageRecord(after)),
+            (kinds.MAIN_AGENT, kinds.MessageRecord(before)),
+            (kinds.MAIN_AGENT, kinds.AgentResultRecord({"subtype": "success"})),
+            (kinds.MAIN_AGENT, kinds.MessageRecord(after)),
         ),
         histories,
     )
-    assert histories.of(MAIN_AGENT) is histories.main
+    assert histories.of(kinds.MAIN_AGENT) is histories.main
     assert [block["text"] for message in histories.main.conversation.messages for block in message.blocks] == [
         "before",
         "after",

@@ -7,7 +7,7 @@ import resource
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.frames import Applied, Event, Input
@@ -25,10 +25,7 @@ def user(text: str, identity: str) -> Json:
 
 
 async def answer_next(laptop: Laptop, text: str, message_id: str = "msg_1") -> Json:
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says(text, message_id)))
-    request: Json = json.loads(body)
-    return request
+    return await laptop.tell(says(text, message_id))
 
 
 async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHost, session: str) -> None:
@@ -74,8 +71,7 @@ async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: W
 
 async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
-    await laptop.control("get_context_usage")
-    before = (await laptop.message("control_response"))["response"]["response"]
+    before = (await laptop.request("get_context_usage"))["response"]
     assert 0 < before["totalTokens"] < before["maxTokens"], "an estimate of what the first turn will send"
     await laptop.say("go")
     await answer_next(laptop, "done")
@@ -132,6 +128,4 @@ async def test_whatever_a_client_sends_the_session_goes_on(host: WorkerHost, ses
     laptop = await host.drive(session)
     await laptop.send(Input(laptop.epoch, "odd", body))
     await laptop.next(Applied, lambda frame: frame.id == "odd")
-    asked = await laptop.control("nothing_we_know")
-    answer = await laptop.next(Event, lambda event: event.body.get("response", {}).get("request_id") == asked)
-    assert answer.body["response"]["error"] == "Unsupported control request subtype: nothing_we_know"
+    assert (await laptop.request("nothing_we_know"))["error"] == "Unsupported control request subtype: nothing_we_know"

@@ -127,7 +127,7 @@ async def delegation(
 ) -> AsyncIterator[Delegation]:
     """Begin the session, or go on with it. It works in `directory`/project."""
     project = directory / "project"
-    project.mkdir(exist_ok=True)
+    project.mkdir(parents=True, exist_ok=True)
     journal, model = Journal(str(directory / "journal.jsonl")), ModelOfAgents(scripts)
     shown = Shown(journal)
     context = make_context(str(project), "")

@@ -105,9 +105,7 @@ async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path)
 async def test_explore_uses_the_small_model_of_the_session_and_no_other_providers(tmp_path: Path) -> None:
     for number, (given, used) in enumerate((({}, "openai/gpt-5"), ({"small_model": "openai/mini-5"}, "openai/mini-5"))):
         scripts = {MAIN: delegates(task(ONE, "find it", subagent_type="Explore")), "find it": [says("found")]}
-        place = tmp_path / str(number)
-        place.mkdir()
-        async with delegation(place, scripts, model="openai/gpt-5", **given) as d:
+        async with delegation(tmp_path / str(number), scripts, model="openai/gpt-5", **given) as d:
             await d.turn(MAIN + "go")
             assert d.model.requests["find it"][0]["model"] == used
 
@@ -264,8 +262,6 @@ async def test_an_agent_stops_when_the_budget_of_the_session_is_spent(tmp_path: 
     """One call of the model fits the budget, two do not."""
     look = calls(("g1", "Glob", {"pattern": "*"}), message_id="c1")
     scripts = {MAIN: [calls(task(ONE, "spend"), message_id="m1")], "spend": [look, says("more", "c2")]}
-    for name in ("free", "limited"):
-        (tmp_path / name).mkdir()
     async with delegation(tmp_path / "free", {MAIN: [calls(("g0", "Glob", {"pattern": "*"})), says("x")]}) as d:
         cost = (await d.turn(MAIN + "go"))["total_cost_usd"] / 2
     async with delegation(tmp_path / "limited", scripts, max_budget_usd=1.5 * cost) as d:

@@ -219,9 +219,7 @@ async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_c
     own = {"/laptop/tracker.md": "---\nname: tracker\ndescription: d\nrequiredMcpServers: Jira\n---\np"}
     for comes, answer in ((True, "done"), (False, "The agent tracker needs the MCP server Jira, which is not")):
         scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="tracker")), "part one": [says("done")]}
-        directory = tmp_path / str(comes)
-        directory.mkdir()
-        async with delegation(directory, scripts, own_agents=own) as d:
+        async with delegation(tmp_path / str(comes), scripts, own_agents=own) as d:
             servers = Connecting(comes=comes)
             runner = d.session.agent.config.context.sub_agents
             assert isinstance(runner, SubAgents)

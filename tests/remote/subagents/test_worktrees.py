@@ -52,13 +52,13 @@ def isolated(prompt: str = "edit it", **fields: object) -> tuple[str, str, dict[
     return task(ONE, prompt, isolation="worktree", **fields)
 
 
-async def ended(d: Delegation) -> dict[str, object]:
+def ended(d: Delegation) -> dict[str, object]:
     told = d.results()[ONE]["tool_use_result"]
     assert isinstance(told, dict)
     return told
 
 
-async def test_an_agent_changes_files_in_its_worktree_only_and_the_worktree_is_kept(
+async def test_an_agent_changes_files_in_its_worktree_only_where_its_hooks_run_and_the_worktree_is_kept(
     tmp_path: Path, project: Path
 ) -> None:
     scripts = {
@@ -70,10 +70,15 @@ async def test_an_agent_changes_files_in_its_worktree_only_and_the_worktree_is_k
             says("edited"),
         ],
     }
-    async with delegation(tmp_path, scripts, permission_mode="acceptEdits", permission_prompts="none") as d:
+    log = tmp_path / "log"
+    listed = {"type": "command", "command": f'cat >> {log}; echo "$PWD $CLAUDE_PROJECT_DIR" >> {log}.places'}
+    hooks = {"PostToolUse": [{"matcher": "Bash|Task", "hooks": [listed]}]}
+    settings = {"layers": [{"source": "user", "path": "s.json", "values": {"hooks": hooks}}]}
+    given = {"permission_mode": "acceptEdits", "permission_prompts": "none"}
+    async with delegation(tmp_path, scripts, settings=settings, **given) as d:
         await d.turn(MAIN + "go")
         (tree,) = trees(project)
-        told = await ended(d)
+        told = ended(d)
         assert (told["worktreePath"], told["worktreeBranch"]) == (str(tree), f"worktree/{tree.name}")
         assert tree.name.startswith("do-edit-it-") and f"worktree {tree}, on the branch" in d.result_text(ONE)
         assert d.result_text("b1", ONE).startswith(str(tree))
@@ -83,33 +88,32 @@ async def test_an_agent_changes_files_in_its_worktree_only_and_the_worktree_is_k
         assert f"Working directory: {tree}" in system and f"on the branch worktree/{tree.name}" in system
     assert not (project / "new.txt").exists() and not (project / "outside.txt").exists()
     assert not (tmp_path / "hooked").exists(), "no hook of the repository runs"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(each["tool_name"], each["cwd"]) for each in events] == [("Bash", str(tree)), ("Task", str(project))]
+    places = (tmp_path / "log.places").read_text().splitlines()
+    assert places == [f"{tree} {project}", f"{project} {project}"]
     assert git(project, "status", "--porcelain") == "", "the repository does not see its worktrees"
 
 
-async def test_a_worktree_without_changes_is_removed_with_its_branch(tmp_path: Path, project: Path) -> None:
-    scripts = {
-        MAIN: delegates(isolated("look")),
-        "look": [calls(("r1", "Read", {"file_path": "file.txt"})), says("ok")],
-    }
-    async with delegation(tmp_path, scripts) as d:
-        await d.turn(MAIN + "go")
-        assert "worktreePath" not in await ended(d) and "worktree" not in d.result_text(ONE)
-        assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
-    assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
-    assert git(project, "worktree", "list").count("\n") == 0
-
-
-async def test_an_agent_whose_worktree_was_removed_goes_on_in_a_new_one(tmp_path: Path, project: Path) -> None:
+async def test_a_worktree_without_changes_is_removed_with_its_branch_and_the_agent_goes_on_in_a_new_one(
+    tmp_path: Path, project: Path
+) -> None:
     again = task("toolu_two", "once more", resume=ONE)
     scripts = {
         MAIN: [*delegates(isolated("look")), calls(again, message_id="m3"), says("Fine.", "m4")],
-        "look": [says("ok", "c1"), calls(("b1", "Bash", {"command": "pwd"}), message_id="c2"), says("ok", "c3")],
+        "look": [
+            *(calls(("r1", "Read", {"file_path": "file.txt"})), says("ok", "c1")),
+            *(calls(("b1", "Bash", {"command": "pwd"}), message_id="c2"), says("ok", "c3")),
+        ],
     }
     async with delegation(tmp_path, scripts) as d:
         await d.turn(MAIN + "go")
+        assert "worktreePath" not in ended(d) and "worktree" not in d.result_text(ONE)
+        assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
         await d.turn(MAIN + "go on")
         assert d.result_text("b1", ONE).startswith(f"{project}/.claude/worktrees/do-once-more-")
-    assert trees(project) == []
+    assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
+    assert git(project, "worktree", "list").count("\n") == 0
 
 
 async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_path: Path, project: Path) -> None:
@@ -117,12 +121,10 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
     commit = f"{commit} && touch {tmp_path}/done; sleep 600"
     scripts = {MAIN: delegates(isolated("commit")), "commit": [calls(("b1", "Bash", {"command": commit}))]}
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"], sandbox="off") as d:
-        d.say(MAIN + "go")
-        d.session.turns.finish()
-        running = asyncio.ensure_future(d.session.turns.run())
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((tmp_path / "done").exists, "the commit")
         d.session.turns.interrupt()
-        await asyncio.wait_for(running, 60)
+        await running
         (tree,) = trees(project)
         assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
     assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"
@@ -141,13 +143,11 @@ async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
-        d.say(MAIN + "go")
-        d.session.turns.finish()
-        running = asyncio.ensure_future(d.session.turns.run())
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
         await until((place / "making").exists, "the worktree")
         assert len(trees(project)) == 1
         d.session.turns.interrupt()
-        await asyncio.wait_for(running, 60)
+        await running
         assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
     assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
 
@@ -294,21 +294,3 @@ async def test_a_place_behind_a_link_is_refused_before_anything_is_made_there(tm
         await d.turn(MAIN + "go")
         assert "is behind a link" in d.result_text(ONE)
     assert not (elsewhere / "worktrees").exists()
-
-
-async def test_the_hooks_of_an_agent_run_in_its_worktree(tmp_path: Path, project: Path) -> None:
-    log = tmp_path / "log"
-    listed = {"type": "command", "command": f'cat >> {log}; echo "$PWD $CLAUDE_PROJECT_DIR" >> {log}.places'}
-    layer = {"source": "user", "path": "s.json", "values": {"hooks": {"PostToolUse": [{"hooks": [listed]}]}}}
-    scripts = {
-        MAIN: [calls(isolated(), message_id="m1"), says("done", "m2")],
-        "edit it": [calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})), says("edited")],
-    }
-    given = {"settings": {"layers": [layer]}, "permission_mode": "acceptEdits", "permission_prompts": "none"}
-    async with delegation(tmp_path, scripts, **given) as d:
-        await d.turn(MAIN + "go")
-        (tree,) = trees(project)
-    events = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [(each["tool_name"], each["cwd"]) for each in events] == [("Write", str(tree)), ("Task", str(project))]
-    places = (tmp_path / "log.places").read_text().splitlines()
-    assert places == [f"{tree} {project}", f"{project} {project}"]
