@@ -90,7 +90,15 @@ def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
             give_up = give_up or now + _LAST_BYTES_S
             if now > give_up:
                 return
-        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
+        wanted: dict[int, int] = {}
+        inward.wants(wanted)
+        outward.wants(wanted)
+        if not (inward.broken or outward.broken):
+            wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
+        poller = select.poll()
+        for descriptor, mask in wanted.items():
+            poller.register(descriptor, mask)
+        ready = dict(poller.poll(None if give_up is None else 100))
         if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             outward.gone = True
         inward_moved = inward.step(ready)
@@ -98,24 +106,10 @@ def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
             give_up = None
 
 
-def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
-    wanted: dict[int, int] = {}
-    inward.wants(wanted)
-    outward.wants(wanted)
-    if not (inward.broken or outward.broken):
-        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
-    poller = select.poll()
-    for descriptor, mask in wanted.items():
-        poller.register(descriptor, mask)
-    return dict(poller.poll(timeout_ms))
-
-
 Params = dict[str, object]
 
 _ANSWER_DEADLINE_S = 20.0  # seconds for a daemon to send hello
-_END_S = (
-    12.0  # the last of these seconds, in which a daemon without a socket is asked to leave instead of to listen again
-)
+_END_S = 12.0  # the last of these, in which a daemon without a socket is asked to leave instead of to listen again
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 

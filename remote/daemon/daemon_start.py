@@ -267,7 +267,7 @@ def _import_asyncio() -> None:
 def _detach(launch: DaemonLaunch, log: int) -> None:
     """Close all files inherited from the forking process. Stdin and stdout become /dev/null, stderr the log."""
     if not launch.where.lock:
-        sockets.listen_as_this_process(launch.listener)
+        launch.listener.listen(sockets.BACKLOG)  # the kernel tells clients the process that called it last
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

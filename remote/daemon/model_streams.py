@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire.body_deltas import OutgoingBody, SentBodies, chunks, unpack
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import INITIAL_CREDIT, CallData, CallEnd, CallHead, CallOpen, Cancel, Credit, Packed
 
 from ..model.model_request import ModelLinkError
@@ -29,29 +30,22 @@ _AT_ONCE = 8 * 1024  # bytes of a body that go before the events that wait to be
 Outgoing = Union[CallOpen, CallData, CallEnd, Credit, Cancel]
 
 
+@dataclass(frozen=True)
 class StreamLink:
     """The link of one `client` for model calls. `urgent` sends a frame before all others, `bulk` when there is room.
     `deltas`: it makes a body of an earlier one and what is new; `primed`: that may be a dictionary."""
 
-    def __init__(
-        self,
-        epoch: int,
-        client: str,
-        nonce: str,
-        urgent: Callable[[Outgoing], None],
-        bulk: Callable[[Outgoing], Any],
-        *,
-        deltas: bool = False,
-        primed: bool = False,
-    ) -> None:
-        self.epoch = epoch
-        self.client = client
-        self.nonce = nonce
-        self.name = client or str(epoch)  # a client without a name is another one on each connection
-        self.urgent = urgent
-        self.bulk = bulk
-        self.deltas = deltas
-        self.primed = primed
+    epoch: int
+    client: str
+    nonce: str
+    urgent: Callable[[Outgoing], None]
+    bulk: Callable[[Outgoing], Any]
+    deltas: bool = False
+    primed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.client or str(self.epoch)  # a client without a name is another one on each connection
 
     async def send(self, frame: Outgoing, *, first: bool) -> None:
         if first:

@@ -116,8 +116,7 @@ class KnownDirectory(Projection):
 
 def last_mark(path: str) -> str:
     worker = WorkerMark()
-    with open(path, "rb") as file:
-        replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
+    replay(_with_word(path, b'"mark"', b'"forked"'), worker)
     return worker.mark
 
 
@@ -132,33 +131,17 @@ def main_worktree(path: str) -> WorktreeRecord | None:
 
 
 def _worktrees(path: str) -> dict[str, WorktreeRecord]:
-    found: dict[str, WorktreeRecord] = {}
-    with open(path, "rb") as file:
-        for record in _readable(line for line in file if b'"worktree"' in line):
-            if isinstance(record.content, WorktreeRecord):
-                found[record.agent_id] = record.content
-    return found
-
-
-class _Origin(Projection):
-    def __init__(self) -> None:
-        self.session = ""
-
-    @on(ForkedRecord)
-    def _forked(self, forked: ForkedRecord, _: Record) -> None:
-        self.session = forked.source
-
-    @on(DriverRecord)
-    def _driver(self, driver: DriverRecord, _: Record) -> None:
-        self.session = ""
+    records = _with_word(path, b'"worktree"')
+    return {each.agent_id: each.content for each in records if isinstance(each.content, WorktreeRecord)}
 
 
 def unused_origin(path: str) -> str:
     """Return the session that a journal is a copy of; "" if it is none or was driven since. Raise OSError."""
-    origin = _Origin()
-    with open(path, "rb") as file:
-        replay(_readable(line for line in file if b'"forked"' in line or b'"driver"' in line), origin)
-    return origin.session
+    origin = ""
+    for record in _with_word(path, b'"forked"', b'"driver"'):
+        if isinstance(record.content, (ForkedRecord, DriverRecord)):
+            origin = record.content.source if isinstance(record.content, ForkedRecord) else ""
+    return origin
 
 
 def summarize_ends(path: str) -> JournalSummary:
@@ -171,6 +154,11 @@ def summarize_ends(path: str) -> JournalSummary:
         replay(_readable(iter(head.split(b"\n"))), summary)
         replay(_readable(iter(file.read().split(b"\n"))), summary)
     return summary
+
+
+def _with_word(path: str, *words: bytes) -> Iterator[Record]:
+    with open(path, "rb") as file:
+        yield from _readable(line for line in file if any(word in line for word in words))
 
 
 def _readable(lines: Iterator[bytes]) -> Iterator[Record]:

@@ -29,16 +29,11 @@ def own_identity() -> dict[str, object]:
     return {"hostname": os.uname().nodename, "boot": boot_id(), "pid": os.getpid(), "started": start_time()}
 
 
-def on_this_machine(owner: dict[str, object]) -> bool:
-    return owner.get("boot") == boot_id() or owner.get("hostname") == os.uname().nodename
-
-
 def elsewhere(owner: dict[str, object]) -> str:
     """Return the name of the other machine on which the process with these fields runs; "" for this one or none."""
     host = owner.get("hostname")
-    if "pid" not in owner or on_this_machine(owner) or not isinstance(host, str):
-        return ""
-    return host
+    here = owner.get("boot") == boot_id() or host == os.uname().nodename  # in this boot or an earlier one
+    return host if "pid" in owner and not here and isinstance(host, str) else ""
 
 
 def is_alive(owner: dict[str, object]) -> bool:

@@ -14,7 +14,7 @@ _PREFIX = "ccb-%d-"
 _TABLE = "/proc/net/unix"
 _MAX_TABLE = 16 << 20
 _LISTENS = 0x10000  # SO_ACCEPTCON
-_BACKLOG = 16
+BACKLOG = 16
 
 
 class Stranger(Exception):
@@ -71,16 +71,11 @@ def listen(address: str, claimed: int = -1) -> socket.socket:
         if not in_memory(address):
             listener.bind(address)
             os.chmod(address, 0o600)
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, error.strerror, address) from None
     return listener
-
-
-def listen_as_this_process(listener: socket.socket) -> None:
-    """Call `listen` again: the kernel tells clients the process that called it last."""
-    listener.listen(_BACKLOG)
 
 
 def connect(address: str, deadline: float) -> socket.socket | None:

@@ -56,12 +56,11 @@ def digest_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+_KINDS = {stat.S_IFREG: FileKind.FILE, stat.S_IFDIR: FileKind.DIRECTORY, stat.S_IFLNK: FileKind.LINK}
+
+
 def kind_of(mode: int) -> FileKind:
-    if stat.S_ISREG(mode):
-        return FileKind.FILE
-    if stat.S_ISDIR(mode):
-        return FileKind.DIRECTORY
-    return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
+    return _KINDS.get(stat.S_IFMT(mode), FileKind.OTHER)
 
 
 def info_of(status: os.stat_result) -> FileInfo:
@@ -76,21 +75,17 @@ def info_of(status: os.stat_result) -> FileInfo:
     )
 
 
-class open_regular:
-    """Open a regular file for reading, as a context manager. Raise NotAFile for pipes and all else, at once."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        kind = kind_of(os.fstat(self._file).st_mode)
+@contextlib.contextmanager
+def open_regular(path: str) -> Iterator[int]:
+    """Open a regular file for reading. Raise NotAFile for pipes and all else, at once."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        kind = kind_of(os.fstat(file).st_mode)
         if kind is not FileKind.FILE:
-            os.close(self._file)
             raise NotAFile(f"{path} is a {kind.value}")
-
-    def __enter__(self) -> int:
-        return self._file
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._file)
+        yield file
+    finally:
+        os.close(file)
 
 
 _BLOCK = 1 << 20
@@ -264,10 +259,8 @@ def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
     """Give a new file owner, attributes (as ACLs) and mode of the old one. Raise _OtherFile."""
     mine = os.fstat(file)
     try:
-        if old.st_gid != mine.st_gid:
-            os.fchown(file, -1, old.st_gid)
-        if old.st_uid != mine.st_uid:
-            os.fchown(file, old.st_uid, -1)
+        if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+            os.fchown(file, old.st_uid, old.st_gid)
         wanted, there = _attributes(path), _attributes(file)
         for name in there.keys() - wanted.keys():
             os.removexattr(file, name)

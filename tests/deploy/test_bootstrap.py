@@ -195,13 +195,6 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
     assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
 
 
-async def test_a_cache_that_cannot_be_made_is_passed_over(host: Host) -> None:
-    (host.home / ".cache").write_text("a file", encoding="utf-8")
-    _, said = await host.start(tiny_bundle())
-    assert said == "hello disk /\n"
-    assert (host.home / "run" / "ccb" / "worker").is_dir()
-
-
 @contextmanager
 def small_disk(where: Path, size: str) -> Iterator[None]:
     where.mkdir(exist_ok=True)

@@ -412,25 +412,15 @@ def make_world(
         return taken
 
     nothing = cast(Any, None)
+    context = ToolContext(
+        nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, TodoList(), nothing, nothing,
+        TaskRegistry(), nothing, nothing, nothing,
+    )  # fmt: skip
     config = AgentConfig(
         prompts=FixedPrompts("You are a test.", {"type": "text", "text": "CLAUDE.md says hi"}),
         tools=Toolset([read, write]),
         permissions=permissions,
-        context=ToolContext(
-            nothing,
-            "/srv/app",
-            [],
-            FileState(),
-            cast(Any, NoShells()),
-            spill or nothing,
-            TodoList(),
-            nothing,
-            nothing,
-            TaskRegistry(),
-            nothing,
-            nothing,
-            nothing,
-        ),
+        context=context,
         models=ModelChoice(model),
         max_turns=max_turns,
         partial_messages=partial,
@@ -466,12 +456,8 @@ def sse(event: Json) -> bytes:
 
 
 def opening(message_id: str = "msg_1", tokens: int = 100) -> bytes:
-    usage = {
-        "input_tokens": tokens,
-        "output_tokens": 1,
-        "cache_read_input_tokens": 10,
-        "cache_creation_input_tokens": 5,
-    }
+    cached = {"cache_read_input_tokens": 10, "cache_creation_input_tokens": 5}
+    usage = {"input_tokens": tokens, "output_tokens": 1, **cached}
     message = {"id": message_id, "type": "message", "role": "assistant", "model": "claude-sonnet-4-5"}
     return sse({"type": "message_start", "message": {**message, "content": [], "usage": usage}})
 

@@ -185,6 +185,16 @@ class Laptop:
         """Answer the next model calls. Return the request of the last one."""
         return [await self.tell(reply) for reply in replies][-1] if replies else {}
 
+    async def begin(self, text: str | list[Json], *replies: Reply) -> None:
+        """Prompt for a turn and answer its first model calls."""
+        await self.say(text)
+        await self.answers(*replies)
+
+    async def opened(self, text: str | list[Json]) -> CallOpen:
+        """Prompt for a turn. Return its first model call."""
+        await self.say(text)
+        return (await self.call())[0]
+
     async def turn(self, text: str | list[Json], *replies: Reply) -> Json:
         """Prompt for a turn and answer its model calls. Return its result."""
         await self.say(text)

@@ -27,12 +27,7 @@ from tests.support.model.model_script import Recorded
 
 SUMMARY = "summary"  # the moment at which the model is asked for one
 
-_FILES = {
-    "a.txt": "alpha\n" * 40,
-    "b.txt": "beta\n" * 40,
-    "edit.txt": "old line\nkept line\n",
-    SCRIPT: SCRIPT_TEXT,
-}
+_FILES = {"a.txt": "alpha\n" * 40, "b.txt": "beta\n" * 40, "edit.txt": "old line\nkept line\n", SCRIPT: SCRIPT_TEXT}
 
 _ALLOWED = (
     *("Bash(echo one*)", "Bash(echo left*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)"),
@@ -108,10 +103,7 @@ WORKS = {
     "background": Work((BACKGROUND, QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
     "compaction": Work((LOOK, FILL, FINISH), 10),
     "everything": Work(
-        (FILL, BACKGROUND, AGENTS, TREES, WAIT, pieces.SERVE, QUEUE, pieces.SPEND),
-        32,
-        hooked=True,
-        served=True,
+        (FILL, BACKGROUND, AGENTS, TREES, WAIT, pieces.SERVE, QUEUE, pieces.SPEND), 32, hooked=True, served=True
     ),
 }
 

@@ -67,8 +67,7 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
     command = {"command": "echo run >> count"}
 
     async def tool_result(laptop: Laptop) -> str:
-        await laptop.say("go")
-        await laptop.answers(calls((f"toolu_{uuid.uuid4().hex}", "Bash", command)))
+        await laptop.begin("go", calls((f"toolu_{uuid.uuid4().hex}", "Bash", command)))
         opened, body = await laptop.call()
         await laptop.answer(opened, content(says("done")))
         await laptop.message("result")
@@ -86,25 +85,10 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
     assert "permission_prompts" not in options[-1]
 
 
-async def test_what_a_new_process_brought_is_still_so_after_a_kill(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, ALICE)
-    await first.turn("one", says("1"))
-    other = await host.drive(session, BOB.to_json() | {"allowed_tools": ["Bash"]}, have=first.last_seq)
-    await other.next(Attached)
-    await other.turn("two", says("2"))
-    await host.kill_worker(first.hello.pid)
-    again = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
-    await again.say("go")
-    await again.answers(calls(("toolu_9", "Bash", {"command": "echo run >> count"})))
-    await again.call()
-    assert (host.project / "count").read_text() == "run\n"
-
-
 async def asking(host: WorkerHost, session: str, options: SessionOptions) -> tuple[Laptop, Json]:
     """A driver whose session waits for an answer about a command; the question."""
     first = await host.drive(session, options)
-    await first.say("go")
-    await first.answers(calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
+    await first.begin("go", calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
     return first, await first.message("control_request")
 
 
@@ -140,25 +124,6 @@ async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
     assert (host.project / "count").read_text() == "run\n"
 
 
-async def test_a_run_that_comes_back_to_a_question_of_somebody_else_does_not_deny_it(
-    host: WorkerHost, session: str
-) -> None:
-    """Its own launch options would count again, and with those nobody is asked."""
-    run = await host.drive(session, BOB)
-    await run.turn("one", says("1"))
-    await run.drop()
-    options = SessionOptions(client=ALICE.client, permission_prompts="stdio").to_json()
-    other = await host.drive(session, options, have=run.last_seq)
-    await other.say("go")
-    await other.answers(calls(("toolu_1", "Bash", {"command": "echo run >> count"})))
-    asked = await other.message("control_request")
-    back = await host.drive(session, {"client": BOB.client}, have=run.last_seq)
-    assert (await back.next(Refused)).code == "waits_for_answer"
-    await other.send(Input(other.epoch, "yes", yes_to(asked)))
-    await other.call()
-    assert (host.project / "count").read_text() == "run\n"
-
-
 async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
     for number in range(30):
@@ -182,8 +147,7 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
 async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await first.turn("one", says("1"))
-    await first.say("go")
-    opened, _ = await first.call()
+    opened = await first.opened("go")
     todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
     await first.answer(
         opened, content(calls(("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})))
@@ -240,8 +204,7 @@ async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: Wo
     first = await host.connect(session)
     options = SessionOptions(client=ALICE.client, partial_messages=True)
     await first.attach(options)
-    await first.say("go")
-    opened, _ = await first.call()
+    opened = await first.opened("go")
     stream = content(says("A sentence of some length, cut in two."))
     half = stream.index(b"content_block_stop")
     await first.answer(opened, stream[:half], end=False)
@@ -285,8 +248,7 @@ async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_j
 
 async def test_leaving_while_something_runs_in_the_background_keeps_the_process(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
-    await first.say("go")
-    opened, _ = await first.call()
+    opened = await first.opened("go")
     command = {"command": "touch up; while [ ! -e go ]; do sleep 0.05; done; touch over", "run_in_background": True}
     await first.answer(opened, content(calls(("toolu_1", "Bash", command))))
     await first.answers(says("started"))
@@ -304,8 +266,7 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
     host: WorkerHost, session: str
 ) -> None:
     first = await host.drive(session, ALICE, idle_s=0.1)
-    await first.say("go")
-    await first.call()
+    await first.opened("go")
     await first.drop()
     other = str(uuid.uuid4())
     second = await host.connect(other, idle_s=0.1)
@@ -334,8 +295,7 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
     first = await host.connect(session)
     before = await first.attach(ALICE)
     if why == "it works":
-        await first.say("go")
-        await first.call()
+        await first.opened("go")
         await first.drop()
         await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
     else:
@@ -344,19 +304,6 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
     second = await host.connect(session, str(there), create=False, named=True)
     hello = await second.next(Hello)
     assert (hello.pid, hello.cwd) == (before.pid, before.cwd)
-
-
-async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, ALICE)
-    await first.say("write  a\nprogram")
-    opened, _ = await first.call()
-    found = summary(host, session)
-    assert found["cwd"] == str(host.project.resolve()) and found["pid"] == first.hello.pid
-    assert (found["state"], found["prompt"], found["prompts"]) == ("running", "write a program", 1)
-    assert found["driver"] == ALICE.client
-    await first.answer(opened, content(says("1")))
-    await first.message("result")
-    await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
 
 
 async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: WorkerHost, session: str) -> None:
@@ -380,8 +327,7 @@ async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_e
     host: WorkerHost, session: str
 ) -> None:
     run = await host.drive(session, ALICE)
-    await run.say("one")
-    opened, _ = await run.call()
+    opened = await run.opened("one")
     await run.send(Stop(run.epoch, finish=True))
     other = await host.drive(session, BOB.to_json())
     await other.next(Attached)

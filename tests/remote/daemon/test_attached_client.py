@@ -15,15 +15,7 @@ from ccb.remote.daemon import clients as client_module
 from ccb.remote.daemon.clients import AttachedClient
 from ccb.remote.daemon.model_streams import ModelStreams, StreamLink
 from ccb.remote.session_store.journal import Journal
-from ccb.tunnel.wire.frames import (
-    Attach,
-    CallData,
-    Event,
-    Frame,
-    Ping,
-    Pong,
-    Progress,
-)
+from ccb.tunnel.wire.frames import Attach, CallData, Event, Frame, Ping, Pong, Progress
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 
@@ -123,16 +115,6 @@ async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
                 assert isinstance(frame, Ping)
                 await wire.send(Pong(0, frame.n))
         assert not daemon.gone.is_set()
-
-
-async def test_a_client_that_was_silent_all_the_while_is_left_after_such_a_stop(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_module, "PING_AFTER_S", 0.1)
-    monkeypatch.setattr(client_module, "SILENT_S", 0.3)
-    async with served(daemon):
-        time.sleep(0.5)
-        await asyncio.wait_for(daemon.gone.wait(), DEADLINE_S)
 
 
 async def test_progress_comes_after_the_event_it_follows_and_only_its_newest(daemon: Daemon) -> None:

@@ -70,8 +70,7 @@ async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
 
 async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
     await laptop.stop()
@@ -85,8 +84,7 @@ async def test_stop_leaves_no_process_no_socket_and_a_readable_journal(host: Wor
 
 async def test_the_session_outlives_its_connection_and_replays_what_was_missed(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.say("go")
-    await first.answers(calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
+    await first.begin("go", calls(("toolu_1", "Bash", {"command": "touch started; sleep 0.5; echo done >> count"})))
     await until((host.project / "started").exists, "the tool has started")
     have = max(frame.seq for frame in first.frames if isinstance(frame, Event))
     await first.drop()
@@ -160,8 +158,7 @@ async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerH
 
 async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.say("go")
-    opened, _ = await first.call()
+    opened = await first.opened("go")
     command = "echo $$ > pid; echo run >> count; touch started; exec sleep 600"
     await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "started").exists, "the tool has started")
@@ -183,8 +180,7 @@ async def test_after_kill_minus_9_the_journal_goes_on_and_no_tool_runs_again(hos
 
 async def test_everything_on_disk_is_private_and_without_the_nonce(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     await laptop.answer(opened, content(says("ok")))
     await laptop.message("result")
     written = [path for path in host.home.rglob("*") if host.project not in (path, *path.parents)]

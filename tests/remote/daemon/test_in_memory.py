@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import os
@@ -57,25 +56,11 @@ def fill(where: Path) -> None:
             file.write(b"x" * 4096)
 
 
-async def test_connects_at_the_same_moment_share_one_worker_in_memory(host: WorkerHost, session: str) -> None:
-    with no_byte():
-        laptops = [await host.connect(session) for _ in range(4)]
-    hellos = await asyncio.gather(*(laptop.next(Hello) for laptop in laptops))
-    assert {hello.storage for hello in hellos} == {"memory"}
-    assert all(any(os.strerror(errno.EFBIG) in note for note in hello.notes) for hello in hellos)
-    assert not host.state(session).exists() and host.runtime_files() == []
-    assert len({hello.pid for hello in hellos}) == 1
-    with no_byte():
-        fresh = await host.connect(session, fresh=True)
-    assert (await fresh.next(Refused)).code == "in_use"
-
-
 async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str) -> None:
     with no_byte():
         first = await host.connect(session)
     hello = await first.attach(SessionOptions())
-    await first.say("go")
-    await first.call()
+    await first.opened("go")
     await first.drop()
     again = await host.connect(session, create=False)  # though there is room for a session on the disk now
     assert (await again.attach()).pid == hello.pid
@@ -155,8 +140,7 @@ async def test_a_session_whose_disk_is_full_is_found_again(host: WorkerHost, ses
         first = await host.connect(session)
         hello = await first.attach(SessionOptions())
         await first.next(Event)
-        await first.say("go")
-        await first.call()
+        await first.opened("go")
         fill(full)
         await first.drop()
         again = await host.connect(session, create=False)

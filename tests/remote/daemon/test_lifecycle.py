@@ -52,8 +52,7 @@ async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerH
 
 
 async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "echo $$ > pid; exec sleep 600"})))
     pid_file = host.project / "pid"
     await until(lambda: pid_file.exists() and pid_file.read_text().strip() != "", "the tool has started")
     return int(pid_file.read_text())
@@ -143,8 +142,7 @@ async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, sess
     finally:
         os.umask(old)
     await laptop.attach(SessionOptions(allowed_tools=["Bash", "Write"]))
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     write = ("toolu_2", "Write", {"file_path": str(host.project / "written"), "content": "x"})
     await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}), write)))
     await laptop.call()
@@ -155,8 +153,7 @@ async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, sess
 
 async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     await laptop.send(Stop(laptop.epoch, finish=True))
     await laptop.answer(opened, content(says("y" * 1_500_000)))
     result = await laptop.message("result")
@@ -211,8 +208,7 @@ def full_disk(pid: int) -> Iterator[None]:
 
 async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch touched"})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "touch touched"})))
     asked = await laptop.message("control_request")
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
     with full_disk(laptop.hello.pid):
@@ -229,8 +225,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
     host: WorkerHost, session: str
 ) -> None:
     laptop = await host.drive(session)
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
+    await laptop.begin("go", calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
     with full_disk(laptop.hello.pid):
         await laptop.answer(opened, content(says("more", message_id="msg_2")))
@@ -269,8 +264,7 @@ async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that
 ) -> None:
     host.prelude = "import ccb.remote.session.turns as inputs\ninputs.MAX_WAITING = 1\n"
     laptop = await host.drive(session)
-    await laptop.say("first")
-    opened, _ = await laptop.call()  # so the turn holds it, and the rest waits
+    opened = await laptop.opened("first")  # so the turn holds it, and the rest waits
     for prompt in ("waits", "has no room"):
         await laptop.say(prompt)
     await laptop.send(Stop(laptop.epoch, finish=True))

@@ -54,8 +54,7 @@ def workspace(offered: Availability) -> None:
 async def results(laptop: Laptop, *tools: tuple[str, Json]) -> list[str]:
     """Let the model make these calls in one turn. Return what it gets for each."""
     found = []
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     for at, (name, tool_input) in enumerate(tools):
         await laptop.answer(opened, content(calls((f"toolu_{at}", name, tool_input))))
         opened, body = await laptop.call()

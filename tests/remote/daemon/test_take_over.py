@@ -45,8 +45,7 @@ async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
 
 
 async def ask(laptop: Laptop, command: str, tool_id: str = "toolu_1") -> Json:
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     reply = calls((tool_id, "Bash", {"command": command}), message_id="msg_" + uuid.uuid4().hex)
     await laptop.answer(opened, content(reply))
     return await laptop.message("control_request")
@@ -108,8 +107,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     await alice.message("result")
     await host.kill_worker(alice.hello.pid)
     again = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
-    await again.say("go")
-    opened, _ = await again.call()
+    opened = await again.opened("go")
     tools = [("toolu_3", "Bash", {"command": "touch again"}), ("toolu_4", "Bash", {"command": "mkdir asked"})]
     await again.answer(opened, content(calls(*tools, message_id="msg_y")))
     question = await again.message("control_request")
@@ -230,8 +228,7 @@ async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_cli
     first = await host.drive(session, ALICE.to_json())
     second = await host.connect(session)
     hello = await second.next(Hello)
-    await first.say("go")
-    await first.call()
+    await first.opened("go")
     second.epoch = hello.epoch + 1
     await second.send(Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
     snapshot = await second.next(Snapshot)

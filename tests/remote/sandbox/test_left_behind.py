@@ -15,7 +15,7 @@ from tests.remote.tools_kit import until
 from ccb.remote.sandbox.cage_directories import TemporaryDirectories
 from ccb.remote.sandbox.cage_rules import is_repository, why_protected, workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
-from ccb.remote.sandbox.outliving import DirectoryGuard, LaterActors, set_aside
+from ccb.remote.sandbox.outliving import LaterActors, set_aside
 from ccb.remote.system.host import Host
 from ccb.remote.system.regular_files import ABSENT, digest_of
 
@@ -324,18 +324,6 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
     assert "evil" in (workspace.root / name).with_name(new).read_text()
 
 
-async def test_what_is_written_beside_a_living_command_is_set_aside_also_without_the_refusal(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.remote.sandbox.outliving._acts_in", lambda *_: False)
-    process = await workspace.start(f"echo up; {_WAITS.format('sub/AGENTS.md')}")
-    await until(lambda: workspace.output == b"up\n")
-    await workspace.host.replace(str(workspace.root / "sub" / "AGENTS.md"), b"new\n", ABSENT)
-    await until(lambda: workspace.output.endswith(b"done\n"))
-    await process.stop()
-    assert process.notes == ["sub/AGENTS.md is now AGENTS.md.stopped-by-ccb"]
-
-
 async def test_what_a_person_edits_in_place_stays(workspace: Workspace) -> None:
     """The mount covers it as before."""
     script = (
@@ -443,33 +431,6 @@ def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, mon
     os.utime(tmp_path / "d3" / "inner", (1, 1))
     assert census.take() == {f"{tmp_path}/d3/inner/.envrc"}
     assert listed == [f"{tmp_path}/d3/inner"]
-
-
-def test_a_command_without_the_cage_has_only_what_changed_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The files that it may have linked elsewhere are looked at before the next command in the cage."""
-    for number in range(5):
-        (tmp_path / "project" / f"d{number}").mkdir(parents=True)
-        (tmp_path / "project" / f"d{number}" / "file").touch()
-    monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
-    top = str(tmp_path / "project")
-    guard = DirectoryGuard()
-    assert guard.begin([top], True, lambda _: b"")[1] == []
-    scandir, listed = os.scandir, []
-
-    def noted(path: str) -> object:
-        listed.append(path)
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", noted)
-    guard.accept()
-    os.link(tmp_path / "project" / "d3" / "file", tmp_path / "elsewhere")
-    guard.accept()
-    assert listed == []
-    assert guard.begin([top], True, lambda _: b"")[1] == [f"{top}/d3/file"]
-    assert len(listed) == 6
-    guard.release()
 
 
 def test_a_link_leads_nothing_outside_to_be_set_aside(tmp_path: Path) -> None:

@@ -162,13 +162,6 @@ async def test_signals_exit_codes_and_merged_output_are_those_of_any_process(cag
     assert len(set(ids.split())) == 1
 
 
-async def test_a_program_that_is_not_there_is_the_usual_error(caged: Caged) -> None:
-    for argv in (["/no/such/program"], ["no-such-program"]):
-        with pytest.raises(FileNotFoundError, match=r"no.such.program"):
-            await caged.start(*argv)
-    assert await caged.run("true") == 0
-
-
 async def test_a_cage_that_cannot_be_made_runs_nothing(caged: Caged) -> None:
     impossible = replace(caged.rules, read=("/\0",), write=(str(caged.root),))
     with pytest.raises(CageUnavailable):

@@ -108,12 +108,7 @@ def _damaged_end(lines: list[bytes]) -> list[bytes]:
 
 @pytest.mark.parametrize(
     ("damage", "size", "lost"),
-    [
-        (_wrong_number, 50, {3}),
-        (_wrong_number, 600_000, {3}),
-        (_zeros_amid, 50, {4, 5, 6, 7}),
-        (_damaged_end, 50, {9}),
-    ],
+    [(_wrong_number, 50, {3}), (_wrong_number, 600_000, {3}), (_zeros_amid, 50, {4, 5, 6, 7}), (_damaged_end, 50, {9})],
     ids=["a number", "a number, from the file", "zeros amid", "the end"],
 )
 async def test_damage_hides_nothing_that_follows_and_no_number_is_given_twice(
@@ -216,8 +211,7 @@ async def recorded(host: WorkerHost, session: str) -> list[bytes]:
         await laptop.answer(opened, content(calls(*tools, message_id=f"msg_{number}a")))
         await laptop.answers(says("done", f"msg_{number}b"))
         await laptop.message("result")
-    await laptop.say("prompt 2")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("prompt 2")
     until_killed = {"command": f"while kill -0 {laptop.hello.pid} 2>/dev/null; do sleep 0.1; done"}
     await laptop.answer(opened, content(calls(("toolu_20", "Bash", until_killed), message_id="msg_2")))
     await laptop.next(Event, lambda event: event.kind == "tool_start" and event.body["tool_use_id"] == "toolu_20")
@@ -298,8 +292,7 @@ async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host
 
 async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions())
-    await first.say("one")
-    await first.call()
+    await first.opened("one")
     await kill(first, first.hello)
     journal = host.state(session) / "journal.jsonl"
     before = journal.read_bytes()

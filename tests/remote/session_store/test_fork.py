@@ -66,8 +66,7 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     """A tool runs or asks, the next one has not begun, a prompt waits."""
     options = SessionOptions(allowed_tools=[] if asks else ["Bash"], permission_prompts="stdio")
     first = await host.drive(session, options)
-    await first.say("go")
-    opened, _ = await first.call()
+    opened = await first.opened("go")
     commands = ["echo run >> count; sleep 600", "touch never"]
     uses = [(f"toolu_{n}", "Bash", {"command": command}) for n, command in enumerate(commands)]
     await first.answer(opened, content(calls(*uses)))
@@ -114,8 +113,7 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     await second.drop()
     again = await host.connect(copy, **wanted)
     await again.attach()
-    await again.say("which word?")
-    await again.call()
+    await again.opened("which word?")
     assert [r["body"] for r in journal(host, copy) if r["kind"] == "forked"] == [{"from": session}]
 
 

@@ -52,8 +52,7 @@ async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_not
     host: WorkerHost, session: str
 ) -> None:
     laptop, hello = await begin(host, session)
-    await laptop.say("go")
-    opened, _ = await laptop.call()
+    opened = await laptop.opened("go")
     command = "echo run >> count; while [ ! -e go ]; do sleep 0.02; done; echo finished >> count"
     await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
     await until((host.project / "count").exists, "the tool runs")

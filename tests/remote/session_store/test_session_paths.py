@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ccb.remote.session_store import session_files
 from ccb.remote.session_store.session_paths import MAX_SOCKET_PATH, find_paths, private_directory
 
 SESSION = str(uuid.UUID(int=7))
@@ -99,3 +101,24 @@ def test_a_directory_of_another_user_is_refused(short: Path) -> None:
     with pytest.raises(PermissionError):
         private_directory(str(theirs), str(short / "run"))
     assert not find_paths(SESSION).runtime.startswith(str(short / "run"))
+
+
+def test_a_log_that_is_full_is_kept_once_and_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_files, "_MAX_LOG", 200)
+    root, path = logging.getLogger(), tmp_path / "daemon.log"
+    before = list(root.handlers)
+    level = root.level
+    try:
+        session_files.log_to(str(path))
+        for number in range(9):
+            logging.info("line %d %s", number, "x" * 80)
+    finally:
+        root.setLevel(level)
+        for handler in [each for each in root.handlers if each not in before]:
+            root.removeHandler(handler)
+            handler.close()
+    old = path.with_name("daemon.log.1")
+    assert sorted(tmp_path.iterdir()) == [path, old]
+    numbers = [line.split()[5] for each in (old, path) for line in each.read_text().splitlines()]
+    assert numbers == [str(number) for number in range(9)][-len(numbers) :] and len(numbers) >= 2
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (old, path)} == {0o600}

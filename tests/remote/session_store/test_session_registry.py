@@ -225,16 +225,11 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
     assert bodies[live]["rss"] > 1_000_000 and bodies[reused]["pid"] == 0
 
 
-def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path) -> None:
-    session = make(states, "/a", updated=1.0, hostname="nodeb", boot="other", pid=1, started="1")
+@pytest.mark.parametrize("where", [{"hostname": "nodeb", "boot": "other"}, {}])
+def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, where: Json) -> None:
+    session = make(states, "/a", updated=1.0, pid=1, started="1", **where)
     (entry,) = [each for each in sessions() if each.session == session]
-    assert (described(entry)["host"], described(entry)["alive"]) == ("nodeb", False)
-
-
-def test_a_process_of_no_host_is_of_no_other_host(states: Path) -> None:
-    session = make(states, "/a", updated=1.0, pid=1, started="1")
-    (entry,) = [each for each in sessions() if each.session == session]
-    assert (entry.elsewhere, described(entry)["host"], described(entry)["state"]) == ("", "", "ended")
+    assert (described(entry)["host"], described(entry)["state"]) == (where.get("hostname", ""), "ended")
 
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:

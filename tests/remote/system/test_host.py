@@ -50,17 +50,22 @@ async def test_replace_refuses_a_file_that_is_another_version(tmp_path: Path) ->
     assert _names(tmp_path) == ["a"]
 
 
-async def test_of_many_changes_to_one_version_exactly_one_is_made(tmp_path: Path) -> None:
-    path = tmp_path / "a"
+@pytest.mark.parametrize("other", ["a", "sub/b"], ids=["renamed", "in place"])
+async def test_of_many_changes_to_one_version_exactly_one_is_made(tmp_path: Path, other: str) -> None:
+    (tmp_path / "sub").mkdir()
+    paths = tmp_path / "a", tmp_path / other
+    paths[0].write_bytes(OLD)
+    if other != "a":
+        os.link(*paths)
     for _ in range(20):
-        path.write_bytes(OLD)
-        hosts = [Host(), Host()]  # two sessions
-        attempts = [hosts[n % 2].replace(str(path), b"new %d" % n, digest_of(OLD)) for n in range(8)]
+        paths[0].write_bytes(OLD)
+        hosts = [Host(), Host()]  # two sessions, each may know the file by another name
+        attempts = [hosts[n % 2].replace(str(paths[n % 2]), b"new %d" % n, digest_of(OLD)) for n in range(8)]
         results = await asyncio.gather(*attempts, return_exceptions=True)
         made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
         assert len(made) == 1
-        assert path.read_bytes() == b"new %d" % made[0]
-    assert _names(tmp_path) == ["a"]
+        assert paths[0].read_bytes() == b"new %d" % made[0]
+    assert _names(tmp_path) == ["a", "sub"]
 
 
 async def test_a_new_file_gets_its_directories_and_the_usual_mode(tmp_path: Path) -> None:
@@ -216,20 +221,6 @@ async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Pat
     with pytest.raises(OSError, match=r"could not be kept before \(the disk is full\)"):
         await Host().replace(str(one), b"new", digest_of(OLD), unkept="the disk is full")
     assert one.read_bytes() == OLD
-
-
-async def test_of_many_changes_in_place_exactly_one_is_made(tmp_path: Path) -> None:
-    (tmp_path / "sub").mkdir()
-    (one := tmp_path / "one").write_bytes(OLD)
-    os.link(one, two := tmp_path / "sub" / "two")
-    for _ in range(20):
-        one.write_bytes(OLD)
-        hosts = [Host(), Host()]  # two sessions, each knows the file by another name
-        attempts = [hosts[n % 2].replace(str((one, two)[n % 2]), b"new %d" % n, digest_of(OLD)) for n in range(8)]
-        results = await asyncio.gather(*attempts, return_exceptions=True)
-        made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
-        assert len(made) == 1
-        assert one.read_bytes() == b"new %d" % made[0]
 
 
 async def test_a_full_disk_in_the_middle_of_a_write_in_place_leaves_the_old_content(tmp_path: Path) -> None:

@@ -84,21 +84,8 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
     for parent in (directory, *directory.parents):  # a login must be able to enter its home
         if parent.owner() == getpass.getuser():
             parent.chmod(parent.stat().st_mode | 0o011)
-    subprocess.run(
-        [
-            "useradd",
-            "--no-user-group",
-            "--no-create-home",
-            "--home-dir",
-            str(where),
-            "--shell",
-            shell,
-            "--password",
-            "*",
-            name,
-        ],
-        check=True,
-    )
+    words = ["--no-user-group", "--no-create-home", "--home-dir", str(where), "--shell", shell, "--password", "*"]
+    subprocess.run(["useradd", *words, name], check=True)
     uid = pwd.getpwnam(name).pw_uid
     _remove_files_of(uid)  # of a run that was killed, whose user had this number
     try:
