@@ -37,8 +37,7 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def load(text: str) -> object:
-    """Raise ValueError for what is not JSON or has a number that is not finite, RecursionError for what is nested too
-    deeply."""
+    """Raise ValueError for what is not JSON or has infinite numbers, RecursionError for what is too deep."""
     return _DECODER.decode(text)
 
 

@@ -281,8 +281,7 @@ def is_public(address: str) -> bool:
 
 
 def resolve(place: WebPlace, *, allow_private: bool) -> list[str]:
-    """Return the addresses of a host. Raise WebRefused if there is none, or a private one: a name that has both is a
-    trap."""
+    """Return the addresses of a host. Raise WebRefused if one is private: a name that has both is a trap."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
