@@ -138,7 +138,7 @@ class WebFetcher:
 
             try:
                 return ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
-            except BaseException:
+            except (OSError, ValueError):
                 plain.close()
                 raise
         raise problem or OSError("no address")
@@ -342,7 +342,7 @@ def tunnel(proxy: SplitResult, host: str, port: int, timeout: float) -> socket.s
                 f"the proxy refuses {where}: {status!r}. If it wants names and not addresses, set webAllowPrivate: "
                 "then the proxy alone decides where a name leads"
             )
-    except BaseException:
+    except (OSError, WebRefused):
         made.close()
         raise
     return made
