@@ -100,8 +100,7 @@ class CommandMatcher(RuleMatcher):
 
 
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
-    """Return ALLOW for a line that only reads or makes accepted edits, if this host can make the cage for it; else
-    None."""
+    """Return ALLOW for a line that only reads or makes accepted edits, if this host has the cage for it; else None."""
     places, sandbox = state.places, state.sandbox
     readable = state.rules.only(Behavior.ALLOW, READ.name)
     if _allows(BashPolicy(readable, places, False, state.start), command):
@@ -310,8 +309,7 @@ class BashPolicy:
         return literal and all(is_null(redirect.target) for redirect in command.redirects)
 
     def _uncovered_by_rules(self, command: Command, inner: Command | None) -> str | None:
-        """Return None if a rule allows the command, else the argument that a wildcard does not cover, "" for no such
-        rule."""
+        """Return None if a rule allows the command, else what a wildcard does not cover, "" without a rule."""
         own = (*command.assignments, *command.words)
         texts = _texts_for_rules(command, inner)
         hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
@@ -431,8 +429,7 @@ def _no_rule(command: Command) -> str:
 
 
 def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]:
-    """Return the updates that would allow a line; `whole` is the rule for exactly this text, if such a rule would
-    help."""
+    """Return the updates that would allow a line; `whole` is the rule for this very text, if it would help."""
     rules = [problem.rule for problem in problems if problem.rule]
     if len(rules) < len(problems):
         return rule_suggestions.add_rules([whole]) if whole and not any(problem.path for problem in problems) else []

@@ -161,8 +161,7 @@ class PermissionEngine:
             self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
 
     def remember_in(self, directory: str) -> None:
-        """Let files in this directory be used for notes of the agent; "" for none. Only real paths count: a link opens
-        nothing."""
+        """Let files in this directory be used for notes of the agent. Only real paths count: a link opens nothing."""
         self._memory = directory
 
     def listed(self) -> list[dict[str, str]]:
@@ -182,8 +181,7 @@ class PermissionEngine:
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
-        """Let these allow rules of skills hold until the next call, or `for_turn`. One that cannot be read does not
-        count."""
+        """Let these allow rules of skills hold until the next call, or `for_turn`. Leave broken ones out."""
         found = []
         for rule in rules:
             try:

@@ -107,8 +107,7 @@ _OFF = ("false", "no", "off", "0")
 
 
 def _names_program(setting: Setting) -> bool:
-    """Return whether a setting may make a reading sub-command run a program. Unknown settings may. Paths are judged by
-    the caller."""
+    """Return whether a setting may make a reading sub-command run a program. Paths are for the caller to judge."""
     if setting.section == "alias":
         return setting.key in GIT_READERS or setting.subsection in GIT_READERS
     if setting.name == "core.fsmonitor":
@@ -204,8 +203,7 @@ def _is_surely_repository(directory: str) -> bool:
 
 
 class _Repository:
-    """What `.git` (`entry`) in a work tree stands for: its own directory, and the one that it shares with other work
-    trees."""
+    """What `.git` (`entry`) in a work tree stands for: its own directory, and the one that it shares."""
 
     def __init__(self, entry: str, top: str, roots: Sequence[str]) -> None:
         self._top = top

@@ -125,8 +125,7 @@ NO_CAGE = "no cage"
 
 
 class SandboxError(ValueError):
-    """The host cannot make the cage. `why` is its reason, and `about_place` whether that is a directory of the
-    session."""
+    """The host cannot make the cage: `why`, and whether that is a directory of the session."""
 
     def __init__(self, text: str, why: str = "", *, about_place: bool = False) -> None:
         super().__init__(text)
@@ -143,8 +142,7 @@ class Cages:
     home: str
 
     def read_only(self, directories: Sequence[str], readable: Sequence[str] = ()) -> CageRules | None:
-        """Return the cage for commands that only read in `directories`, in the repository around them and below
-        `readable`."""
+        """Return the cage for commands that only read in `directories`, in their repository and in `readable`."""
         if self.probe().mechanism is CageMechanism.NONE:
             return None
         rules = read_only_rules(directories, self.environ, self.home)

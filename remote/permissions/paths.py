@@ -68,8 +68,7 @@ class PathPattern:
     text: str
 
     def allows(self, real: str, places: PathScope) -> bool:
-        """Return whether an allow rule covers the path. Only the real path counts, and a wildcard at the end does not
-        reach into directories."""
+        """Return whether an allow rule covers the real path. A wildcard at the end does not reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
     def opens(self, real: str, places: PathScope, is_secret: bool) -> bool:
@@ -88,8 +87,7 @@ class PathPattern:
         return any(_matches(root, glob, name, strict=False) for root, glob in anchored for name in names)
 
     def expressions(self, places: PathScope) -> list[str]:
-        """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` returns True
-        for."""
+        """Return regular expressions (for fullmatch) of the absolute paths, in lower case, that `forbids` forbids."""
         found: list[str] = []
         for root, glob in _anchored(self.text, places, wide=True):
             base = re.escape(root.casefold().rstrip("/"))
@@ -132,8 +130,7 @@ def _anchored(text: str, places: PathScope, wide: bool) -> list[tuple[str, str]]
 
 
 def _split_literal_head(glob: str) -> tuple[str, str]:
-    """Split `src/a/*.py` into `src/a` and `/*.py`, which is anchored. A pattern without a slash has no head: it matches
-    at any depth."""
+    """Split `src/a/*.py` into `src/a` and `/*.py`. A pattern without a slash matches at any depth: it has no head."""
     rooted = glob.lstrip("/")
     if "/" not in glob.rstrip("/"):
         return "", rooted

@@ -136,8 +136,7 @@ def _operands(name: str, words: Sequence[Word]) -> list[Word]:
 
 
 def option_values(text: str) -> list[str]:
-    """Return every text that may be the value of an option in the same word: only the program knows which letters take
-    one."""
+    """Return every text that may be an option's value in the same word: only the program knows which is one."""
     if text.startswith("--"):
         return [text.partition("=")[2]] if "=" in text else []
     letters = re.match(r"-[A-Za-z0-9.]*", text)

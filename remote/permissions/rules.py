@@ -69,8 +69,7 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule about a tool, all of it without `content`. `broken` says why it cannot be read: it stands for all it may
-    mean."""
+    """A rule about a tool, all of it without `content`. `broken` says why it cannot be read."""
 
     tool: str
     content: str | None = None
@@ -138,8 +137,7 @@ class CommandPattern:
         return found if not wildcard or head.endswith(" ") else max(0, found - 1)
 
     def matches(self, command: str) -> bool:
-        """Return whether the pattern covers the command, in linear time. ` *` at the end also matches no text at
-        all."""
+        """Return whether the pattern covers the command, in linear time. ` *` at the end also matches no text."""
         command = re.sub(r"\s", " ", command)
         for ending in (":*", " *"):
             if self.text.endswith(ending):

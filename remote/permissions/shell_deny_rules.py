@@ -58,8 +58,7 @@ class _Search:
         return None
 
     def about_text(self, text: str) -> Rule | None:
-        """Return the rule that matches a line that cannot be parsed, the line without quotes, or a piece between
-        separators."""
+        """Return the rule that matches a line that cannot be parsed, also without quotes, or a piece of it."""
         joined = re.sub(r"\\\n", "", text)
         for variant in {joined, re.sub(r"['\"\\]", "", joined)}:
             for piece in [variant, *_SEPARATORS.split(variant)]:

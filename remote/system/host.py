@@ -17,7 +17,7 @@ from ..sandbox.cage_rules import CageRules
 from ..sandbox.cage_server import Availability, CageServer
 from .deadline import to_its_end, within
 from .process import MARK, Process, child_environment, new_mark, started
-from .regular_files import ABSENT, FileInfo, FileKind, NotAFile, info_of, open_regular, replace_file, restore_file
+from .regular_files import ABSENT, FileInfo, FileKind, info_of, open_regular, replace_file, restore_file
 
 T = TypeVar("T")
 

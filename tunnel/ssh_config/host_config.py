@@ -48,8 +48,7 @@ class HostTrust:
 
 @dataclass(frozen=True)
 class Identities:
-    """The keys of the person. `agent` is a socket. `agent_keeps`: whether it asks before each use, and for how many
-    seconds."""
+    """The keys of the person. `agent_keeps`: whether the agent asks before each use, and for how many seconds."""
 
     files: tuple[Path, ...]
     certificates: tuple[Path, ...]

@@ -85,8 +85,7 @@ DROPS_MORE = "Resume rejected by --resume-drops-turn:"
 
 @dataclass(frozen=True)
 class FileRewind:
-    """Restore the files that were changed since the message. `dry_run`: only say what would change, with the lines of
-    `path`."""
+    """Restore the files changed since the message. `dry_run`: only say what would change, and the lines of `path`."""
 
     user_message_id: str
     dry_run: bool = False

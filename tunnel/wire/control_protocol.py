@@ -284,9 +284,7 @@ class Broker(Protocol):
     """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""
 
     def can_ask(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether anyone in this session can answer requests of this kind: in a headless run without a prompt
-        tool, no person can."""
+        """Return whether anyone can answer requests of this kind: in a headless run, perhaps no person can."""
 
     async def request(self, request: Request[P, A]) -> A:
-        """Send a request and return the typed answer, also across lost connections. Cancelling withdraws it. Raise
-        RequestFailed, NotKept."""
+        """Send a request and return the typed answer, also across lost connections. Raise RequestFailed, NotKept."""

@@ -114,8 +114,7 @@ NAMES = "names"  # the capability of a worker that answers
 
 @dataclass(frozen=True)
 class FindNames:
-    """L>W. Asks for the files and directories that `query`, typed behind an `@`, may mean. A newer question of the same
-    client replaces it."""
+    """L>W. Asks for the files that `query`, typed behind an `@`, may mean. A newer question replaces it."""
 
     t: ClassVar[str] = "find_names"
     epoch: int

@@ -34,8 +34,7 @@ _ROOT_RULES = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "
 
 @dataclass(frozen=True)
 class ToolSchema:
-    """The schema of a tool for a model. `spelled` holds renamed properties; `rules` is what the schema does not say any
-    more."""
+    """The schema of a tool for a model. `spelled` holds renamed properties, `rules` what the schema leaves out."""
 
     schema: Json
     spelled: dict[str, str]
@@ -58,8 +57,7 @@ def restored(value: object, spelled: Mapping[str, str]) -> Any:
 
 
 def plain_root(root: object) -> Json:
-    """Return a cleaned schema whose root is a plain object, with the properties of all its branches and what every
-    choice requires."""
+    """Return a cleaned schema with a plain object at its root, which has the properties of all branches."""
     given = root if isinstance(root, dict) else {}
     required: dict[str, None] = {}
     branches = _Branches(given)
@@ -106,8 +104,7 @@ def _target(reference: object, root: Json) -> object:
 
 
 def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> Schema:
-    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties whose names the APIs
-    refuse."""
+    """Return a schema without what is no JSON Schema of today. `spelled` gets properties that are renamed."""
     if isinstance(schema, bool):
         return schema
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:

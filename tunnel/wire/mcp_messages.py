@@ -54,8 +54,7 @@ def unmarked(name: str) -> str:
 
 
 def rule_tool(tool: str) -> str:
-    """Return the tool of a rule, which may be named as its server does (`mcp__tracker__issues.list`), as the model
-    knows it."""
+    """Return the tool of a rule (`mcp__tracker__issues.list`) under the name that the model knows."""
     end = "__*" if tool.endswith("__*") else ""
     whole = tool[: len(tool) - len(end)]
     if not tool.startswith("mcp__") or not _OTHER.search(whole):
@@ -150,8 +149,7 @@ _MAX_REASON = 10_000
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What nobody can read. `number` is the request that it seems to answer; `looks_like_one`: it looks like a
-    message."""
+    """What nobody can read. `number` is the request that it seems to answer, if it `looks_like_one`."""
 
     shown: str
     number: int | None
@@ -184,8 +182,7 @@ def read_messages(data: bytes) -> list[Json] | Unreadable:
 
 
 class LineReader:
-    """Reads the lines of one server. `failed` gets a request whose answer cannot be read, and why. `asking`: it waits
-    for the person."""
+    """Reads the lines of one server. `failed` gets a request whose answer cannot be read, and why."""
 
     def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
         self._failed = failed
@@ -271,8 +268,7 @@ def answered_number(message: Json, pending: Collection[object], issued: range = 
 
 
 def limit_of(described: object, environ_value: str | None) -> float:
-    """Return the seconds for a call: `described` is the `timeout` of the server in milliseconds, else the variable
-    counts."""
+    """Return the seconds for a call: `described` is the server's `timeout` in milliseconds, else the variable."""
     for given in (described, environ_value):
         try:
             seconds = float(given) / 1000  # type: ignore[arg-type]

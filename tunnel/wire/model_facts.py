@@ -147,8 +147,7 @@ CCB_NAMES = ModelNames()  # the short names of ccb alone
 
 
 def claude_facts(model: str) -> ModelFacts:
-    """Return the facts of a Claude model, whoever serves it (`us.anthropic.claude-…-v1:0`,
-    `anthropic/claude-opus-4.1`)."""
+    """Return the facts of a Claude model, whoever serves it (`us.anthropic.claude-…-v1:0`)."""
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:

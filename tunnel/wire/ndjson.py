@@ -37,8 +37,7 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def load(text: str) -> object:
-    """Raise ValueError for what is not JSON or has a number that is not finite, RecursionError for what is nested too
-    deeply."""
+    """Raise ValueError for what is not JSON or has infinite numbers, RecursionError for what is too deep."""
     return _DECODER.decode(text)
 
 
@@ -84,32 +83,22 @@ class LineSplitter:
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
-        self._pending: list[bytes] = []
-        self._size = 0
+        self._pending = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        start = 0
-        while True:
-            end = data.find(b"\n", start)
-            piece = data[start:] if end < 0 else data[start:end]
-            self._size += len(piece)
-            if self._size >= self._limit:
-                sample = b"".join(self._pending)[:80] or piece[:80]
-                raise FrameError(f"a line is longer than {self._limit} bytes", sample)
-            if end < 0:
-                if piece:
-                    self._pending.append(piece)
-                return
-            if self._pending:
-                self._pending.append(piece)
-                piece = b"".join(self._pending)
-                self._pending = []
-            self._size = 0
-            start = end + 1
-            yield piece
+        """Yield the lines that `data` completes, without their newlines. Raise FrameError."""
+        self._pending += data
+        lines = bytes(self._pending).split(b"\n") if b"\n" in data else []
+        if lines:
+            self._pending = bytearray(lines.pop())
+        for line in (*lines, self._pending):
+            if len(line) >= self._limit:
+                raise FrameError(f"a line is longer than {self._limit} bytes", bytes(line[:80]))
+            if line is not self._pending:
+                yield bytes(line)
 
     def rest(self) -> bytes:
-        return b"".join(self._pending)
+        return bytes(self._pending)
 
 
 def _parsed(line: bytes, whole: str | None = None) -> object:

@@ -161,8 +161,7 @@ def is_tool(name: str) -> bool:
 
 
 def no_such_tool(name: str) -> str:
-    """Return a sentence that there is no tool of this name, with a near one; "" if there may be one, as of an MCP
-    server."""
+    """Return a sentence that there is no tool of this name, with a near one; "" if there may be one."""
     if name in ("default", "*") or name.startswith("mcp__") or is_tool(name):
         return ""
     from difflib import get_close_matches  # most sessions name no wrong tools

@@ -138,7 +138,7 @@ class WebFetcher:
 
             try:
                 return ssl.create_default_context().wrap_socket(plain, server_hostname=place.host)
-            except BaseException:
+            except (OSError, ValueError):
                 plain.close()
                 raise
         raise problem or OSError("no address")
@@ -281,8 +281,7 @@ def is_public(address: str) -> bool:
 
 
 def resolve(place: WebPlace, *, allow_private: bool) -> list[str]:
-    """Return the addresses of a host. Raise WebRefused if there is none, or a private one: a name that has both is a
-    trap."""
+    """Return the addresses of a host. Raise WebRefused if one is private: a name that has both is a trap."""
     try:
         found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -343,7 +342,7 @@ def tunnel(proxy: SplitResult, host: str, port: int, timeout: float) -> socket.s
                 f"the proxy refuses {where}: {status!r}. If it wants names and not addresses, set webAllowPrivate: "
                 "then the proxy alone decides where a name leads"
             )
-    except BaseException:
+    except (OSError, WebRefused):
         made.close()
         raise
     return made

@@ -296,14 +296,12 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
 
 
 def risk(words: Sequence[Word]) -> str | None:
-    """Return the first argument that may make a command run another program. One that is not known counts as
-    harmless."""
+    """Return the first argument that may make a command run another program. Unknown ones count as harmless."""
     return uncovered([word if word.is_literal else _NAME for word in words], 1, lambda path: True, [])
 
 
 def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
-    """Return the words of each command that a command may be or start. Those of `find` and `xargs` are judged on their
-    own."""
+    """Return the words of each command that a command may be or start, but for those of `find` and `xargs`."""
     name = _name(words)
     inner = effective(Command(tuple(words)))
     if inner is not None and len(inner.words) < len(words):

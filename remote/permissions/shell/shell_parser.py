@@ -81,8 +81,7 @@ nothing."""
 
 
 def _printed(command: Command, gets: Word | None) -> Word | None:
-    """Return what a command prints: ANY if that is not known, None for a file or page, which counts as little as a
-    script."""
+    """Return what a command prints: ANY if that is not known, None for the content of a file or page."""
     arguments = [word.text for word in command.words[1:]]
     if arguments and gets is None and command.name in _TELLS_FILES and not any(word.expands for word in command.words):
         return None

@@ -63,7 +63,6 @@ class WordPieces:
 
     text: list[str] = field(default_factory=list)
     skeleton: list[str] = field(default_factory=list)
-    dynamic: bool = False
     started: bool = False
     bare: list[str] = field(default_factory=list)
     expands: list[str | tuple[Command, ...]] = field(default_factory=list)
@@ -77,7 +76,6 @@ class WordPieces:
         """Add the expansion of a variable, or of a substitution with these commands. `bare`: it is not in quotes."""
         self.started = True
         self.expands.append(what if isinstance(what, str) else tuple(what))
-        self.dynamic = True
         self.skeleton.append("\1")
         if bare:
             self.bare.append(what if isinstance(what, str) else "(")
@@ -85,7 +83,9 @@ class WordPieces:
     def word(self) -> Word:
         skeleton = "".join(self.skeleton)
         hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
-        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare), tuple(self.expands))
+        return Word(
+            "".join(self.text), skeleton, bool(self.expands) or hidden_tilde, tuple(self.bare), tuple(self.expands)
+        )
 
 
 @dataclass(frozen=True)

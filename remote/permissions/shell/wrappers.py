@@ -220,8 +220,7 @@ def runs_its_input(words: Sequence[Word]) -> bool:
 
 
 def lines_inside(command: Command) -> Iterator[list[Command]]:
-    """Yield each command line that a command may run, as the text of `sh -c`. What cannot be parsed is for
-    `hides_lines`."""
+    """Yield each command line that a command may run, as the text of `sh -c`, if it can be parsed."""
     for part in everything_behind(command):
         yield from filter(None, _lines_of(part))
 

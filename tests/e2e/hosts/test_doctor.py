@@ -183,6 +183,7 @@ async def test_secrets_of_options_and_environment_are_not_shown(
     for way in ([], ["--transport", "ssh"]):
         done = await laptop.run([*argv, *way], HTTPS_PROXY=proxy, ANTHROPIC_BASE_URL="https://provider.invalid")
         assert "1 thing blocks" in done.stdout, done.stdout
+        assert "setenv TOKEN=…" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
         logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").rglob("*.*")]
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
     for said in ("--json", "--debug"):

@@ -106,17 +106,6 @@ async def test_a_rule_that_denies_and_cannot_be_read_denies_all_that_it_may_have
     assert not (host.project / "made").exists()
 
 
-async def test_nobody_is_asked_about_a_file_that_only_denies_because_it_is_broken(
-    host: WorkerHost, session: str
-) -> None:
-    (host.project / ".claude").mkdir()
-    (host.project / ".claude/settings.json").write_text("{")
-    laptop = await host.drive(session)
-    asked = await answer(laptop, trusted=True)
-    assert asked["switches"] == [] and "settings.json, line 1" in asked["problems"][0]
-    assert "was not granted" in await touch(laptop), "the project does not count"
-
-
 async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHost, session: str) -> None:
     """Its rules would be missing."""
     host.prelude = "import ccb.remote.settings.project_switches as p; p.checked = None"

@@ -21,11 +21,8 @@ ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 def test_default_mode_reads_here_and_asks_for_the_rest(desk: Desk) -> None:
     engine = desk.engine()
     quiet: list[tuple[str, dict[str, Any]]] = [
-        *(
-            ("Read", {"file_path": str(desk.cwd / "a.txt")}),
-            ("Grep", {"pattern": "x"}),
-            ("LS", {"path": str(desk.cwd)}),
-        ),
+        *(("Read", {"file_path": str(desk.cwd / "a.txt")}), ("Grep", {"pattern": "x"})),
+        ("LS", {"path": str(desk.cwd)}),
         *(("Glob", {"pattern": "**/*.py"}), ("TodoWrite", {"todos": []}), ("BashOutput", {"bash_id": "1"})),
         *(("KillShell", {"shell_id": "1"}), ("Bash", {"command": "ls && git status"})),
     ]

@@ -1,7 +1,4 @@
-"""What ssh_config means for our connection, resolved by the real `ssh -G` and, without OpenSSH, by our reader.
-
-- Generated configurations mean to our own reading of files, without OpenSSH, what they mean to the real `ssh -G`.
-"""
+"""What ssh_config means for our connection, resolved by the real `ssh -G` and, without OpenSSH, by our reader."""
 
 from __future__ import annotations
 
@@ -69,13 +66,6 @@ async def test_what_the_command_line_says_of_the_host_is_not_said_of_its_jump_ho
     assert Path("~/.ssh/id_ed25519").expanduser() in last.config.identities.files and last.config.port == 22
 
 
-async def test_files_of_host_keys_may_have_spaces_in_their_names(config: Path, tmp_path: Path) -> None:
-    config.write_text(f'Host far\n  UserKnownHostsFile "{tmp_path}/with a space" {tmp_path}/%k ~/third\n')
-    resolved = await resolve(SshTarget("far"))
-    expected = (tmp_path / "with a space", tmp_path / "far", Path("~/third").expanduser())
-    assert resolved.trust.known_hosts[:3] == expected
-
-
 async def test_the_hash_of_a_connection_is_a_token(config: Path) -> None:
     config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
     said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
@@ -86,12 +76,6 @@ async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path
     config.write_text("Host other\n  HostName FAR.Example\n")
     assert (await resolve(SshTarget("FAR"))).hostname == "far"
     assert (await resolve(SshTarget("other"))).hostname == "far.example"
-
-
-async def test_a_user_of_the_configuration_may_have_a_space(config: Path) -> None:
-    config.write_text('Host far\n  User "jane doe"\nMatch all\n  Port 77\n')
-    resolved = await resolve(SshTarget("far"))
-    assert (resolved.user, resolved.port) == ("jane doe", 77)
 
 
 async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
@@ -149,7 +133,7 @@ async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
 
 VALUES = {
     "HostName": ["%h.x.org", "h1", "10.1.1.1", "%h", "Web2.Example.com"],
-    "User": ["me", "you", '"quoted"', r"back\\slash"],
+    "User": ["me", "you", '"jane doe"', r"back\\slash"],
     "Port": ["22", "2022"],
     "IdentityFile": ["~/.ssh/%h", "/k/%r", '"/k/with space"', "/k/%n-%p", r"/k/with\ space", r"'/k/one \" two'"],
     "CertificateFile": ["/c/1", "~/c2"],
