@@ -7,25 +7,22 @@ import contextlib
 import json
 import os
 import pwd
-import secrets
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import daemon_of, where
-from tests.support.hosts import sshd as servers
+from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
-from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
 
 from ccb.deploy.bootstrap import launch
@@ -33,7 +30,7 @@ from ccb.deploy.bundle import load
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire.frames import Bye, Frame, Hello, Report
+from ccb.tunnel.wire.frames import Bye, Frame, Report
 from ccb.tunnel.wire.ndjson import FrameDecoder
 
 pytestmark = pytest.mark.visited
@@ -248,62 +245,3 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
     assert tree(host_user) == before
     kept = {body["path"] for kind, body in reports if kind == "kept"}
     assert kept >= {str(session), str(home / f".cache/ccb/worker/{'e' * 64}.bundle"), str(home / ".local/state/ccb")}
-
-
-@contextmanager
-def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Servers started here see a logind.conf with KillUserProcesses=yes, and their logins are in a login scope."""
-    hierarchy = Path("/sys/fs/cgroup/systemd")
-    if not (hierarchy / "cgroup.procs").exists():
-        hierarchy = Path("/sys/fs/cgroup")
-    scope = hierarchy / f"session-{secrets.token_hex(4)}.scope"
-    try:
-        scope.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    conf = directory / "systemd"
-    conf.mkdir()
-    (conf / "logind.conf").write_text("[Login]\nKillUserProcesses=yes\n")
-    wrapper = directory / "sshd-in-scope"
-    real = servers._SSHD
-    inner = f'mount --bind {conf} /etc/systemd && exec {real} "$@"'
-    wrapper.write_text(
-        f"#!/bin/sh\necho $$ > {scope}/cgroup.procs\nexec unshare -m --propagation private sh -c '{inner}' sh \"$@\"\n"
-    )
-    wrapper.chmod(0o755)
-    monkeypatch.setattr(servers, "_SSHD", str(wrapper))
-    try:
-        yield
-    finally:
-        for pid in (scope / "cgroup.procs").read_text().split():
-            (hierarchy / "cgroup.procs").write_text(pid)
-        scope.rmdir()
-
-
-async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_connection(
-    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command_line = "echo run >> count; touch started; sleep 600"
-    fake_model.add(uses("Bash", command=command_line), {"text": "after"})
-    with killing_at_logout(tmp_path, monkeypatch):
-        async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
-            async with login(server, host_user, {"session": str(uuid.uuid4()), "cwd": "~"}) as frames:
-                hello = await anext(frames)
-                assert isinstance(hello, Hello)
-                assert any("KillUserProcesses" in note and "enable-linger" in note for note in hello.notes)
-            argv = [*where(host_user, server, between), "-p", *STDIO, "--allowedTools", "Bash"]
-            async with laptop.start(argv) as running:
-                await running.send(user_message("go"))
-                await until((host_user.home / "started").exists)
-                between.freeze()
-                between.cut()
-                await until(lambda: not names_of(host_user) & {"ccb", "sleep"})
-                between.thaw()
-                assert (await running.until("result"))["is_error"]
-                await running.send(user_message("and now?"))
-                await running.until("result")
-                running.end_input()
-                done = await running.done()
-            await until(lambda: not processes_of(host_user))
-    assert (done.code, [result["is_error"] for result in done.results]) == (0, [True, False])
-    assert (host_user.home / "count").read_text() == "run\n"
