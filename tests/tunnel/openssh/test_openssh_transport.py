@@ -276,7 +276,7 @@ async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
-        person = SshAsks(None)
+        person = SshAsks(None, None)
         failure = partial(wrapper_failure, "box", "wrap")
         wrapper = await AskingTransport.open(
             PipeCommand("box", "wrap", lambda line: [*words, line], failure), person, env
