@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import asyncssh
 import pytest
 from asyncssh.packet import Byte, String, UInt32
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -24,7 +23,9 @@ from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.login_client import LoginClient
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -195,6 +196,7 @@ async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path
         person = Person(passwords=["no", "nope", PASSWORD])
         await logs_in(target(server, host_user), person)
         assert person.asked_passwords == [f"{host_user.name}@127.0.0.1"] * 3
+        await refused(AuthFailed, target(server, host_user), Person(), match="was cancelled")
         person = Person(passwords=["no"] * 4)
         await refused(AuthFailed, target(server, host_user), person, match="refused")
         assert len(person.asked_passwords) == 3
@@ -274,32 +276,6 @@ async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user
         assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
 
 
-class Bank(asyncssh.SSHServer):
-    """Wants a code and a colour in one round, then a second round without a question, as servers with a push do."""
-
-    def __init__(self) -> None:
-        self.rounds: list[Sequence[str]] = []
-
-    def begin_auth(self, username: str) -> bool:
-        return True
-
-    def kbdint_auth_supported(self) -> bool:
-        return True
-
-    def get_kbdint_challenge(
-        self, username: str, lang: str, submethods: str
-    ) -> tuple[str, str, str, list[tuple[str, bool]]]:
-        return "Bank\x1b[31m", "Two questions.\x07", "", [("Code: ", False), ("Colour\x1b[2J: ", True)]
-
-    def validate_kbdint_response(
-        self, username: str, responses: Sequence[str]
-    ) -> bool | tuple[str, str, str, list[tuple[str, bool]]]:
-        self.rounds.append(responses)
-        if len(self.rounds) == 1:
-            return "", "Pushed a login request to your phone.", "", []
-        return self.rounds == [["123456", "blue"], []]
-
-
 async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -322,57 +298,22 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
         await logs_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked))
 
 
-@asynccontextmanager
-async def bank(directory: Path) -> AsyncIterator[Sshd]:
-    """`Bank` on a free port."""
-    directory.mkdir()
-    key, identity = make_key(directory / "host"), make_key(directory / "identity")
-    server = await asyncssh.listen("127.0.0.1", 0, server_factory=Bank, server_host_keys=[str(key)])
-    try:
-        found = Sshd(server.get_port(), identity, directory / "known_hosts", key, directory / "log")
-        found.trust(found.port)
-        yield found
-    finally:
-        server.close()
-        await server.wait_closed()
-
-
-class Slow(Person):
-    """Looks for the phone until `found` is set."""
-
-    def __init__(self, answers: Sequence[list[str]]) -> None:
-        super().__init__(answers=answers)
-        self.looking = asyncio.Event()
-        self.found = asyncio.Event()
-
-    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        self.looking.set()
-        await self.found.wait()
-        return await super().challenge(title, instructions, prompts)
-
-
-async def test_several_questions_at_once_and_a_person_who_takes_long(host_user: HostUser, tmp_path: Path) -> None:
-    async with bank(tmp_path / "bank") as server:
-        person = Slow([["123456", "blue"]])
-        logging_in = asyncio.create_task(connect(target(server, host_user, "ConnectTimeout=5"), person))
-        await asyncio.wait_for(person.looking.wait(), 30)
-        await asyncio.wait((logging_in,), timeout=6.0)  # longer than a server may take to greet
-        assert not logging_in.done()
-        person.found.set()
-        await (await asyncio.wait_for(logging_in, 30)).close()
-        ((title, instructions, prompts),) = person.challenges
-        assert "Bank" in title and "Two questions." in instructions
-        assert [echo for _, echo in prompts] == [False, True]
-        assert not set("\x1b\x07") & set(title + instructions + prompts[1][0])
-        assert person.told == ["Pushed a login request to your phone."]
-
-
-async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
-    async with bank(tmp_path / "bank") as server:
-        person = Person()
-        await refused(AuthFailed, target(server, host_user), person, match="was cancelled")
-        assert len(person.challenges) == 1
-        await refused(AuthFailed, target(server, host_user), match="refused the login")
+async def test_several_questions_at_once_and_a_round_without_any() -> None:
+    """As servers with a push to a phone do."""
+    person = Person(answers=[["123456", "blue"]])
+    client = LoginClient("ann@box", await resolve(SshTarget("127.0.0.1", "ann")), person)
+    questions = [("Code: ", False), ("Colour\x1b[2J: ", True)]
+    assert client.kbdint_auth_requested() == ""
+    answers = await client.kbdint_challenge_received("Bank\x1b[31m", "Two questions.\x07", "", questions)
+    assert answers == ["123456", "blue"]
+    assert await client.kbdint_challenge_received("", "Pushed a login request to your phone.", "", []) == []
+    ((title, instructions, prompts),) = person.challenges
+    assert "Bank" in title and "Two questions." in instructions
+    assert [echo for _, echo in prompts] == [False, True]
+    assert not set("\x1b\x07") & set(title + instructions + prompts[1][0])
+    assert person.told == ["Pushed a login request to your phone."]
+    assert await client.kbdint_challenge_received("", "", "", questions) is None
+    assert client.kbdint_auth_requested() is None, "who gives up is not asked again"
 
 
 async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:
