@@ -334,17 +334,6 @@ async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: Scrip
         assert session.unsent == 1
 
 
-@pytest.mark.slow
-async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.tunnel.link.liveness.PROBE_S", 0.1)
-    async with session_on(host) as (session, _silent):
-        session.doubt("this machine was asleep")
-        change = await until(session, LinkState.RECONNECTING)
-        assert "has not answered" in change.reason
-
-
 async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_again(host: ScriptedHost) -> None:
     """One name may stand for many login nodes; the worker lives on one of them."""
     elsewhere = wire.Refused("in_use", "the session is kept by a worker on nodeb", {"host": "nodeb", "do": "Go there."})

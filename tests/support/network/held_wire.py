@@ -153,7 +153,7 @@ class _NoCages(Daemon):
 class InProcessHost:
     """Runs one daemon. `connect` is what the bridge does."""
 
-    def __init__(self, directory: Path, daemon: type[Daemon] = _NoCages) -> None:
+    def __init__(self, directory: Path) -> None:
         state, runtime = directory / "state", directory / "run"
         for each in (state, runtime):
             each.mkdir(mode=0o700, exist_ok=True)
@@ -161,7 +161,7 @@ class InProcessHost:
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = daemon(self._where, self._facts, LifeLimits(), CopyWriter("", "b" * 64, ""))
+        self.daemon = _NoCages(self._where, self._facts, LifeLimits(), CopyWriter("", "b" * 64, ""))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None
