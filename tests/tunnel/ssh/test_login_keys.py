@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import socket
-import struct
 import subprocess
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import asyncssh
 import pytest
-from asyncssh.packet import Byte, String, UInt32
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
@@ -25,6 +23,7 @@ from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.ssh.asyncssh_transport import connect
 from ccb.tunnel.ssh.login_client import LoginClient
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh.pipelined_connection import PipelinedConnection, Proof
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -330,9 +329,6 @@ async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: Hos
             await asyncio.wait_for(connect(target(server, host_user), Absent()), 60)
 
 
-SECURITY_KEY = "sk-ssh-ed25519@openssh.com"
-
-
 async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -367,41 +363,9 @@ async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(
         assert (await report(where, past)).endswith("to sign: somebody may have to confirm that")
 
 
-async def test_a_security_key_is_never_remembered(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    past = PastLogins(tmp_path / "past")
-    async with _security_key(tmp_path / "agent.sock") as public:
-        sshd.identity.with_name("authorized_keys").write_text(public)
-        where = by_agent(sshd, host_user, tmp_path / "agent.sock")
-        for _ in range(2):
-            assert "is a security key, which may want to be touched" in await report(where, past)
-        assert await remembered(past, where) is None
-
-
-@asynccontextmanager
-async def _security_key(path: Path) -> AsyncIterator[str]:
-    """An agent with one security key, whose touch is always given; its line for authorized_keys."""
-    import base64
-
-    key = Ed25519PrivateKey.generate()
-    blob = String(SECURITY_KEY) + String(key.public_key().public_bytes_raw()) + String("ssh:")
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                size = struct.unpack(">I", await reader.readexactly(4))[0]
-                request = await reader.readexactly(size)
-                if request[0] == 11:  # SSH_AGENTC_REQUEST_IDENTITIES
-                    answer = Byte(12) + UInt32(1) + String(blob) + String("a security key")
-                else:  # SSH_AGENTC_SIGN_REQUEST: the key, the data, flags
-                    start = 1 + len(String(blob))
-                    length = struct.unpack(">I", request[start : start + 4])[0]
-                    data = request[start + 4 : start + 4 + length]
-                    touched = b"\x01" + UInt32(1)
-                    signed = hashlib.sha256(b"ssh:").digest() + touched + hashlib.sha256(data).digest()
-                    answer = Byte(14) + String(String(SECURITY_KEY) + String(key.sign(signed)) + touched)
-                writer.write(String(answer))
-        except asyncio.IncompleteReadError:
-            writer.close()
-
-    async with await asyncio.start_unix_server(serve, path):
-        yield f"{SECURITY_KEY} {base64.b64encode(blob).decode()}\n"
+def test_a_security_key_is_never_remembered() -> None:
+    kind = b"sk-ssh-ed25519@openssh.com"
+    pair = asyncssh.SSHKeyPair(kind, kind, (kind,), (kind,), b"public", None)
+    login = SimpleNamespace(proofs=[Proof(b"publickey", pair, 0.0)], host_key="SHA256:host", server="SSH-2.0-OpenSSH")
+    why = PipelinedConnection.to_remember(cast(PipelinedConnection, login), [b"public"])
+    assert why == "the key is a security key, which may want to be touched"
