@@ -24,32 +24,9 @@ from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
-from .open_transport import (
-    SessionLoading,
-    cancelled,
-    first_transport,
-    log_in_unattended,
-    open_transport,
-    startup_loader,
-)
-from .session_request import (
-    counted_session,
-    options_for_existing,
-    reconnect_seconds,
-    session_options,
-    session_parameters,
-)
-from .startup import (
-    LoadedBasics,
-    SessionStartup,
-    StartupLoader,
-    chosen_model,
-    load_dialing_startup,
-    load_session_startup,
-    load_startup,
-    open_proxy,
-    without_alias,
-)
+from . import open_transport as opening
+from . import session_request as requests
+from . import startup as starting
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -118,21 +95,21 @@ async def connect_session(
         choice = settings_choice(arguments)
         host = host_label(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
-        loading = SessionLoading(
-            lambda: load_dialing_startup(environ, choice),
-            lambda basics: load_session_startup(environ, basics, models, prompts, host),
+        loading = opening.SessionLoading(
+            lambda: starting.load_dialing_startup(environ, choice),
+            lambda basics: starting.load_session_startup(environ, basics, models, prompts, host),
         )
         loading = await stack.enter_async_context(loading)
         if _is_checked_first(models, environ):
             await _credential_name(arguments, await loading.all(), environ)
         dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
-        parameters = await session_parameters(
+        parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
         dialer.begin(parameters)
         new = bool(parameters.get("create"))
         startup = await loading.all()
-        proxy, proxy_desk = await open_proxy(arguments, startup, environ, stack)
+        proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
@@ -142,11 +119,10 @@ async def connect_session(
         from .dialer import FileConnection
         from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
         from .project_trust import ProjectDesk
-        from .session_request import own_files
 
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         await unlock_for(servers, startup.stored.secrets)
-        files, left = own_files() if choice.user else ("", [])
+        files, left = requests.own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         options = await _options(arguments, startup, environ, list(servers), files)
@@ -174,11 +150,11 @@ async def connect_session(
 
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
-        stack.push_async_callback(cancelled, watching)
+        stack.push_async_callback(opening.cancelled, watching)
         asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
-        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
+        stack.push_async_callback(opening.cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        proxy_desk.serves(CallPlace(counted_session(parameters, hello.session), host, hello.cwd.raw))
+        proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         notifications = NotificationHooks(hooks, f"ccb {host}")
@@ -209,9 +185,9 @@ async def connect_host(
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loader = startup_loader(lambda: load_startup(environ))
+        loader = opening.startup_loader(lambda: starting.load_startup(environ))
         loader = await stack.enter_async_context(loader)
-        transport = await first_transport(arguments, prompts, environ, loader)
+        transport = await opening.first_transport(arguments, prompts, environ, loader)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle
 
@@ -220,21 +196,23 @@ async def _first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    loader: StartupLoader[LoadedBasics],
+    loader: starting.StartupLoader[starting.LoadedBasics],
     stack: AsyncExitStack,
     kept: SpareTransport | None,
-) -> tuple[Dialer, LoadedBasics]:
+) -> tuple[Dialer, starting.LoadedBasics]:
     async def log_in(ask: bool) -> Transport:
         def open_with(answering: Prompts) -> Awaitable[Transport]:
-            return open_transport(arguments, answering, environ, loader)
+            return opening.open_transport(arguments, answering, environ, loader)
 
         return await (
-            open_with(prompts) if ask else log_in_unattended(open_with, prompts, host_label(arguments.connection))
+            open_with(prompts)
+            if ask
+            else opening.log_in_unattended(open_with, prompts, host_label(arguments.connection))
         )
 
     transport = await kept.take() if kept is not None else None
     if transport is None:
-        transport = await first_transport(arguments, prompts, environ, loader)
+        transport = await opening.first_transport(arguments, prompts, environ, loader)
     else:
         loader.start()
     async with AsyncExitStack() as on_error:
@@ -252,21 +230,28 @@ async def _first_dialer(
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
     flag = arguments.agent.model
-    named = chosen_model(settings, flag) if new else without_alias(settings, flag)
+    named = starting.chosen_model(settings, flag) if new else starting.without_alias(settings, flag)
     others = (arguments.sdk.fallback_model, settings.smallModel)
-    return [each for each in (named, *(without_alias(settings, other) for other in others)) if each]
+    return [each for each in (named, *(starting.without_alias(settings, other) for other in others)) if each]
 
 
 async def _options(
-    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
+    arguments: Arguments,
+    startup: starting.SessionStartup,
+    environ: Mapping[str, str],
+    laptop_mcp: Sequence[str],
+    files: str,
 ) -> SessionOptions:
     from ..credentials.credential_sources import api_key_source
     from ..providers.known_models import model_options
 
     settings = startup.settings
     source = api_key_source(await _credential_name(arguments, startup, environ))
-    model, other = chosen_model(settings, arguments.agent.model), without_alias(settings, arguments.sdk.fallback_model)
-    return session_options(
+    model, other = (
+        starting.chosen_model(settings, arguments.agent.model),
+        starting.without_alias(settings, arguments.sdk.fallback_model),
+    )
+    return requests.session_options(
         arguments,
         settings,
         api_key_source=source,
@@ -276,7 +261,7 @@ async def _options(
     )
 
 
-async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
+async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:
     """Return where the credential comes from. An existing session may have a model of another provider: there the first
     call finds out that none is there. Raise CredentialError."""
     from ..providers.session_provider import has_others
@@ -293,7 +278,7 @@ async def _credential_name(arguments: Arguments, startup: SessionStartup, enviro
 
 def _attach_options(
     arguments: Arguments,
-    startup: SessionStartup,
+    startup: starting.SessionStartup,
     options: SessionOptions,
     parameters: Mapping[str, object],
     desk: ProjectDesk,
@@ -305,12 +290,12 @@ def _attach_options(
         return {"settings": option} if option else {}
 
     return AttachOptions(
-        options=options.to_json() if new else options_for_existing(arguments, options),
+        options=options.to_json() if new else requests.options_for_existing(arguments, options),
         who=options.client,
         role="viewer" if arguments.host_command.view else "driver",
         tail=0 if new else HEADLESS_TAIL if arguments.headless else SCREEN_TAIL,
         later_tail=0 if arguments.headless else RECONNECT_TAIL,
-        patience=reconnect_seconds(arguments, startup.settings),
+        patience=requests.reconnect_seconds(arguments, startup.settings),
         resume=partial(_resume, arguments),
         can_ask=not arguments.headless,
         for_host=for_host,

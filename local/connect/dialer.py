@@ -16,10 +16,11 @@ from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
 
 from ..session.dialing import KnownSession, WorkerConnection
-from ..session.session_client import LinkState
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
+
+    from ..session.session_client import LinkState
 
 
 log = logging.getLogger(__name__)
@@ -187,8 +188,6 @@ class SpareTransport:
 
 
 _LOOK_S = 0.25
-_UP = (LinkState.CONNECTED, LinkState.FENCED)
-_OVER = (LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED)
 
 
 class FileConnection:
@@ -226,13 +225,15 @@ class FileConnection:
                 await own.pop().close()
 
     async def _session_transport(self) -> Transport:
+        from ..session.session_client import LinkState  # the worker is started without it
+
         while True:
             state, transport = self._state(), self._current()
-            if state in _OVER:
+            if state in (LinkState.LEAVING, LinkState.LOST, LinkState.CLOSED):
                 raise CopyFailed(
                     "the copy was broken off: the session has no connection any more",
                     do="Come back to the session and give the same command again: it goes on where it broke off.",
                 )
-            if state in _UP and transport is not None:
+            if state in (LinkState.CONNECTED, LinkState.FENCED) and transport is not None:
                 return transport
             await asyncio.sleep(_LOOK_S)

@@ -10,14 +10,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.control_protocol import (
-    CAN_USE_TOOL,
-    Request,
-    RequestRefused,
-    ToolApproval,
-    ToolPermission,
-    public_fields,
-)
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.web_fetch import MAX_TEXT, TIMEOUT_S, FetchedText, LaptopFetch, Page, WebFetcher, WebRefused
 
@@ -75,8 +68,8 @@ def laptop_permissions(
     """Return what decides on the calls of a session. `new`: the mode of `options` is the one that this laptop set."""
     from ..mcp.mcp_permissions import LaptopPermissions
 
-    async def ask(question: ToolApproval) -> ToolPermission:
-        return await session.ask_reader(Request(CAN_USE_TOOL, question))
+    async def ask(question: control.ToolApproval) -> control.ToolPermission:
+        return await session.ask_reader(control.Request(control.CAN_USE_TOOL, question))
 
     def rules() -> Mapping[str, Sequence[str]]:
         own = {"allow": options.allowed_tools, "deny": options.disallowed_tools, "ask": settings.permissions.ask}
@@ -134,7 +127,7 @@ class LaptopWeb:
             try:
                 page = await self._page(request.url)
             except WebRefused as refused:
-                raise RequestRefused(str(refused)) from None
+                raise control.RequestRefused(str(refused)) from None
         if page.redirect:
             found = FetchedText(page.url, page.status, page.reason, "", "", page.redirect)
         elif page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith("+json"):
@@ -145,8 +138,8 @@ class LaptopWeb:
             cut = page.cut or len(text) > MAX_TEXT
             found = FetchedText(page.url, page.status, page.reason, page.media_type, text[:MAX_TEXT], cut=cut)
         else:
-            raise RequestRefused(f"it is {page.media_type}, and the laptop fetches text only")
-        return public_fields(found)
+            raise control.RequestRefused(f"it is {page.media_type}, and the laptop fetches text only")
+        return control.public_fields(found)
 
     async def _page(self, url: str) -> Page:
         fetcher = WebFetcher(allow_private=self._allow_private, max_body=_MAX_BODY)

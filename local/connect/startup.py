@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _NEEDED_NEXT = (
     *("ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.proxy_control", "ccb.local.providers.known_models"),
-    *("ccb.local.providers.known_models", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
-    *("ccb.local.session.own_hooks", "ccb.local.connect.session_request"),
+    *("ccb.local.session.remote_session", "ccb.local.connect.project_trust", "ccb.local.session.own_hooks"),
+    "ccb.local.connect.session_request",
 )
 """What a session imports once it is connected. It is loaded earlier, while the network is busy."""
 

@@ -67,17 +67,8 @@ log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
-SessionFrame = (
-    wire.Attached
-    | wire.Snapshot
-    | wire.Event
-    | wire.Progress
-    | wire.Applied
-    | wire.Past
-    | wire.NamesFound
-    | wire.Fenced
-    | wire.Bye
-)
+_Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
+SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed
 """The frames that a link hands to its owner. It handles all others itself."""
 
 StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
@@ -377,10 +368,6 @@ class Link:
                         raise ProtocolError(f"{self._host} sent a snapshot of events that have already arrived")
                     self._arrived(frame.seq, frame.seq)  # the snapshot stands for all events up to it
                     yield frame
-                case (
-                    wire.Progress() | wire.Applied() | wire.Attached() | wire.Past() | wire.NamesFound() | wire.Fenced()
-                ):
-                    yield frame
                 case wire.Bye():
                     yield frame
                     return
@@ -394,6 +381,8 @@ class Link:
                     raise refusal_error(frame, self._host)
                 case wire.Pong():
                     self.liveness.answered(frame.n)
+                case _ if isinstance(frame, _Passed):
+                    yield frame
                 case _ if not isinstance(frame, wire.Hello):
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 

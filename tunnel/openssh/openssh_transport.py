@@ -17,16 +17,8 @@ from ..errors import AuthFailed, CcbError, Unreachable
 from ..plain_text import neutralise
 from ..ssh_config.config_files import resolve, ssh_says
 from ..ssh_config.ssh_target import SshTarget
+from ..transports import command_transport as commands
 from ..transports.askpass import NO_ASKING, askpass_in, listens
-from ..transports.command_transport import (
-    LAST_WORDS_S,
-    CommandTransport,
-    Notice,
-    PipeCommand,
-    StderrTail,
-    TransportProcess,
-    start,
-)
 from ..transports.login_failures import SSH_FAILED, last_words, session_failure, ssh_failure
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
@@ -61,7 +53,7 @@ class MasterCommand:
 class Master:
     """A master connection that is logged in; the caller must `end` it."""
 
-    def __init__(self, child: TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
+    def __init__(self, child: commands.TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
         self.socket = socket
         self._child = child
         self._listening = listening
@@ -95,9 +87,9 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = [*command.runner, *command.argv]
-    child = await start(argv, shown, stdin=pipe, stdout=null, env=env)
+    child = await commands.start(argv, shown, stdin=pipe, stdout=null, env=env)
     assert child.process.stderr is not None
-    tail, logged_in = StderrTail(), False
+    tail, logged_in = commands.StderrTail(), False
 
     def say(line: str) -> None:
         if logged_in:
@@ -118,7 +110,7 @@ async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Pro
                 evidence=last_words(neutralise(tail.text())) if is_told(prompts) else neutralise(tail.text().strip()),
                 do="Answer its questions, or log in with a key or an agent.",
             )
-        await asyncio.wait({listening}, timeout=LAST_WORDS_S)  # a program of the person may hold it open
+        await asyncio.wait({listening}, timeout=commands.LAST_WORDS_S)  # a program of the person may hold it open
         said, status = neutralise(tail.text().strip()), await child.exited()
         raise ssh_failure(name, status, said, shown, told=is_told(prompts)) or Unreachable(
             f"no SSH connection to {name}",
@@ -139,7 +131,7 @@ async def _exists(socket: Path) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _ended(child: TransportProcess, listening: asyncio.Task[None]) -> None:
+async def _ended(child: commands.TransportProcess, listening: asyncio.Task[None]) -> None:
     """End ssh and kill what is left of its process group: ssh itself sends a ProxyCommand only SIGHUP."""
     await child.end()
     group = child.process.pid  # not reused by the kernel while the group has a process
@@ -228,16 +220,16 @@ def _decides_on_multiplexing(target: SshTarget) -> bool:
     return any(option.strip().lower().startswith(_OWN_MULTIPLEXING) for option in target.options)
 
 
-class OpenSshTransport(CommandTransport):
+class OpenSshTransport(commands.CommandTransport):
     """Commands over one login. `master` is None if the person decides about multiplexing. `stack` ends ours."""
 
     def __init__(
         self,
-        command: PipeCommand,
+        command: commands.PipeCommand,
         master: Master | None,
         *,
         env: Mapping[str, str],
-        notice: Notice | None = None,
+        notice: commands.Notice | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:
         super().__init__(command, env=env, notice=notice, stack=stack)
@@ -253,10 +245,10 @@ class OpenSshTransport(CommandTransport):
 
 def _command(
     target: SshTarget, words: Sequence[str], argv: Sequence[str], failure: Callable[..., CcbError | None]
-) -> PipeCommand:
+) -> commands.PipeCommand:
     shown = target.shell_command(words)
     reading = partial(failure, target.shown, by_hand=shown)
-    return PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
+    return commands.PipeCommand(target.shown, shown, lambda line: [*argv, line], reading, lost_status=SSH_FAILED)
 
 
 def login_options(configured: Mapping[str, Sequence[str]], prompts: Prompts) -> list[str]:

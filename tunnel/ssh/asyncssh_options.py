@@ -8,15 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 import asyncssh
+from asyncssh import public_key as keys
 from asyncssh.encryption import get_default_encryption_algs, get_encryption_algs
 from asyncssh.kex import get_default_kex_algs, get_kex_algs
 from asyncssh.mac import get_default_mac_algs, get_mac_algs
-from asyncssh.public_key import (
-    get_certificate_algs,
-    get_default_certificate_algs,
-    get_default_public_key_algs,
-    get_public_key_algs,
-)
 
 from ..errors import ConfigError
 from ..ssh_config.host_config import HostConfig
@@ -36,7 +31,7 @@ _NAMES = {
     "ciphers": (get_encryption_algs, get_default_encryption_algs),
     "macs": (get_mac_algs, get_default_mac_algs),
     "kexalgorithms": (get_kex_algs, get_default_kex_algs),
-    "pubkeyacceptedalgorithms": (get_public_key_algs, get_default_public_key_algs),
+    "pubkeyacceptedalgorithms": (keys.get_public_key_algs, keys.get_default_public_key_algs),
 }
 
 
@@ -113,15 +108,15 @@ def ciphers(given: Mapping[str, str]) -> list[str]:
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
     """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds of keys in known_hosts
     (`stored`)."""
-    every = _text(get_certificate_algs()) + _text(get_public_key_algs())
-    certified = _text(get_default_certificate_algs())
-    plain = _text(get_default_public_key_algs())
+    every = _text(keys.get_certificate_algs()) + _text(keys.get_public_key_algs())
+    certified = _text(keys.get_default_certificate_algs())
+    plain = _text(keys.get_default_public_key_algs())
     first = [name for name in _text(stored) if name in plain]
     names = certified + first + [name for name in plain if name not in first]
     option = "hostkeyalgorithms"
     if option in given:
         names = _select(given[option], every, certified + plain, option)
-    return [name for name in names if certificates or name not in _text(get_certificate_algs())] or plain
+    return [name for name in names if certificates or name not in _text(keys.get_certificate_algs())] or plain
 
 
 def _select(text: str, known: Sequence[str], default: Sequence[str], option: str) -> list[str]:

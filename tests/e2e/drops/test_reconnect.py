@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
@@ -17,13 +16,8 @@ from tests.support.hosts.whole_session import STDIO, STREAM, user_message
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
-from tests.support.network.held_wire import in_process_host
 from tests.support.network.relay import Relay, relay
 from tests.support.person.laptop import Laptop, Running
-
-from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire.frames import Applied, Bye, Event, Input
 
 pytestmark = pytest.mark.visited
 
@@ -155,26 +149,3 @@ async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_s
     assert result["is_error"] and "the host has lost the last" in result["errors"][0]
     assert len(fake_model.requests) == 1
     await until(lambda: not processes_of(host_user))
-
-
-async def test_a_journal_that_can_hold_nothing_any_more_ends_the_worker_and_not_the_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only a worker that starts again reads what is on the disk; its clients come back to that one."""
-
-    def failing(_: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    async with in_process_host() as host, Link(await host.connect(free=True)) as link:
-        await link.hello()
-        await link.attach(nonce=new_nonce(), options={}, calls=None)
-        frames = link.frames()
-        while not isinstance(await anext(frames), Event):
-            pass
-        monkeypatch.setattr(os, "fdatasync", failing)
-        await link.send(Input(link.epoch, "x", {"type": "control_request", "request_id": "x", "request": {}}))
-        with pytest.raises(ConnectionLost):
-            async with asyncio.timeout(60):
-                async for frame in frames:
-                    assert not isinstance(frame, Bye | Applied)
-        monkeypatch.undo()

@@ -15,7 +15,6 @@ from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
-from tests.support.network.relay import relay
 from tests.support.person.laptop import Done, Laptop
 
 pytestmark = pytest.mark.visited
@@ -32,24 +31,6 @@ def children_of(pid: int, name: str) -> list[psutil.Process]:
 
 def logins(server: Sshd) -> int:
     return server.log.read_text().count("Accepted publickey")
-
-
-async def test_a_cut_connection_of_the_openssh_client_is_made_again_and_nothing_is_paid_twice(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "A long answer that is cut in the middle.", "stall_after": 4})
-    async with relay(sshd.port) as between:
-        where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "--transport", "ssh"]
-        async with laptop.start([*where, "-p", "hi", *STREAM], piped=False) as running:
-            await running.until("system", "init")
-            await fake_model.until(lambda model: len(model.requests) == 1)
-            between.cut()
-            await until(lambda: between.connections == 2)
-            fake_model.release()
-            done = await running.done()
-    assert (done.code, done.texts) == (0, ["A long answer that is cut in the middle."] * 2)
-    assert len(fake_model.requests) == 1 and logins(sshd) == 2
-    assert "reconnecting" in done.stderr and "connected again" in done.stderr
 
 
 @pytest.mark.parametrize("victim", ["the bridge", "the client"])

@@ -18,24 +18,18 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import daemon_of, where
-from tests.support.hosts import sshd as servers
+from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
-from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
+from tests.support.person.login import logged_in, target
 
-from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
-from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh_config.ssh_target import SshTarget
-from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire.frames import Bye, Frame, Hello, Report
-from ccb.tunnel.wire.ndjson import FrameDecoder
+from ccb.local.connect.session_rows import reports
 
 pytestmark = pytest.mark.visited
 
@@ -44,35 +38,10 @@ Json = dict[str, Any]
 BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
 
 
-@asynccontextmanager
-async def login(server: Sshd, user: HostUser, params: Json) -> AsyncIterator[AsyncIterator[Frame]]:
-    """The frames that the host says to these start parameters."""
-    options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
-    target = SshTarget("127.0.0.1", user.name, server.port, (str(server.identity),), options)
-    transport = await connect(target, NobodyToAsk())
-    try:
-        launched = await launch(transport, params, load())
-
-        async def frames() -> AsyncIterator[Frame]:
-            decoder, data = FrameDecoder(), launched.rest
-            while True:
-                for frame in decoder.feed(data):
-                    yield frame
-                data = await launched.pipe.read()
-                if not data:
-                    return
-
-        yield frames()
-        await launched.pipe.close()
-    finally:
-        await transport.close()
-
-
 async def command(server: Sshd, user: HostUser, name: str, **params: Any) -> list[tuple[str, Json]]:
-    async with asyncio.timeout(30), login(server, user, {"command": name, **params}) as frames:
-        said = [frame async for frame in frames]
-    assert isinstance(said[-1], Bye), said
-    return [(frame.kind, frame.body) for frame in said if isinstance(frame, Report)]
+    """What the host reports."""
+    async with asyncio.timeout(30), logged_in(target(server, user)) as transport:
+        return [(each.kind, each.body) async for each in reports(transport, load(), {"command": name, **params})]
 
 
 def names_of(user: HostUser) -> set[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -71,14 +69,6 @@ async def test_a_session_goes_on_where_its_directory_is_now(
     assert f"{GOES_ON} {there}. Before, its directory was {project}" in told(fake_model)
 
 
-async def test_the_present_directory_is_not_one_that_is_named(laptop: Laptop, project: Path, tmp_path: Path) -> None:
-    session = await session_in(laptop, project)
-    other = tmp_path / "other"
-    other.mkdir()
-    done = await replace(laptop, home=other).run(["--resume", session, *ANSWER])
-    assert f"this session works in {project}, not in {other}" in done.stderr
-
-
 async def test_the_model_is_told_once_that_the_directory_was_moved_while_the_session_runs(
     tmp_path: Path, fake_model: FakeModel, project: Path
 ) -> None:
@@ -94,19 +84,6 @@ async def test_the_model_is_told_once_that_the_directory_was_moved_while_the_ses
     said = f"what was {project} is {there} now"
     assert [json.dumps(each.body).count(said) for each in fake_model.requests] == [0, 1, 1]
     assert f"{project} is no directory any more: the command ran in {tmp_path}" in told(fake_model)
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
-async def test_the_disk_of_the_directory_can_be_unmounted_while_the_session_runs(
-    tmp_path: Path, fake_model: FakeModel, project: Path
-) -> None:
-    if subprocess.run(["mount", "-t", "tmpfs", "none", project], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here")
-    command = f"cd / && umount {project} && echo unmounted; umount -l {project}"
-    fake_model.add(uses("Bash", command=command), {"text": "done"})
-    done = await make_laptop(tmp_path, fake_model.url).run([str(project), "-p", "go", "--allowedTools", "Bash"])
-    assert done.code == 0, done.stderr
-    assert "unmounted\n" in fake_model.requests[-1].tool_result_text
 
 
 async def test_a_session_on_a_host_goes_on_in_the_path_that_is_named(

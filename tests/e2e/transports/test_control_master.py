@@ -62,27 +62,6 @@ async def test_runs_over_a_master_need_no_login_and_a_hung_one_leaves_nothing_on
         assert {path: path.read_bytes() for path in sessions.glob("*/journal.jsonl")} == journals
 
 
-async def test_a_session_outlives_the_master_that_carries_it(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
-    fake_model.add({"text": "A long answer that stops in the middle.", "stall_after": 3})
-    async with control_master(sshd, host_user, sockets / "master") as master:
-        argv = ["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-o", master.option, "-p", "hi"]
-        argv += ["--output-format", "stream-json", "--verbose"]
-        async with laptop.start(argv, piped=False) as running:
-            await running.until("system", "init")
-            await fake_model.until(lambda model: len(model.requests) == 1)
-            assert logins(sshd) == 1
-            master.process.kill()
-            fake_model.release()
-            done = await running.done()
-    assert (done.code, [result["result"] for result in done.results]) == (
-        0,
-        ["A long answer that stops in the middle."],
-    )
-    assert len(fake_model.requests) == 1 and logins(sshd) == 2
-
-
 @pytest.fixture
 async def laptop(tmp_path: Path, fake_model: FakeModel) -> AsyncIterator[Laptop]:
     with socket_directory() as runtime:

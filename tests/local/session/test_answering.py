@@ -18,23 +18,25 @@ from ccb.local.session.newest import MAX_ID
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
-from ccb.tunnel.wire import control_protocol as control
+from ccb.tunnel.wire.control_protocol import (
+    CAN_USE_TOOL,
+    AnsweredBy,
+    Durability,
+    Request,
+    RequestKind,
+    RequestRefused,
+    ToolApproval,
+    payload_of,
+    public_withdrawal,
+)
 from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Past, Progress, Snapshot
 
 Json = dict[str, Any]
 
-FETCH: control.RequestKind[Json, Json] = control.RequestKind(
-    "fetch",
-    control.AnsweredBy.LAPTOP,
-    control.payload_of,
-    write=dict,
-    read=dict,
-    durability=control.Durability.MEMORY,
-    deadline_s=30,
+FETCH: RequestKind[Json, Json] = RequestKind(
+    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=30
 )
-OTHER: control.RequestKind[Json, Json] = control.RequestKind(
-    "rm_rf", control.AnsweredBy.LAPTOP, control.payload_of, write=dict
-)
+OTHER: RequestKind[Json, Json] = RequestKind("rm_rf", AnsweredBy.LAPTOP, payload_of, write=dict)
 
 
 class Service:
@@ -57,7 +59,7 @@ class Service:
             self.cancelled.set()
             raise
         if payload.get("url") == "file:":
-            raise control.RequestRefused("only the web", "scheme")
+            raise RequestRefused("only the web", "scheme")
         if payload.get("url") == "bug":
             raise KeyError("oops")
         return {"text": f"page {payload['url']}"}
@@ -77,7 +79,7 @@ async def answering(
 
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, role=role, tail=tail)) as session:
         session.register(FETCH, service, lambda _: once)
-        session.register(control.CAN_USE_TOOL)
+        session.register(CAN_USE_TOOL)
         reading = asyncio.create_task(read())
         try:
             peer, _ = await host.granted(role=role, seq=seq, driver="bob" if role == "viewer" else "")
@@ -88,7 +90,7 @@ async def answering(
 
 
 def ask(url: str, request_id: str = "f1") -> Json:
-    return control.Request(FETCH, {"url": url}, id=request_id).public()
+    return Request(FETCH, {"url": url}, id=request_id).public()
 
 
 async def progress(peer: Peer, body: Json, seq: int = 0) -> None:
@@ -139,7 +141,7 @@ async def test_what_is_not_registered_is_refused_and_logged(
 ) -> None:
     service = Service()
     async with answering(host, service) as (_, peer, seen):
-        await peer.say(control.Request(OTHER, {"path": "/"}, id="r1").public())
+        await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
         response = await answer_of(peer)
         assert (response["subtype"], response["error_code"]) == ("error", "unsupported_request")
         assert "rm_rf" in caplog.text
@@ -147,9 +149,7 @@ async def test_what_is_not_registered_is_refused_and_logged(
 
 
 async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
-    question = control.Request(
-        control.CAN_USE_TOOL, control.ToolApproval("Bash", "Bash", {}, "t1", []), id="q1"
-    ).public()
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with answering(host, Service()) as (session, peer, seen):
         await peer.say(question)
         async with asyncio.timeout(60):
@@ -187,7 +187,7 @@ async def test_a_replay_that_holds_the_answer_starts_no_service(host: ScriptedHo
         body = {"id": "answer:f1", "body": {"type": "control_response", "response": answer}}
         await peer.say(body, kind="input")
         assert not service.calls
-        await peer.say(control.public_withdrawal("f0"))
+        await peer.say(public_withdrawal("f0"))
         assert (await answer_of(peer))["request_id"] == "f2"
         assert service.calls == [{"url": "b"}]
 
@@ -198,7 +198,7 @@ async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: Sc
         await progress(peer, ask("a"))
         async with asyncio.timeout(60):
             await service.called.wait()
-            await progress(peer, control.public_withdrawal("f1"))
+            await progress(peer, public_withdrawal("f1"))
             await service.cancelled.wait()
         service.go_on.set()
         await progress(peer, ask("b", "f2"))
@@ -267,9 +267,7 @@ async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_be
 
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
     service = Service()
-    question = control.Request(
-        control.CAN_USE_TOOL, control.ToolApproval("Bash", "Bash", {}, "t1", []), id="q1"
-    ).public()
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with answering(host, service, tail=100, seq=7) as (_, peer, seen):
         await peer.send(Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
@@ -287,7 +285,7 @@ async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of
     """The worker never confirms an answer, so the outbox is full, and even refusals wait."""
     async with answering(host, Service()) as (_, peer, seen):
         for number in range(MAX_INPUTS + MAX_WAITING):
-            await progress(peer, control.Request(OTHER, {"path": "/"}, id=f"f{number}").public())
+            await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})
         async with asyncio.timeout(60):
             while not any(isinstance(item, SessionEvent) for item in seen):
@@ -299,7 +297,7 @@ async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host
     async with answering(host, Service()) as (_, peer, _):
         asked = {f"f{number}" for number in range(MAX_INPUTS + 3 * MAX_ANSWERING)}
         for request_id in sorted(asked):
-            await progress(peer, control.Request(OTHER, {"path": "/"}, id=request_id).public())
+            await progress(peer, Request(OTHER, {"path": "/"}, id=request_id).public())
         for _ in range(len(asked)):
             response = await answer_of(peer)
             asked.remove(response["request_id"])
@@ -320,9 +318,7 @@ async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
     host: ScriptedHost, in_snapshot: bool
 ) -> None:
     """The REPL is still starting while the replay brings the open question."""
-    question = control.Request(
-        control.CAN_USE_TOOL, control.ToolApproval("Bash", "Bash", {}, "t1", []), id="q1"
-    ).public()
+    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=100)) as session:
         peer, _ = await host.granted(seq=1)
         if in_snapshot:
@@ -330,7 +326,7 @@ async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
         else:
             await peer.say(question)
         await everything_is_read(session, peer)
-        session.register(control.CAN_USE_TOOL)
+        session.register(CAN_USE_TOOL)
         async with asyncio.timeout(60):
             first = await anext(session.events())
         if in_snapshot:
@@ -345,34 +341,27 @@ async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
 
 async def test_requests_that_came_before_their_kinds_were_registered_go_where_they_belong(host: ScriptedHost) -> None:
     service = Service()
-    withdrawn = control.Request(
-        control.CAN_USE_TOOL, control.ToolApproval("Bash", "Bash", {}, "t1", []), id="q1"
-    ).public()
+    withdrawn = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits)) as session:
         peer, _ = await host.granted()
         await progress(peer, ask("a", "f1"))
         await peer.say(ask("b", "f2"))
-        await peer.say(control.public_withdrawal("f2"))
+        await peer.say(public_withdrawal("f2"))
         await peer.say(withdrawn)
-        await peer.say(control.public_withdrawal("q1"))
+        await peer.say(public_withdrawal("q1"))
         await everything_is_read(session, peer)
         session.register(FETCH, service)
-        session.register(control.CAN_USE_TOOL)
+        session.register(CAN_USE_TOOL)
         events = session.events()
         async with asyncio.timeout(60):
             seen = [await anext(events), await anext(events)]
-        assert [item.body for item in seen if isinstance(item, SessionEvent)] == [
-            withdrawn,
-            control.public_withdrawal("q1"),
-        ]
+        assert [item.body for item in seen if isinstance(item, SessionEvent)] == [withdrawn, public_withdrawal("q1")]
         assert (await answer_of(peer))["request_id"] == "f1"
         assert service.calls == [{"url": "a"}]
 
 
 def approval(number: int, command: str = "ls") -> Json:
-    return control.Request(
-        control.CAN_USE_TOOL, control.ToolApproval("Bash", "Bash", {"command": command}, "t1"), id=f"q{number}"
-    ).public()
+    return Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {"command": command}, "t1"), id=f"q{number}").public()
 
 
 def questions_in(seen: list[Item]) -> list[str]:
@@ -408,7 +397,7 @@ async def test_an_answered_question_makes_room_for_another(host: ScriptedHost) -
         await say_all(peer, [approval(number) for number in range(MAX_OPEN)])
         await everything_is_read(session, peer)
         await session.answer("q7", {"behavior": "deny", "message": "no"})
-        await peer.say(control.public_withdrawal("q8"))
+        await peer.say(public_withdrawal("q8"))
         await say_all(peer, [approval(number) for number in (500, 501, 502)])
         assert [(await answer_of(peer))["request_id"] for _ in range(2)] == ["q7", "q502"]
         await everything_is_read(session, peer)
@@ -438,10 +427,10 @@ async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_
 ) -> None:
     """A request that still waits is no longer among those whose ids are remembered."""
     async with answering(host, Service(), seq=1) as (session, peer, seen):
-        await progress(peer, control.Request(OTHER, {}, id="f0").public())
+        await progress(peer, Request(OTHER, {}, id="f0").public())
         for number in range(1, 10_100):
-            await progress(peer, control.Request(OTHER, {}, id=f"f{number}").public())
-            await progress(peer, control.public_withdrawal(f"f{number}") | {"request_id": f"f{number}"})
+            await progress(peer, Request(OTHER, {}, id=f"f{number}").public())
+            await progress(peer, public_withdrawal(f"f{number}") | {"request_id": f"f{number}"})
         peer.hang_up()
         await reaches(session, LinkState.RECONNECTING, seen)
         again, _ = await host.granted()
@@ -455,9 +444,9 @@ async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
     padding = "x" * 200_000
     fitting = MAX_WAITING_BYTES // (24 * 200_300)  # a line may take 24 times its length in memory
     async with answering(host, Service(), seq=1) as (_, peer, _):
-        await progress(peer, control.Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())
+        await progress(peer, Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())
         for number in range(fitting + 10):
-            await progress(peer, control.Request(OTHER, {"padding": padding}, id=f"f{number}").public())
+            await progress(peer, Request(OTHER, {"padding": padding}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})  # the replay is over
         answered = [(await answer_of(peer))["request_id"] for _ in range(fitting)]
         assert answered == [f"f{number}" for number in range(fitting)]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
-from tests.support.network.held_wire import InProcessHost, Wire
+from tests.support.network.held_wire import InProcessHost, Wire, in_process_host
 from tests.support.network.link_peer import Peer
 
 from ccb.local.session import link_reader
@@ -20,8 +17,6 @@ from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnect
 from ccb.local.session.link_reader import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
-from ccb.remote.daemon.assembly import SessionHost
-from ccb.remote.daemon.daemon import Daemon
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import control_protocol as control
@@ -230,15 +225,6 @@ async def test_a_message_over_the_limit_is_a_usage_error() -> None:
 
 Json = dict[str, Any]
 
-DEPLOY: control.RequestKind[Json, Json] = control.RequestKind(
-    "deploy",
-    control.AnsweredBy.LAPTOP,
-    control.payload_of,
-    write=dict,
-    read=dict,
-    durability=control.Durability.RESTART,
-)
-
 BEEP: control.RequestKind[Json, Json] = control.RequestKind(
     "beep",
     control.AnsweredBy.LAPTOP,
@@ -250,15 +236,8 @@ BEEP: control.RequestKind[Json, Json] = control.RequestKind(
 )
 
 
-class DeployingDaemon(Daemon):
-    """A daemon whose `deploy` requests survive a restart of the worker."""
-
-    def _session_host(self) -> SessionHost:
-        return replace(super()._session_host(), surviving=(DEPLOY.name,))
-
-
 class Laptop:
-    """A ccb that serves both kinds; `gate` holds its answers back."""
+    """A ccb that serves BEEP; `gate` holds its answers back."""
 
     def __init__(self, host: InProcessHost, name: str) -> None:
         self.calls: list[Json] = []
@@ -268,8 +247,7 @@ class Laptop:
         self._host = host
         options = AttachOptions(options={"client": name}, who=name, waits=no_waits)
         self.session = RemoteSession(self._dial, options)
-        for kind in (DEPLOY, BEEP):
-            self.session.register(kind, self._serve)
+        self.session.register(BEEP, self._serve)
 
     async def _serve(self, payload: Json) -> Json:
         self.calls.append(payload)
@@ -305,56 +283,28 @@ async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
             await asyncio.gather(reading, return_exceptions=True)
 
 
-async def ask(host: InProcessHost, kind: control.RequestKind[Json, Json], request_id: str) -> asyncio.Task[Json]:
+async def ask(host: InProcessHost, request_id: str) -> asyncio.Task[Json]:
     while (session := host.daemon.session) is None:  # the attach is on its way
         await asyncio.sleep(0.005)
-    return asyncio.create_task(session.broker.request(control.Request(kind, {"n": request_id}, id=request_id)))
+    return asyncio.create_task(session.broker.request(control.Request(BEEP, {"n": request_id}, id=request_id)))
 
 
-@pytest.fixture(autouse=True)
-def hangup() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGHUP)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_a_service_runs_once_over_a_cut(tmp_path: Path, kind: control.RequestKind[Json, Json]) -> None:
-    async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
-        asking = await ask(host, kind, "r1")
+async def test_a_service_runs_once_over_a_cut() -> None:
+    async with asyncio.timeout(30), in_process_host() as host, laptop_on(host, "ann") as ann:
+        asking = await ask(host, "r1")
         await ann.called.wait()
         ann.cut()
         ann.gate.set()
         assert await asking == {"done": {"n": "r1"}}
-        assert await (await ask(host, kind, "r2")) == {"done": {"n": "r2"}}
+        assert await (await ask(host, "r2")) == {"done": {"n": "r2"}}
         assert ann.calls == [{"n": "r1"}, {"n": "r2"}]
 
 
-@pytest.mark.parametrize("kind", [DEPLOY, BEEP], ids=["durable", "in memory"])
-async def test_whoever_takes_over_is_asked_under_the_same_id(
-    tmp_path: Path, kind: control.RequestKind[Json, Json]
-) -> None:
-    async with asyncio.timeout(30), InProcessHost(tmp_path) as host, laptop_on(host, "ann") as ann:
-        asking = await ask(host, kind, "r1")
+async def test_whoever_takes_over_is_asked_under_the_same_id() -> None:
+    async with asyncio.timeout(30), in_process_host() as host, laptop_on(host, "ann") as ann:
+        asking = await ask(host, "r1")
         await ann.called.wait()
         async with laptop_on(host, "bob") as bob:
             bob.gate.set()
             assert await asking == {"done": {"n": "r1"}}
-            assert bob.calls == [{"n": "r1"}]
-
-
-async def test_a_durable_request_goes_on_when_the_worker_starts_again(tmp_path: Path) -> None:
-    async with asyncio.timeout(30):
-        async with InProcessHost(tmp_path, DeployingDaemon) as host, laptop_on(host, "ann") as ann:
-            asking = await ask(host, DEPLOY, "r1")
-            await ann.called.wait()
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
-        async with InProcessHost(tmp_path, DeployingDaemon) as host, laptop_on(host, "bob") as bob:
-            bob.gate.set()
-            await bob.called.wait()
-            assert await (await ask(host, DEPLOY, "r1")) == {"done": {"n": "r1"}}
-            assert await (await ask(host, DEPLOY, "r1")) == {"done": {"n": "r1"}}, (
-                "asked once more, it is not done once more"
-            )
             assert bob.calls == [{"n": "r1"}]

@@ -152,7 +152,7 @@ class _NoCages(Daemon):
 class InProcessHost:
     """Runs one daemon. `connect` is what the bridge does."""
 
-    def __init__(self, directory: Path, daemon: type[Daemon] = _NoCages) -> None:
+    def __init__(self, directory: Path) -> None:
         state, runtime = directory / "state", directory / "run"
         for each in (state, runtime):
             each.mkdir(mode=0o700, exist_ok=True)

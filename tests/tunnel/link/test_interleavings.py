@@ -1,10 +1,10 @@
 """Any interleaving of what can happen to the links of one session keeps its promises.
 
 Hypothesis plays the person, the network and other clients against the laptop's real session client and the real daemon
-with its journal; bytes stay in flight until it moves them (`test_link_machine` has a scripted host and whole
-connections). The promises (`check`): every client sees every event once, in order and as it is in the journal; every
-input is applied once, in the order it was sent, and only while its client drives; epochs only grow, and nobody drives
-unasked. `settle` lets everything arrive and demands that all is where it belongs.
+with its journal; bytes stay in flight until it moves them. The promises (`check`): every client sees every event once,
+in order and as it is in the journal; every input is applied once, in the order it was sent, and only while its client
+drives; epochs only grow, and nobody drives unasked. `settle` lets everything arrive and demands that all is where it
+belongs.
 """
 
 from __future__ import annotations

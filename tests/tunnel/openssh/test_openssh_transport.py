@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -22,7 +21,7 @@ from tests.support.person.login import output
 from tests.support.person.login import target as target_of
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
-from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
+from ccb.tunnel.errors import AuthFailed, Dropped, HostKeyError
 from ccb.tunnel.openssh import openssh_transport as openssh
 from ccb.tunnel.openssh.openssh_transport import connect
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
@@ -218,30 +217,6 @@ async def test_options_that_would_keep_our_command_from_running_do_not_count(
         await pipe.close()
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-async def test_what_is_wrong_has_its_own_error(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
-    words = ("ssh", "-F", "/dev/null")
-    cases: list[tuple[SshTarget, type[Exception], tuple[str, ...]]] = [
-        (target(sshd, host_user, port=closed_port()), Unreachable, words),
-        (SshTarget("no-such-host.invalid"), Unreachable, words),
-        (target(sshd, host_user, key=make_key(tmp_path / "other")), AuthFailed, words),
-        (target(sshd, host_user, "NoSuchOption=1"), ConfigError, words),
-        (target(sshd, host_user), UsageError, ("no-such-ssh",)),
-    ]
-    for where, kind, program in cases:
-        with pytest.raises(kind):
-            await connect(where, NobodyToAsk(), env=env, words=program)
-        assert not directories(env)
-
-
 async def test_what_a_killed_ccb_left_is_removed_by_the_next(
     sshd: Sshd, host_user: HostUser, env: dict[str, str]
 ) -> None:
@@ -276,7 +251,7 @@ async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
-        person = SshAsks(None)
+        person = SshAsks(None, None)
         failure = partial(wrapper_failure, "box", "wrap")
         wrapper = await AskingTransport.open(
             PipeCommand("box", "wrap", lambda line: [*words, line], failure), person, env

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import socket
-import struct
 import subprocess
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import asyncssh
 import pytest
-from asyncssh.packet import Byte, String, UInt32
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, logs_in, only_config, output, refused, target
@@ -24,7 +21,10 @@ from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.ssh.asyncssh_transport import connect
+from ccb.tunnel.ssh.login_client import LoginClient
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh.pipelined_connection import PipelinedConnection, Proof
+from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
@@ -195,6 +195,7 @@ async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path
         person = Person(passwords=["no", "nope", PASSWORD])
         await logs_in(target(server, host_user), person)
         assert person.asked_passwords == [f"{host_user.name}@127.0.0.1"] * 3
+        await refused(AuthFailed, target(server, host_user), Person(), match="was cancelled")
         person = Person(passwords=["no"] * 4)
         await refused(AuthFailed, target(server, host_user), person, match="refused")
         assert len(person.asked_passwords) == 3
@@ -274,32 +275,6 @@ async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user
         assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
 
 
-class Bank(asyncssh.SSHServer):
-    """Wants a code and a colour in one round, then a second round without a question, as servers with a push do."""
-
-    def __init__(self) -> None:
-        self.rounds: list[Sequence[str]] = []
-
-    def begin_auth(self, username: str) -> bool:
-        return True
-
-    def kbdint_auth_supported(self) -> bool:
-        return True
-
-    def get_kbdint_challenge(
-        self, username: str, lang: str, submethods: str
-    ) -> tuple[str, str, str, list[tuple[str, bool]]]:
-        return "Bank\x1b[31m", "Two questions.\x07", "", [("Code: ", False), ("Colour\x1b[2J: ", True)]
-
-    def validate_kbdint_response(
-        self, username: str, responses: Sequence[str]
-    ) -> bool | tuple[str, str, str, list[tuple[str, bool]]]:
-        self.rounds.append(responses)
-        if len(self.rounds) == 1:
-            return "", "Pushed a login request to your phone.", "", []
-        return self.rounds == [["123456", "blue"], []]
-
-
 async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -322,57 +297,22 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
         await logs_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked))
 
 
-@asynccontextmanager
-async def bank(directory: Path) -> AsyncIterator[Sshd]:
-    """`Bank` on a free port."""
-    directory.mkdir()
-    key, identity = make_key(directory / "host"), make_key(directory / "identity")
-    server = await asyncssh.listen("127.0.0.1", 0, server_factory=Bank, server_host_keys=[str(key)])
-    try:
-        found = Sshd(server.get_port(), identity, directory / "known_hosts", key, directory / "log")
-        found.trust(found.port)
-        yield found
-    finally:
-        server.close()
-        await server.wait_closed()
-
-
-class Slow(Person):
-    """Looks for the phone until `found` is set."""
-
-    def __init__(self, answers: Sequence[list[str]]) -> None:
-        super().__init__(answers=answers)
-        self.looking = asyncio.Event()
-        self.found = asyncio.Event()
-
-    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
-        self.looking.set()
-        await self.found.wait()
-        return await super().challenge(title, instructions, prompts)
-
-
-async def test_several_questions_at_once_and_a_person_who_takes_long(host_user: HostUser, tmp_path: Path) -> None:
-    async with bank(tmp_path / "bank") as server:
-        person = Slow([["123456", "blue"]])
-        logging_in = asyncio.create_task(connect(target(server, host_user, "ConnectTimeout=5"), person))
-        await asyncio.wait_for(person.looking.wait(), 30)
-        await asyncio.wait((logging_in,), timeout=6.0)  # longer than a server may take to greet
-        assert not logging_in.done()
-        person.found.set()
-        await (await asyncio.wait_for(logging_in, 30)).close()
-        ((title, instructions, prompts),) = person.challenges
-        assert "Bank" in title and "Two questions." in instructions
-        assert [echo for _, echo in prompts] == [False, True]
-        assert not set("\x1b\x07") & set(title + instructions + prompts[1][0])
-        assert person.told == ["Pushed a login request to your phone."]
-
-
-async def test_a_person_who_gives_up_is_not_asked_again(host_user: HostUser, tmp_path: Path) -> None:
-    async with bank(tmp_path / "bank") as server:
-        person = Person()
-        await refused(AuthFailed, target(server, host_user), person, match="was cancelled")
-        assert len(person.challenges) == 1
-        await refused(AuthFailed, target(server, host_user), match="refused the login")
+async def test_several_questions_at_once_and_a_round_without_any() -> None:
+    """As servers with a push to a phone do."""
+    person = Person(answers=[["123456", "blue"]])
+    client = LoginClient("ann@box", await resolve(SshTarget("127.0.0.1", "ann")), person)
+    questions = [("Code: ", False), ("Colour\x1b[2J: ", True)]
+    assert client.kbdint_auth_requested() == ""
+    answers = await client.kbdint_challenge_received("Bank\x1b[31m", "Two questions.\x07", "", questions)
+    assert answers == ["123456", "blue"]
+    assert await client.kbdint_challenge_received("", "Pushed a login request to your phone.", "", []) == []
+    ((title, instructions, prompts),) = person.challenges
+    assert "Bank" in title and "Two questions." in instructions
+    assert [echo for _, echo in prompts] == [False, True]
+    assert not set("\x1b\x07") & set(title + instructions + prompts[1][0])
+    assert person.told == ["Pushed a login request to your phone."]
+    assert await client.kbdint_challenge_received("", "", "", questions) is None
+    assert client.kbdint_auth_requested() is None, "who gives up is not asked again"
 
 
 async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:
@@ -387,9 +327,6 @@ async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: Hos
 
         with pytest.raises(AuthFailed, match="closed the connection during the login"):
             await asyncio.wait_for(connect(target(server, host_user), Absent()), 60)
-
-
-SECURITY_KEY = "sk-ssh-ed25519@openssh.com"
 
 
 async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
@@ -426,41 +363,9 @@ async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(
         assert (await report(where, past)).endswith("to sign: somebody may have to confirm that")
 
 
-async def test_a_security_key_is_never_remembered(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    past = PastLogins(tmp_path / "past")
-    async with _security_key(tmp_path / "agent.sock") as public:
-        sshd.identity.with_name("authorized_keys").write_text(public)
-        where = by_agent(sshd, host_user, tmp_path / "agent.sock")
-        for _ in range(2):
-            assert "is a security key, which may want to be touched" in await report(where, past)
-        assert await remembered(past, where) is None
-
-
-@asynccontextmanager
-async def _security_key(path: Path) -> AsyncIterator[str]:
-    """An agent with one security key, whose touch is always given; its line for authorized_keys."""
-    import base64
-
-    key = Ed25519PrivateKey.generate()
-    blob = String(SECURITY_KEY) + String(key.public_key().public_bytes_raw()) + String("ssh:")
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                size = struct.unpack(">I", await reader.readexactly(4))[0]
-                request = await reader.readexactly(size)
-                if request[0] == 11:  # SSH_AGENTC_REQUEST_IDENTITIES
-                    answer = Byte(12) + UInt32(1) + String(blob) + String("a security key")
-                else:  # SSH_AGENTC_SIGN_REQUEST: the key, the data, flags
-                    start = 1 + len(String(blob))
-                    length = struct.unpack(">I", request[start : start + 4])[0]
-                    data = request[start + 4 : start + 4 + length]
-                    touched = b"\x01" + UInt32(1)
-                    signed = hashlib.sha256(b"ssh:").digest() + touched + hashlib.sha256(data).digest()
-                    answer = Byte(14) + String(String(SECURITY_KEY) + String(key.sign(signed)) + touched)
-                writer.write(String(answer))
-        except asyncio.IncompleteReadError:
-            writer.close()
-
-    async with await asyncio.start_unix_server(serve, path):
-        yield f"{SECURITY_KEY} {base64.b64encode(blob).decode()}\n"
+def test_a_security_key_is_never_remembered() -> None:
+    kind = b"sk-ssh-ed25519@openssh.com"
+    pair = asyncssh.SSHKeyPair(kind, kind, (kind,), (kind,), b"public", None)
+    login = SimpleNamespace(proofs=[Proof(b"publickey", pair, 0.0)], host_key="SHA256:host", server="SSH-2.0-OpenSSH")
+    why = PipelinedConnection.to_remember(cast(PipelinedConnection, login), [b"public"])
+    assert why == "the key is a security key, which may want to be touched"

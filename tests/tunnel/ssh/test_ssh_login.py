@@ -236,23 +236,3 @@ async def test_a_failure_on_the_way_is_said_of_the_jump_host_by_its_name(
     )
     error = await refused(ConnectError, target(sshd, host_user, "ProxyJump=boxbad"))
     assert str(error).startswith("jump host boxbad (127.0.0.1): ")
-
-
-async def test_a_login_that_is_given_up_in_the_moment_it_succeeds_leaves_no_connection(
-    sshd: Sshd, host_user: HostUser
-) -> None:
-    async with relay(sshd.port, delay_s=0.05) as link:
-        sshd.trust(link.port)
-        logging_in = asyncio.create_task(connect(target(sshd, host_user, port=link.port), NobodyToAsk()))
-        async with asyncio.timeout(30):
-            while not (inner := [task for task in asyncio.all_tasks() if "_Attempt._connect" in repr(task.get_coro())]):
-                await asyncio.sleep(0.001)
-            inner[0].add_done_callback(lambda done: logging_in.cancel())
-            with pytest.raises(asyncio.CancelledError):
-                await logging_in
-            while "Accepted publickey" not in sshd.log.read_text():
-                await asyncio.sleep(0.02)
-            while not any(
-                word in sshd.log.read_text() for word in ("Connection closed", "Connection reset", "Disconnected")
-            ):
-                await asyncio.sleep(0.02)

@@ -23,7 +23,6 @@ from tests.support.machine.waiting import until
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
 from ccb.tunnel.errors import AuthFailed, DeployError, NoPython, Unreachable, UsageError
-from ccb.tunnel.transports.askpass import _ASK
 from ccb.tunnel.transports.command_transport import (
     CommandTransport,
     LocalTransport,
@@ -326,11 +325,3 @@ def test_of_a_traceback_on_stderr_only_the_last_line_is_evidence() -> None:
     tail.feed(f"a note\n{trace}{trace}the end\n".encode())
     said = "ValueError: invalid literal for int() with base 10: 'bad'\n"
     assert tail.text() == f"a note\n{said}{said}the end\n"
-
-
-def test_the_askpass_program_without_its_ccb_says_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _ASK, str(tmp_path / "gone"), "Password:"],
-        check=False, capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import commands_with
 from tests.support.machine.waiting import until
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
@@ -279,26 +278,6 @@ async def test_a_revoked_host_key_is_not_to_be_connected_to(
         error = await refused(words, env, option)
         assert type(error) is HostKeyError and error.what == "a host key on the way to box is revoked"
         assert error.do.startswith("Do not connect.")
-
-
-async def test_too_many_keys_and_no_sessions_have_the_advice_of_the_own_ssh(
-    host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
-    keys = tuple(str(make_key(tmp_path / f"key{number}")) for number in range(3))
-    async with serve(tmp_path / "few", ["MaxAuthTries 1"]) as few, serve(tmp_path / "none", ["MaxSessions 0"]) as none:
-        for server, identities in ((few, keys), (none, (str(none.identity),))):
-            options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
-            where = SshTarget("127.0.0.1", host_user.name, server.port, identities, options)
-            with pytest.raises(CcbError) as caught:
-                transport = await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
-                try:
-                    await (await transport.execute("true")).read()
-                finally:
-                    await transport.close()
-            if server is few:
-                assert type(caught.value) is AuthFailed and "-o IdentitiesOnly=yes" in caught.value.do
-            else:
-                assert "MaxSessions" in caught.value.do and "ControlPath" not in caught.value.do
 
 
 def test_a_way_that_has_ended_is_no_reason_to_try_again_but_a_master_that_has_gone_is() -> None:
