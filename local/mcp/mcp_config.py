@@ -40,7 +40,6 @@ def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
     return servers
 
 
-ConfigJson = dict[str, Any]
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
 
