@@ -40,7 +40,6 @@ def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
     return servers
 
 
-
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
 
 NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")

@@ -39,12 +39,7 @@ class ProviderKind:
     small_model: str = ""
 
 
-_OPENAI = ChatRules(
-    limit_field="max_completion_tokens",
-    reasoning="effort",
-    files=True,
-    openai_fields=True,
-)
+_OPENAI = ChatRules(limit_field="max_completion_tokens", reasoning="effort", files=True, openai_fields=True)
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
 _ANTHROPIC_LIST = ListCall(sdk="anthropic")
@@ -98,12 +93,7 @@ _KINDS = (
         small_model="gemini-2.5-flash",
     ),
     ProviderKind(
-        "grok",
-        "Grok (xAI)",
-        "chat",
-        "https://api.x.ai/v1",
-        ("XAI_API_KEY",),
-        rules=ChatRules(reasoning="effort"),
+        "grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=ChatRules(reasoning="effort")
     ),
     ProviderKind(
         "deepseek",
@@ -112,10 +102,7 @@ _KINDS = (
         "https://api.deepseek.com",
         ("DEEPSEEK_API_KEY",),
         rules=ChatRules(
-            reasoning="deepseek",
-            thoughts_back="reasoning_content",
-            thoughts_always=True,
-            user_field="user_id",
+            reasoning="deepseek", thoughts_back="reasoning_content", thoughts_always=True, user_field="user_id"
         ),
         traits=ModelTraits(images=False, thinking=True),
         small_model="deepseek-chat",

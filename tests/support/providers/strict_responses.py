@@ -14,10 +14,7 @@ _FIELDS = frozenset(
         *("prompt_cache_key", "safety_identifier"),
     }
 )
-_PARTS = {
-    "user": ("input_text", "input_image", "input_file"),
-    "assistant": ("output_text",),
-}
+_PARTS = {"user": ("input_text", "input_image", "input_file"), "assistant": ("output_text",)}
 
 
 def refusal(body: Json, minted: dict[str, Any]) -> str:

@@ -83,12 +83,7 @@ class Answer:
 
 
 async def answer_to(
-    proxy: AuthProxy,
-    body: bytes = b"{}",
-    *,
-    connection: NonceGuard | None = None,
-    size: int = 64 * 1024,
-    **head: Any,
+    proxy: AuthProxy, body: bytes = b"{}", *, connection: NonceGuard | None = None, size: int = 64 * 1024, **head: Any
 ) -> Answer:
     """Make one call: `head` as for `request_head`, the body in pieces of `size`."""
     asked = request_head(body, **head)

@@ -6,16 +6,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.support.providers.adapters import (
-    IMAGE,
-    MODELS,
-    PDF,
-    adapter,
-    answered,
-    result,
-    tool,
-    user,
-)
+from tests.support.providers.adapters import IMAGE, MODELS, PDF, adapter, answered, result, tool, user
 from tests.support.providers.turns import Said
 
 pytestmark = pytest.mark.parametrize("flavour", MODELS)

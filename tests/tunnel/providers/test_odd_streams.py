@@ -54,10 +54,7 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         BOTH,
     ),
     "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
-    "a new id in each chunk": (
-        [[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]],
-        READ,
-    ),
+    "a new id in each chunk": ([[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]], READ),
     "a new id in each chunk, no index": ([[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
     "two calls on one index": ([[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
     "two calls on one index, no ids": ([[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),
