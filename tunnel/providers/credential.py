@@ -53,7 +53,7 @@ class Credential:
 
 
 def key_headers(credential: Credential | None, key_header: str, only: str | None = None) -> dict[str, str]:
-    """Return the headers that carry a key. `key_header` is "" for those of the Messages API; `only` may be one of them."""
+    """Return the headers of a key. `key_header` is "" for those of the Messages API; `only` may be one of them."""
     if credential is None:
         return {}
     if not key_header:
