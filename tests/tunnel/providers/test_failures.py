@@ -312,14 +312,6 @@ async def test_36_a_stream_without_a_content_type_is_one_and_an_error_keeps_its_
         assert error["type"] == "not_found_error" and "no such thing" in error["message"]
 
 
-@pytest.mark.parametrize(("flavour", "wrapped"), [("openai", False), ("responses", False), ("gemini", True)])
-async def test_36_an_error_in_a_200_that_is_printed_over_lines_keeps_its_text(flavour: str, wrapped: bool) -> None:
-    error: Json = {"error": {"message": "no such thing", "code": "model_not_found"}}
-    async with adapter(flavour, Raw(json.dumps([error] if wrapped else error, indent=2).encode() + b"\n")) as it:
-        failed = (await it.ask([user("go")])).error
-    assert failed["type"] == "not_found_error" and "no such thing" in failed["message"]
-
-
 async def test_37_events_without_choices_or_delta_are_passed_over() -> None:
     got = await told(
         {"id": "", "choices": [], "prompt_filter_results": [{}]},
