@@ -29,8 +29,6 @@ from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, Cal
 
 
 class _Far:
-    """A worker that keeps nothing of what it receives."""
-
     def __init__(self, proxy: AuthProxy) -> None:
         self.calls = LinkFront(proxy, self._take, Secret(NONCE))
         self.received = 0

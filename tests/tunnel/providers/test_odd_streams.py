@@ -26,7 +26,6 @@ TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
 
 
 def frag(index: int | None = 0, call_id: str | None = None, name: str | None = None, arguments: str = "") -> Json:
-    """A fragment of a call."""
     made: Json = {"function": {"name": name, "arguments": arguments}, "type": "function"}
     if index is not None:
         made["index"] = index
