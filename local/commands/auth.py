@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
-from ccb.tunnel.providers.credential import Credential, in_one_header, key_headers
+from ccb.tunnel.providers.credential import Credential, key_headers
 from ccb.tunnel.providers.http_client import Endpoint, ProviderClient, endpoint_at
 from ccb.tunnel.providers.model_lists import load_sdk
 from ccb.tunnel.providers.provider import ProviderError
@@ -99,15 +99,12 @@ class AuthTarget:
         """Return the status of a request that costs nothing and shows whether the credential is good. Raise
         ProviderError."""
         named = self.named
-        sdk, header = "openai", named.key_header
-        if named.dialect == "anthropic":
-            sdk, header = "anthropic", ""
-            credential = in_one_header(credential, named.own.keyHeader) if named.own.keyHeader else credential
+        sdk = "anthropic" if named.dialect == "anthropic" else "openai"
         await asyncio.to_thread(load_sdk, sdk)
         from ccb.tunnel.providers.sdk_clients import SdkClient
 
         async def sign(url: str) -> Mapping[str, str]:
-            return key_headers(credential, header)
+            return key_headers(credential, named.key_header, named.own.keyHeader)
 
         async with SdkClient(sdk, ProviderClient(self.endpoint, environ), sign) as api:
             path = _CHECKED_AT.get(named.kind.name)

@@ -75,11 +75,7 @@ class _OnDemand(logging.Handler):
 
 @contextlib.contextmanager
 def logging_to_file(
-    *,
-    debug: bool,
-    environ: Mapping[str, str] = os.environ,
-    commands: Iterable[str] = (),
-    own_file: str | None = None,
+    *, debug: bool, environ: Mapping[str, str] = os.environ, commands: Iterable[str] = (), own_file: str | None = None
 ) -> Iterator[Path]:
     """Write the program's log to its file while the context is open, and yield the path: `own_file` if the person names
     one. `commands` lead to the host; the log shows only their programs, because their arguments may hold passwords."""

@@ -38,7 +38,6 @@ class ModelSettings:
     documents: bool | None = None
     thinking: bool | None = None
     efforts: list[Effort] | None = None
-    sampling: bool | None = None
     inputPrice: float | None = field(default=None, metadata={"ge": 0})
     outputPrice: float | None = field(default=None, metadata={"ge": 0})
     cacheReadPrice: float | None = field(default=None, metadata={"ge": 0})

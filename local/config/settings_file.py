@@ -116,13 +116,6 @@ def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]],
 
 MAX_BYTES = 1024 * 1024
 _MAX_LINKS = 40
-_KINDS = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
@@ -217,8 +210,7 @@ def _content(path: Path, environ: Mapping[str, str]) -> bytes:
 
 def _require_file(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
-        kind = next((name for is_kind, name in _KINDS if is_kind(found.st_mode)), "something else")
-        raise ConfigError(f"{path} cannot be read: it is {kind}, not a file", do=f"Remove {path}, or make it a file.")
+        raise ConfigError(f"{path} cannot be read: it is not a file", do=f"Remove {path}, or make it a file.")
 
 
 def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:

@@ -70,10 +70,7 @@ def load_screen_settings(
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
     return ScreenSettings(
-        keymap,
-        found.get("mouse") is not False,
-        found.get("editorMode") == "vim",
-        found.get("images") != "off",
+        keymap, found.get("mouse") is not False, found.get("editorMode") == "vim", found.get("images") != "off"
     )
 
 

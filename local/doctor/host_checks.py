@@ -221,8 +221,7 @@ class WorkerChannel:
                 self._frames = list(self._decoder.feed(self._data))
             except FrameError as error:
                 raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {error.reason}",
-                    do="Run again with --debug.",
+                    f"{self._host} sent bytes that are not a frame: {error.reason}", do="Run again with --debug."
                 ) from None
             self._data = b""
             if not self._frames:

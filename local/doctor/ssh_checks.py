@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import os
 import pwd
@@ -180,9 +178,6 @@ async def _close(pipe: Pipe) -> None:
 
 
 _KEYRING_S = 10.0
-_MAX_KEY = 64 * 1024
-_OPEN_SSH = "-----BEGIN OPENSSH PRIVATE KEY-----"
-_MAGIC = b"openssh-key-v1\0"
 
 
 def default_keys() -> list[Path]:
@@ -221,24 +216,20 @@ def keys_finding(where: str, paths: Sequence[Path]) -> Finding:
 
 
 def _kind(path: Path) -> str:
+    import asyncssh
+
     try:
-        with path.open("rb") as file:
-            text = file.read(_MAX_KEY).decode("ascii", "replace").strip()
+        asyncssh.read_private_key(path)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    if text.startswith(_OPEN_SSH):
-        try:
-            body = base64.b64decode("".join(text.splitlines()[1:-1]), validate=False)
-        except (binascii.Error, ValueError):
-            return "damaged"
-        if not body.startswith(_MAGIC):
-            return "damaged"
-        return "without passphrase" if body[len(_MAGIC) :].startswith(b"\0\0\0\4none") else "with passphrase"
-    if text.startswith("-----BEGIN"):
-        return "with passphrase" if "ENCRYPTED" in text[:400] else "without passphrase"
-    if text.startswith(("ssh-", "ecdsa-", "sk-")):
-        return "public key only: the agent must hold the private key"
-    return "not a private key"
+    except ValueError as error:
+        if "passphrase" in str(error).lower():
+            return "with passphrase"
+        with contextlib.suppress(ValueError):
+            asyncssh.read_public_key(path)
+            return "public key only: the agent must hold the private key"
+        return "not a private key"
+    return "without passphrase"
 
 
 _NAME = "ControlMaster"

@@ -24,7 +24,7 @@ import ccb
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, TOOL_USE_ID, WANTS_LOGIN, Elicitation, too_long
+from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, WANTS_LOGIN, Elicitation, too_long
 
 from .mcp_config import HttpServer, ServerConfig
 from .server_stdio import program_streams
@@ -65,7 +65,6 @@ class ServerConnection:
         self._config = config
         self._client = client
         self._forms = 0  # before the person
-        self._refused: set[str] = set()
         self._dispatcher: JSONRPCDispatcher | None = None
 
     @asynccontextmanager
@@ -107,19 +106,12 @@ class ServerConnection:
             options["on_progress"] = report
         return await self._dispatcher.send_raw_request(method, params, options)
 
-    def has_refused(self, asked: Json) -> bool:
-        """Return whether exactly this request came to a server that does not know the session, so that it was not
-        carried out. Others may have been."""
-        return _key(asked) in self._refused
-
     async def _see(self, response: httpx2.Response) -> None:
         request = response.request
         if response.status_code == 401:
             self.wants_login = True
-        elif response.status_code == 404 and "mcp-session-id" in request.headers:
+        elif response.status_code == 404 and request.method == "POST" and "mcp-session-id" in request.headers:
             self.forgot_session = True
-            if request.method == "POST":
-                self._refused.add(_key(json.loads(request.content)))
 
     async def _heard(self, message: IncomingMessage) -> None:
         if isinstance(message, Exception):
@@ -141,13 +133,6 @@ class ServerConnection:
         if action == "accept":
             return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
         return types.ElicitResult(action="decline" if action == "decline" else "cancel")
-
-
-def _key(message: Json) -> str:
-    """Return what tells a request from others, without what the package adds to it."""
-    params = message.get("params") or {}
-    own = {name: each for name, each in params.items() if name != "_meta"}
-    return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
 
 
 Progress = Callable[[Json], None]  # gets {"progress", "total", "message"} of a call that runs
@@ -233,21 +218,17 @@ class LaptopServer:
     async def _exchange(
         self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
     ) -> Json:
-        """Send a request. A server that has refused it because it has forgotten the session has not carried it out: it
-        gets it again in a new one. Raise MCPError, RequestRefused."""
+        """Send a request. Raise MCPError, RequestRefused."""
         try:
             return await self._asked(connection, method, params, show)
         except MCPError as error:
-            refused = connection.has_refused({"method": method, "params": params})
-            if not refused and error.error.code != types.CONNECTION_CLOSED:
+            if not connection.forgot_session and error.error.code != types.CONNECTION_CLOSED:
                 raise
             await self._end()
-            if not refused:
-                unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
-                raise RequestRefused(
-                    f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
-                ) from None
-        return await self._asked(await self._running(), method, params, show)
+            unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
+            raise RequestRefused(
+                f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
+            ) from None
 
     async def _asked(
         self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None

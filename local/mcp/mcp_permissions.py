@@ -51,25 +51,17 @@ _DECIDING = ("PreToolUse", "PermissionRequest")
 _YES, _NO = frozenset(("allow", "approve")), frozenset(("deny", "block", "ask"))
 
 
-@dataclass(frozen=True)
-class McpRules:
-    """The permission rules of this laptop about MCP tools, by what they do: allow, deny, ask."""
-
-    allow: frozenset[str] = frozenset()
-    deny: frozenset[str] = frozenset()
-    ask: frozenset[str] = frozenset()
-
-    @staticmethod
-    def of(rules: Mapping[str, Sequence[str]]) -> McpRules:
-        """Read lists of rules, as the command line and the settings have them. A rule with parentheses allows nothing
-        here: what it is limited to is not known of these tools. One that denies or asks counts for the whole tool."""
-        found: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
-        for kind, texts in rules.items():
-            for rule in (each for text in texts for each in split_rules(text)[0]):
-                tool, limit, _ = rule.partition("(")
-                if kind != "allow" or not limit or rule.endswith("(*)"):
-                    found[kind].add(rule_tool(tool))
-        return McpRules(**{kind: frozenset(tools) for kind, tools in found.items()})
+def mcp_rules(rules: Mapping[str, Sequence[str]]) -> dict[str, set[str]]:
+    """Return the rules about MCP tools, by what they do: allow, deny, ask. `rules` are lists as the command line and
+    the settings have them. A rule with parentheses allows nothing here: what it is limited to is not known of these
+    tools. One that denies or asks counts for the whole tool."""
+    found: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
+    for kind, texts in rules.items():
+        for rule in (each for text in texts for each in split_rules(text)[0]):
+            tool, limit, _ = rule.partition("(")
+            if kind != "allow" or not limit or rule.endswith("(*)"):
+                found[kind].add(rule_tool(tool))
+    return found
 
 
 @dataclass(frozen=True)
@@ -118,7 +110,7 @@ class LaptopPermissions:
         self._mode = mode
         self._may_bypass = may_bypass
         self._prompt_tool = prompt_tool
-        self._session: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
+        self._session = mcp_rules({})
         self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
         self._open: Newest[str, _Shown] = Newest(_MAX_CALLS)
         self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
@@ -230,7 +222,7 @@ class LaptopPermissions:
                 self._set_mode(update.get("mode"))
             elif kind in ("addRules", "removeRules") and isinstance(rules, list) and behavior in self._session:
                 texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
-                found = getattr(McpRules.of({behavior: texts}), behavior)
+                found = mcp_rules({behavior: texts})[behavior]
                 if kind == "addRules":
                     self._session[behavior] |= found
                 else:
@@ -292,7 +284,7 @@ class LaptopPermissions:
         return self._mode == _BYPASS or self._covered("allow", tool)
 
     def _covered(self, kind: str, tool: str) -> bool:
-        rules: frozenset[str] = getattr(McpRules.of(self._rules()), kind)
+        rules = mcp_rules(self._rules())[kind]
         names = (tool,) if kind == "allow" else (tool, unmarked(tool))
         return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
 

@@ -225,10 +225,7 @@ async def current_list(
 
 
 async def list_or_why(
-    named: NamedProvider,
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> tuple[ModelList | None, str]:
     """Return the list of a provider, or why there is none."""
     try:

@@ -87,8 +87,8 @@ class NamedProvider:
 
     @property
     def key_header(self) -> str:
-        """The header that carries its key, other than in the Messages API."""
-        return self.own.keyHeader or self.kind.key_header
+        """The header that carries its key, "" for those of the Messages API."""
+        return "" if self.dialect == "anthropic" else self.own.keyHeader or self.kind.key_header
 
     def traits(self, environ: Mapping[str, str]) -> TraitsTable:
         """Return what its models can do, with what its list said when it was last asked for."""

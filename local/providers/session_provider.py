@@ -13,7 +13,6 @@ from ccb.tunnel.providers.credential import (
     Credential,
     CredentialSource,
     FixedCredential,
-    OneHeaderCredential,
     key_headers,
 )
 from ccb.tunnel.providers.http_client import ProviderClient
@@ -103,18 +102,15 @@ def provider_of(
         return CloudProvider(_cloud(named, environ), client, named.name)
     credential = credential_of(named, client.endpoint.host, environ, settings, stored)
     if named.dialect == "anthropic":
-        return RenamedProvider(_in_one_header(credential, named), client, named.name)
+        provider = RenamedProvider(credential, client, named.name)
+        provider.key_header = named.own.keyHeader
+        return provider
     responses = named.dialect == "responses"
     dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
     counts, header = responses and kind.counts, named.key_header
     return TranslatedProvider(
         named.name, dialect, client, credential, named.traits(environ), counts=counts, key_header=header
     )
-
-
-def _in_one_header(source: CredentialSource | None, named: NamedProvider) -> CredentialSource | None:
-    header = named.own.keyHeader
-    return source if source is None or header is None else OneHeaderCredential(source, header)
 
 
 def model_source(
@@ -134,11 +130,10 @@ def model_source(
     else:
         credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
         header = call.key_header or named.key_header
-        if named.dialect == "anthropic":
-            credential, header = _in_one_header(credential, named), call.key_header
 
         async def sign(url: str) -> Mapping[str, str]:
-            return key_headers(await credential.get() if credential is not None else None, header)
+            found = await credential.get() if credential is not None else None
+            return key_headers(found, header, named.own.keyHeader)
 
     return ModelSource(ProviderClient(named.list_endpoint(environ), environ), sign, call)
 

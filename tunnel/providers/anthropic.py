@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from .credential import in_one_header
 from .http_client import Endpoint, HttpProvider, ProviderClient, endpoint_at
 from .json_fields import dump
 from .provider import ProviderRequest, ProviderResponse
@@ -33,12 +34,15 @@ def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
 
 
 class AnthropicProvider(HttpProvider):
-    """Adds the credential and passes everything else on unchanged. See `Provider`."""
+    """Adds the credential and passes everything else on unchanged. See `Provider`. `key_header` is the only header that
+    carries it, None for those that it has by itself."""
+
+    key_header: str | None = None
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
-        own = credential.headers(request.headers) if credential is not None else {}
+        own = in_one_header(credential, self.key_header).headers(request.headers) if credential is not None else {}
         headers = {**request.headers, **_UNENCODED, **own}
         async with self._client.request(replace(request, headers=headers)) as response:
             if response.status == 401 and await self._may_have_another(credential):

@@ -88,10 +88,9 @@ class _BlockWriter:
 
 class AnswerBuilder:
     """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
-    `stops` are stop sequences that the provider does not know: what follows one is left out. `unsigned` is the
-    signature of thinking for which nothing has to go back."""
+    `unsigned` is the signature of thinking for which nothing has to go back."""
 
-    def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = (), unsigned: str = "") -> None:
+    def __init__(self, model: str, fallback_id: str, unsigned: str = "") -> None:
         self.model = model
         self.usage = TokenUsage()
         self.prompt = 0  # the tokens of the request, estimated: for a server that does not tell them
@@ -104,7 +103,6 @@ class AnswerBuilder:
         self._calls: dict[object, _Call] = {}
         self._current: _Call | None = None
         self._held: list[tuple[str, str]] = []
-        self._cutter = StopCutter(stops)
 
     def take(self) -> bytes:
         text, self._writer.out = "".join(self._writer.out), []
@@ -122,7 +120,7 @@ class AnswerBuilder:
 
     def text(self, piece: str) -> None:
         self._count(piece)
-        self._add("text", self._cutter.feed(piece))
+        self._add("text", piece)
 
     def thinking(self, piece: str) -> None:
         self._count(piece)
@@ -192,8 +190,6 @@ class AnswerBuilder:
         """The model has stopped: close what is open. What follows is counted only. `finish` ends the answer."""
         if self.stop_reason:
             return
-        if self._cutter.found is None:
-            self._add("text", self._cutter.rest())
         cut = reason in ("max_tokens", "model_context_window_exceeded", "refusal")
         for call in self._calls.values():
             if call.closed:
@@ -221,8 +217,7 @@ class AnswerBuilder:
         if not self.stop_reason:
             raise AnswerError("api_error", "the provider ended the stream in the middle of an answer")
         self.over = True
-        found = None if self._calls else self._cutter.found
-        reason = {"stop_reason": "stop_sequence" if found else self.stop_reason, "stop_sequence": found}
+        reason = {"stop_reason": self.stop_reason, "stop_sequence": None}
         self._writer.out.append(
             event("message_delta", {"delta": reason, "usage": self._used()}) + event("message_stop", {})
         )
@@ -332,34 +327,6 @@ def message_start(message_id: str, model: str, usage: Json) -> str:
 
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'  # a sign of life while a model thinks in silence
-
-
-class StopCutter:
-    """Cuts a text at the first of some sequences. What may be the start of one is held back until more is known."""
-
-    def __init__(self, stops: tuple[str, ...]) -> None:
-        self._stops = stops
-        self._held = ""
-        self.found: str | None = None
-
-    def feed(self, piece: str) -> str:
-        if self.found is not None or not piece:
-            return ""
-        text = self._held + piece
-        places = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
-        if places:
-            place, self.found = min(places)
-            self._held = ""
-            return text[:place]
-        longest = min(len(text), max(map(len, self._stops), default=1) - 1)
-        starts = {stop[:size] for stop in self._stops for size in range(1, len(stop))}
-        keep = next((size for size in range(longest, 0, -1) if text[-size:] in starts), 0)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
-
-    def rest(self) -> str:
-        held, self._held = self._held, ""
-        return held
 
 
 @dataclass(frozen=True)

@@ -52,21 +52,24 @@ class Credential:
         return headers
 
 
-def key_headers(credential: Credential | None, key_header: str) -> dict[str, str]:
-    """Return the headers that carry a key. `key_header` is "" for those of the Messages API."""
+def key_headers(credential: Credential | None, key_header: str, only: str | None = None) -> dict[str, str]:
+    """Return the headers of a key. `key_header` is "" for those of the Messages API; `only` may be one of them."""
     if credential is None:
         return {}
     if not key_header:
-        return {**credential.headers(), "anthropic-version": "2023-06-01"}
+        return {**in_one_header(credential, only).headers(), "anthropic-version": "2023-06-01"}
     key = credential.bearer or credential.api_key
     if not key:
         return {}
     return {key_header: f"Bearer {key.reveal()}" if key_header == "authorization" else key.reveal()}
 
 
-def in_one_header(credential: Credential, header: str) -> Credential:
-    """Return a credential for one header of the Messages API only: `authorization` or `x-api-key`."""
+def in_one_header(credential: Credential, header: str | None) -> Credential:
+    """Return a credential for one header of the Messages API: `authorization` or `x-api-key`, None for those that it
+    has by itself."""
     key = credential.bearer or credential.api_key
+    if not header:
+        return credential
     if header == "authorization":
         return Credential(credential.source, bearer=key)
     return Credential(credential.source, api_key=key)
@@ -93,22 +96,3 @@ class FixedCredential:
 
     async def refused(self, credential: Credential) -> bool:
         return False
-
-
-class OneHeaderCredential:
-    """What another source gives, sent in one header of the Messages API only."""
-
-    def __init__(self, source: CredentialSource, header: str) -> None:
-        self._source = source
-        self._header = header
-        self._last: Credential | None = None
-
-    async def get(self) -> Credential:
-        self._last = await self._source.get()
-        return in_one_header(self._last, self._header)
-
-    async def refused(self, credential: Credential) -> bool:
-        last = self._last
-        if last is None or in_one_header(last, self._header) != credential:  # another call has got a newer one
-            return last is not None
-        return await self._source.refused(last)

@@ -60,10 +60,9 @@ class Dialect(Protocol):
         """Translate a request. Raise Untranslatable for what cannot be translated."""
 
 
-def answer_of(target: ModelTarget, stops: tuple[str, ...]) -> AnswerBuilder:
-    """Return what collects the answer of a model. `stops` are stop sequences that its provider does not know."""
-    unsigned = sealed(target.provider, target.model, {})
-    return AnswerBuilder(target.shown, f"msg_{uuid4().hex}", stops, unsigned)
+def answer_of(target: ModelTarget) -> AnswerBuilder:
+    """Return what collects the answer of a model."""
+    return AnswerBuilder(target.shown, f"msg_{uuid4().hex}", sealed(target.provider, target.model, {}))
 
 
 def event_of(data: bytes, provider: str) -> object:
@@ -137,28 +136,10 @@ def client_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
     ]
 
 
-def tool_fields(asked: Json, declared: list[Json], names: ToolNames, *, nested: bool, serial: bool = True) -> Json:
-    """Return the fields about tools, {} without tools. `nested`: the choice names a tool inside `function`. `serial`:
-    the API can be told to call one tool at a time."""
-    if not declared:
-        return {}
-    choice = object_in(asked, "tool_choice")
-    made: Json = {"tools": declared}
-    kind = choice.get("type")
-    if kind == "tool":
-        named: Json = {"name": names.sent(str(choice.get("name")))}
-        made["tool_choice"] = {"type": "function", **({"function": named} if nested else named)}
-    elif word := {"any": "required", "none": "none", "auto": "auto"}.get(str(kind)):
-        made["tool_choice"] = word
-    return made | ({"parallel_tool_calls": False} if serial and choice.get("disable_parallel_tool_use") else {})
-
-
 def user_fields(asked: Json) -> Json:
-    """Return OpenAI's fields about who asks, and the tier."""
+    """Return OpenAI's fields about who asks."""
     user = text_in(object_in(asked, "metadata"), "user_id")
-    made = {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
-    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
-    return made | ({"service_tier": tier} if tier else {})
+    return {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
 
 
 def object_schema(schema: object) -> Json:

@@ -14,13 +14,13 @@ from .thinking import LEVELS
 _EFFORTS = ("low", "medium", "high")
 _SIZES = ("window", "max_output")
 _PRICES = ("input_price", "output_price", "cache_read_price")
-_ABILITIES = ("tools", "images", "documents", "thinking", "sampling")
+_ABILITIES = ("tools", "images", "documents", "thinking")
 
 
 @dataclass(frozen=True)
 class ModelTraits:
     """`window` and `max_output` are in tokens, 0 if they are not known. `efforts` are the levels of effort that the
-    model takes. `sampling`: it takes temperature, top_p and stop sequences; models that reason do not. Prices are US
+    model takes. Prices are US
     dollars for a million tokens, None if they are not known."""
 
     window: int = 0
@@ -30,7 +30,6 @@ class ModelTraits:
     documents: bool = False
     thinking: bool = False
     efforts: tuple[str, ...] = ()
-    sampling: bool = True
     input_price: float | None = None
     output_price: float | None = None
     cache_read_price: float | None = None
@@ -54,13 +53,13 @@ class ModelTraits:
         return with_long_price(model, priced)
 
 
-_REASONS = ModelTraits(thinking=True, efforts=_EFFORTS, sampling=False)
+_REASONS = ModelTraits(thinking=True, efforts=_EFFORTS)
 _GPT_5 = replace(_REASONS, window=400_000, max_output=128_000, efforts=("minimal", *_EFFORTS), documents=True)
 _GPT_5_1 = replace(_GPT_5, efforts=("none", *_EFFORTS, "xhigh"))
 _O = replace(_REASONS, window=200_000, max_output=100_000, documents=True)
 _GEMINI = ModelTraits(1_000_000, 65_536, thinking=True, efforts=_EFFORTS, documents=True)
 _DEEPSEEK = ModelTraits(128_000, 8_192, images=False, thinking=True, efforts=("low", "high", "max"))
-_GROK_4 = ModelTraits(500_000, 64_000, thinking=True, sampling=False)
+_GROK_4 = ModelTraits(500_000, 64_000, thinking=True)
 _GPT_5_LONG = replace(_GPT_5_1, window=1_050_000)
 
 _DEEPSEEK_FLASH = ("deepseek-flash", "deepseek-v4-flash")
@@ -78,13 +77,13 @@ _FAMILIES: tuple[tuple[str, ModelTraits], ...] = (  # the first prefix counts; w
     ("o3", _O),
     ("o4", _O),
     ("gemini-", _GEMINI),
-    ("grok-code", ModelTraits(256_000, 32_768, images=False, thinking=True, sampling=False)),
+    ("grok-code", ModelTraits(256_000, 32_768, images=False, thinking=True)),
     ("grok-3-mini", replace(_REASONS, window=131_072, max_output=32_768, images=False, efforts=("low", "high"))),
     ("grok-3", ModelTraits(131_072, 32_768, images=False)),
     *((f"grok-4.{minor}", replace(_GROK_4, window=1_000_000)) for minor in (20, 3)),
     *((f"grok-4.{minor}", _GROK_4) for minor in (5, 6, 7)),
-    ("grok-", ModelTraits(256_000, 32_768, thinking=True, sampling=False)),
-    ("deepseek-reasoner", replace(_DEEPSEEK, max_output=65_536, sampling=False)),
+    ("grok-", ModelTraits(256_000, 32_768, thinking=True)),
+    ("deepseek-reasoner", replace(_DEEPSEEK, max_output=65_536)),
     ("deepseek-v4-pro", replace(_DEEPSEEK, window=1_000_000, max_output=393_216)),
     *((name, replace(_DEEPSEEK, window=1_000_000, max_output=393_216, images=True)) for name in _DEEPSEEK_FLASH),
     ("deepseek-", _DEEPSEEK),

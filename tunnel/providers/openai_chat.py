@@ -21,7 +21,6 @@ from .dialect import (
     hashed,
     object_schema,
     short_id,
-    tool_fields,
     user_fields,
 )
 from .json_fields import dump, list_in, object_in, objects_in, text_in
@@ -32,10 +31,7 @@ from .request_content import (
     file_name,
     is_media,
     left_out,
-    output_schema,
     plain_text,
-    sampling,
-    stop_sequences,
     text_of,
     tool_name_list,
     turns,
@@ -64,10 +60,7 @@ class ChatMessages:
         if system:
             messages.append({"role": "system", "content": system})
         for turn in turns(asked):
-            if turn.role == "system":
-                role = "system" if self._rules.system_inside else "user"
-                messages.append({"role": role, "content": text_of(turn.blocks)})
-            elif turn.role == "user":
+            if turn.role == "user":
                 messages.extend(self._user(turn))
             elif (made := self._assistant(turn)) is not None:
                 messages.append(made)
@@ -154,7 +147,6 @@ def _tool_message(result: Json, blocks: list[Json], *, has_media: bool) -> Json:
 
 
 PATH = "/chat/completions"
-_MAX_STOPS = 4
 
 
 class ChatDialect:
@@ -162,23 +154,14 @@ class ChatDialect:
         self._rules = rules
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        rules, traits = self._rules, target.traits
-        names = ToolNames(tool_name_list(asked))
+        rules, names = self._rules, ToolNames(tool_name_list(asked))
         body: Json = {"model": target.model, "messages": ChatMessages(rules, target, names).of(asked)}
         body |= self._tools(asked, target, names)
         if isinstance(asked.get("max_tokens"), int):
             body[rules.limit_field] = asked["max_tokens"]
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        if traits.sampling:
-            body |= sampling(asked)
-        stops = stop_sequences(asked)
-        if rules.stop and traits.sampling and len(stops) <= _MAX_STOPS:
-            body |= {"stop": list(stops)} if stops else {}
-            stops = ()
         body |= self._reasoning(asked, target) | self._bookkeeping(asked)
-        if (schema := output_schema(asked)) is not None:
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        reader = ChatReader(rules, target, names, stops, characters=_characters(body["messages"]))
+        reader = ChatReader(rules, target, names, _characters(body["messages"]))
         return DialectCall(PATH, body, reader)
 
     def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
@@ -187,7 +170,7 @@ class ChatDialect:
             {"type": "function", "function": {**each, "parameters": schema(each["parameters"])}}
             for each in client_tools(asked, target.provider, names)
         ]
-        return tool_fields(asked, declared, names, nested=True, serial=self._rules.parallel)
+        return {"tools": declared} if declared else {}
 
     def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
         kind, traits = self._rules.reasoning, target.traits
@@ -236,9 +219,8 @@ def _characters(messages: list[Json]) -> int:
 class ChatRules:
     """The rules of one server. `limit_field` carries the output limit. `reasoning` says how effort is asked for.
     `thoughts_back` is the field of an assistant message that takes its thinking back, "" for none; with
-    `thoughts_always` each message with tool calls needs it. `system_inside`: a system message may stand in the middle.
-    `stop`: stop sequences are taken. `files`: PDF files are. `openai_fields`: store, prompt_cache_key and
-    safety_identifier are known. `user_field` carries a hash of the user. `parallel`: parallel_tool_calls is known.
+    `thoughts_always` each message with tool calls needs it. `files`: PDF files are taken. `openai_fields`: store,
+    prompt_cache_key and safety_identifier are known. `user_field` carries a hash of the user.
     `gemini`: schemas and signatures are Gemini's. `details`: reasoning comes and goes as reasoning_details.
     `cuts_silently`: a conversation that is too long loses its start without a word."""
 
@@ -246,12 +228,9 @@ class ChatRules:
     reasoning: Literal["", "effort", "deepseek", "openrouter", "gemini"] = ""
     thoughts_back: str = ""
     thoughts_always: bool = False
-    system_inside: bool = False
-    stop: bool = True
     files: bool = False
     openai_fields: bool = False
     user_field: str = ""
-    parallel: bool = True
     gemini: bool = False
     details: bool = False
     cuts_silently: bool = False
@@ -292,16 +271,8 @@ class _Fragments:
 class ChatReader:
     """Reads one answer. `characters` are those of the conversation that was sent, 0 if they say nothing of tokens."""
 
-    def __init__(
-        self,
-        rules: ChatRules,
-        target: ModelTarget,
-        names: ToolNames,
-        stops: tuple[str, ...] = (),
-        *,
-        characters: int = 0,
-    ) -> None:
-        self.answer = answer_of(target, stops)
+    def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames, characters: int = 0) -> None:
+        self.answer = answer_of(target)
         self._rules = rules
         self._target = target
         self._names = names

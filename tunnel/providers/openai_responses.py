@@ -16,7 +16,6 @@ from .dialect import (
     event_of,
     object_schema,
     short_id,
-    tool_fields,
     user_fields,
 )
 from .json_fields import dump, object_in, objects_in, text_in
@@ -27,10 +26,7 @@ from .request_content import (
     file_name,
     is_media,
     left_out,
-    output_schema,
     plain_text,
-    sampling,
-    stop_sequences,
     text_of,
     tool_name_list,
     turns,
@@ -51,11 +47,7 @@ class InputItems:
         """Return all items. Raise Untranslatable if the conversation cannot be translated."""
         items: list[Json] = []
         for turn in turns(asked):
-            if turn.role == "system":
-                part = {"type": "input_text", "text": text_of(turn.blocks)}
-                items.append({"type": "message", "role": "developer", "content": [part]})
-            else:
-                items.extend(self._user(turn) if turn.role == "user" else self._assistant(turn))
+            items.extend(self._user(turn) if turn.role == "user" else self._assistant(turn))
         return items
 
     def _user(self, turn: RequestTurn) -> Iterator[Json]:
@@ -110,7 +102,7 @@ class InputItems:
 
 PATH = "/responses"
 _LEAST_OUTPUT = 16
-_COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+_COUNTED = ("model", "input", "instructions", "tools", "reasoning")
 
 
 class ResponsesDialect:
@@ -128,18 +120,14 @@ class ResponsesDialect:
             {"type": "function", "strict": False, **each, "parameters": object_schema(each["parameters"])}
             for each in client_tools(asked, target.provider, names)
         ]
-        body |= tool_fields(asked, declared, names, nested=False)
+        body |= {"tools": declared} if declared else {}
         if isinstance(asked.get("max_tokens"), int):
             body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
         body |= {"stream": True, "store": False}
-        if traits.sampling:
-            body |= sampling(asked)
         if traits.thinking:
             body |= {"include": ["reasoning.encrypted_content"], **_reasoning(asked, target)}
         body |= user_fields(asked)
-        if (schema := output_schema(asked)) is not None:
-            body["text"] = {"format": {"type": "json_schema", **schema, "strict": False}}
-        return DialectCall(PATH, body, ResponsesReader(target, names, stop_sequences(asked)))
+        return DialectCall(PATH, body, ResponsesReader(target, names))
 
     def count_body(self, asked: Json, target: ModelTarget) -> Json:
         """Return the body that asks for the size of a request at `count_path`. Raise Untranslatable."""
@@ -160,8 +148,8 @@ _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
 class ResponsesReader:
-    def __init__(self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = ()) -> None:
-        self.answer = answer_of(target, stops)
+    def __init__(self, target: ModelTarget, names: ToolNames) -> None:
+        self.answer = answer_of(target)
         self._target = target
         self._names = names
         self._parts: set[object] = set()

@@ -39,14 +39,7 @@ class ProviderKind:
     small_model: str = ""
 
 
-_OPENAI = ChatRules(
-    limit_field="max_completion_tokens",
-    reasoning="effort",
-    system_inside=True,
-    stop=True,
-    files=True,
-    openai_fields=True,
-)
+_OPENAI = ChatRules(limit_field="max_completion_tokens", reasoning="effort", files=True, openai_fields=True)
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
 _ANTHROPIC_LIST = ListCall(sdk="anthropic")
@@ -95,17 +88,12 @@ _KINDS = (
         "chat",
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        rules=ChatRules(reasoning="gemini", gemini=True, parallel=False),
+        rules=ChatRules(reasoning="gemini", gemini=True),
         lists=ListCall("/models?pageSize=1000", strips="/openai", key_header="x-goog-api-key"),
         small_model="gemini-2.5-flash",
     ),
     ProviderKind(
-        "grok",
-        "Grok (xAI)",
-        "chat",
-        "https://api.x.ai/v1",
-        ("XAI_API_KEY",),
-        rules=ChatRules(reasoning="effort", stop=False, system_inside=True),
+        "grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=ChatRules(reasoning="effort")
     ),
     ProviderKind(
         "deepseek",
@@ -114,12 +102,7 @@ _KINDS = (
         "https://api.deepseek.com",
         ("DEEPSEEK_API_KEY",),
         rules=ChatRules(
-            reasoning="deepseek",
-            thoughts_back="reasoning_content",
-            thoughts_always=True,
-            system_inside=True,
-            user_field="user_id",
-            parallel=False,
+            reasoning="deepseek", thoughts_back="reasoning_content", thoughts_always=True, user_field="user_id"
         ),
         traits=ModelTraits(images=False, thinking=True),
         small_model="deepseek-chat",
@@ -130,7 +113,7 @@ _KINDS = (
         "chat",
         "https://openrouter.ai/api/v1",
         ("OPENROUTER_API_KEY",),
-        rules=ChatRules(reasoning="openrouter", details=True, system_inside=True, files=True),
+        rules=ChatRules(reasoning="openrouter", details=True, files=True),
         traits=ModelTraits(thinking=True, efforts=("low", "medium", "high")),
     ),
     ProviderKind(
@@ -140,7 +123,7 @@ _KINDS = (
         "http://127.0.0.1:11434/v1",
         ("OLLAMA_API_KEY",),
         needs_key=False,
-        rules=ChatRules(reasoning="effort", thoughts_back="reasoning", parallel=False, cuts_silently=True),
+        rules=ChatRules(reasoning="effort", thoughts_back="reasoning", cuts_silently=True),
         traits=_LOCAL,
         lists=ListCall("/api/tags", strips="/v1", details="/api/show"),
     ),

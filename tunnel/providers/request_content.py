@@ -35,10 +35,10 @@ def turns(asked: Json) -> list[RequestTurn]:
         raise Untranslatable("messages: Field required")
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
-        if role not in ("user", "assistant", "system"):
+        if role not in ("user", "assistant"):
             raise Untranslatable("messages: a message has no role")
         blocks = blocks_of(message.get("content"))
-        if made and made[-1].role == role and role != "system":
+        if made and made[-1].role == role:
             made[-1].blocks.extend(blocks)
         else:
             made.append(RequestTurn(role, blocks))
@@ -97,22 +97,6 @@ def plain_text(block: Json) -> str:
     if kind == "document":
         return document_text(block) or ""
     return dump(block)
-
-
-def sampling(asked: Json) -> Json:
-    return {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
-
-
-def stop_sequences(asked: Json) -> tuple[str, ...]:
-    return tuple(each for each in list_in(asked, "stop_sequences") if isinstance(each, str) and each)
-
-
-def output_schema(asked: Json) -> Json | None:
-    """Return the fields that hold the schema of the answer that a request wants, None if it wants none."""
-    wanted = object_in(object_in(asked, "output_config"), "format")
-    if wanted.get("type") != "json_schema":
-        return None
-    return {"name": "output", "schema": wanted.get("schema")}
 
 
 def tool_name_list(asked: Json) -> Iterator[str]:

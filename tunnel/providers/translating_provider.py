@@ -32,11 +32,10 @@ class EventTooLong(Exception):
 class DataLines:
     """Takes bytes as they arrive, split anywhere, and returns the data of each event. Comments and names of events are
     left out: the data says what it is. Each line of data stands alone, because some servers leave out the empty line
-    behind it. What is no stream at all may be printed over several lines: an error, or an answer in one piece."""
+    behind it. A line of JSON is an error, or an answer in one piece."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
-        self._whole = bytearray()  # the lines so far of what is no stream
 
     def feed(self, chunk: bytes) -> list[bytes]:
         lines: list[bytes] = []
@@ -45,27 +44,22 @@ class DataLines:
             self._rest = bytearray(lines.pop())
         else:
             self._rest += chunk
-        found = [data for line in lines if (data := self._data(line))]
-        if len(self._rest) + len(self._whole) > MAX_EVENT:
+        found = [data for line in lines if (data := _data(line))]
+        if len(self._rest) > MAX_EVENT:
             raise EventTooLong
         return found
 
     def end(self) -> list[bytes]:
         """Return the data of a last line without an end."""
         line, self._rest = bytes(self._rest), bytearray()
-        data = self._data(line) or bytes(self._whole)
+        data = _data(line)
         return [data] if data else []
 
-    def _data(self, line: bytes) -> bytes:
-        if line.startswith(b"data:"):
-            return line[5:].strip()
-        if not (self._whole or line.lstrip()[:1] in (b"{", b"[")):
-            return b""
-        self._whole += line.strip() + b" "
-        if line[:1].isspace() or line.rstrip()[-1:] not in (b"}", b"]"):
-            return b""
-        data, self._whole = bytes(self._whole), bytearray()
-        return data
+
+def _data(line: bytes) -> bytes:
+    if line.startswith(b"data:"):
+        return line[5:].strip()
+    return line.strip() if line[:1] in (b"{", b"[") else b""
 
 
 class StreamTranslator:

@@ -43,8 +43,6 @@ class Outcome:
 
 
 class Machine:
-    """A laptop with a home, a keyring and an upstream."""
-
     def __init__(self, tmp_path: Path, upstream: str) -> None:
         self.program = RUN
         self.kind = "ccb"
@@ -62,7 +60,6 @@ class Machine:
 
     @property
     def stored(self) -> list[str]:
-        """The keys of all accounts in the keyring."""
         kept = json.loads(self.keyring.read_text()).values() if self.keyring.exists() else []
         return [account["secret"] for text in kept for account in json.loads(text)["accounts"].values()]
 

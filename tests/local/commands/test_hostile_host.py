@@ -93,7 +93,6 @@ def run_command(line: str) -> None:
 
 
 def printed(capfd: pytest.CaptureFixture[str]) -> str:
-    """What was printed."""
     return "\n".join(capfd.readouterr())
 
 

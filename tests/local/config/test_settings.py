@@ -252,7 +252,7 @@ def test_what_is_no_file_is_refused_without_opening_it(environ: dict[str, str], 
             path.symlink_to("/dev/zero")
         else:
             path.mkdir()
-        error = refused(environ, f"cannot be read: it is {kind}, not a file")
+        error = refused(environ, "cannot be read: it is not a file")
     assert error.do == f"Remove {path}, or make it a file."
 
 

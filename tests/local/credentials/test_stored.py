@@ -20,7 +20,6 @@ from ccb.local.credentials.credential_sources import StoredCredential, TokenRene
 from ccb.local.credentials.secret_store import KeyStore
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.providers.anthropic import AnthropicProvider
-from ccb.tunnel.providers.credential import OneHeaderCredential
 from ccb.tunnel.providers.http_client import ProviderClient, endpoint_at
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.secret import Secret
@@ -210,20 +209,6 @@ async def test_a_login_that_is_over_says_so_with_the_next_call(laptop: Laptop, s
     assert "ccb auth login" in caught.value.do and "refresh-0" not in str(caught.value)
     laptop.add("default", "token-new", "oauth", refresh=Secret("refresh-new"), token_url=server.url, client_id="me")
     assert (await source.get()).headers()["authorization"] == "Bearer token-new", "a new login counts at once"
-
-
-async def test_a_key_in_one_header_is_not_given_up_for_an_older_one(laptop: Laptop) -> None:
-    laptop.add("default", "old")
-    source = laptop.ccb()
-    one_header = OneHeaderCredential(source, "authorization")
-    old = await one_header.get()
-    laptop.add("default", "new")
-    assert await one_header.refused(old)
-    new = await one_header.get()
-    laptop.add("default", "newer")
-    assert await one_header.refused(old), "another call has got a newer one"
-    assert await one_header.get() == new, "which was not given up"
-    assert new.headers() == {"authorization": "Bearer new"}
 
 
 async def test_while_the_endpoint_is_down_a_token_is_used_as_long_as_it_holds(

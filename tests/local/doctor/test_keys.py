@@ -31,7 +31,7 @@ def test_keys_are_told_apart_without_being_unlocked(tmp_path: Path) -> None:
         f"{plain}.pub: public key only: the agent must hold the private key",
     ]
     old.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----\n", encoding="ascii")
-    assert keys_finding("laptop", [old]).found.endswith(": damaged")
+    assert keys_finding("laptop", [old]).found.endswith(": not a private key")
 
 
 def test_a_key_that_others_can_read_or_that_is_not_there_is_a_warning(tmp_path: Path) -> None:

@@ -26,12 +26,7 @@ from ccb.local.mcp.mcp_login import log_in, log_out, stored_login
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.wire.control_protocol import RequestRefused
 
-CALL = {
-    "jsonrpc": "2.0",
-    "id": 7,
-    "method": "tools/call",
-    "params": {"name": "greet", "arguments": {"name": "you"}},
-}
+CALL = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "greet", "arguments": {"name": "you"}}}
 
 
 @pytest.fixture

@@ -28,8 +28,6 @@ PROFILE = f"arn:aws:bedrock:{REGION}:1:application-inference-profile/abc"
 
 
 class Place:
-    """A laptop whose models come from a scripted cloud."""
-
     def __init__(self, server: CloudServer, home: Path, environ: Mapping[str, str], **own: str) -> None:
         self.server = server
         self.environ = {"HOME": str(home), **environ}

@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 from tests.remote.tools.test_read import PNG
 
-from ccb.local.mcp.mcp_permissions import McpRules
+from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
 from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
@@ -297,7 +297,7 @@ def test_a_rule_allows_exactly_one_tool_of_those_whose_names_differ_in_punctuati
         rules = RuleSet()
         rules.add("", Behavior.ALLOW, [parse_rule(rule)])
         assert [each for each in (dotted, plain) if rules.about(Behavior.ALLOW, each)] == [covered][: len(covered)]
-        laptop = McpRules.of({"allow": [rule]}).allow
+        laptop = mcp_rules({"allow": [rule]})["allow"]
         assert [each for each in (dotted, plain) if each in laptop] == [covered][: len(covered)]
     denied = RuleSet()
     denied.add("", Behavior.DENY, [parse_rule("mcp__s__c_d"), parse_rule("mcp__my.s")])

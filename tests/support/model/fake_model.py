@@ -57,11 +57,9 @@ class FakeModel:
         self._runner: web.AppRunner | None = None
 
     def add(self, *entries: ScriptEntry) -> None:
-        """Append replies to the script."""
         self.script.add(*entries)
 
     def release(self) -> None:
-        """Let stalled replies go on, now and from here on."""
         self._released.set()
 
     async def until(self, condition: Callable[[FakeModel], object], timeout: float = 60) -> None:
@@ -145,10 +143,6 @@ class FakeModel:
         for index, (name, data) in enumerate(events(reply, request)):
             if reply.stall_after is not None and index == reply.stall_after:
                 await self._released.wait()
-            if reply.error_after is not None and index == reply.error_after:
-                error = {"type": "overloaded_error", "message": "Overloaded", **reply.error}
-                await out.send("error", {"type": "error", "error": error})
-                break
             if reply.delay and index:
                 await asyncio.sleep(reply.delay)
             if not await out.send(name, data):

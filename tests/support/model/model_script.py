@@ -30,38 +30,31 @@ class Recorded:
 
     @property
     def messages(self) -> list[Json]:
-        """The conversation sent."""
         return list((self.body or {}).get("messages", []))
 
     @property
     def tool_results(self) -> list[Json]:
-        """The tool_result blocks of the last message."""
         content = self.messages[-1].get("content") if self.messages else None
         return [block for block in content if block.get("type") == "tool_result"] if isinstance(content, list) else []
 
     @property
     def tool_result_text(self) -> str:
-        """The text of all tool results of the last message."""
         return "\n".join(content_text(block.get("content", "")) for block in self.tool_results)
 
     @property
     def last_user_text(self) -> str:
-        """The text of the last message, tool results not counted."""
         return content_text(self.messages[-1].get("content", "")) if self.messages else ""
 
     @property
     def tool_names(self) -> list[str]:
-        """Names of the tools offered to the model."""
         return [str(tool.get("name")) for tool in (self.body or {}).get("tools", [])]
 
 
 def uses(name: str, **given: object) -> Json:
-    """Return a step in which the model calls one tool."""
     return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
 
 
 def content_text(content: object) -> str:
-    """The text blocks of a content value, joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -73,15 +66,8 @@ Predicate = Callable[[Recorded], bool]
 
 _CONDITIONS: Mapping[str, Callable[[Recorded, Any], bool]] = {
     "tool_result_contains": lambda request, want: want in request.tool_result_text,
-    "tool_result_lacks": lambda request, want: bool(request.tool_results) and want not in request.tool_result_text,
-    "tool_result_is_error": lambda request, want: (
-        bool(request.tool_results) and any(block.get("is_error", False) for block in request.tool_results) == want
-    ),
     "has_tool_result": lambda request, want: bool(request.tool_results) == want,
     "user_contains": lambda request, want: want in request.last_user_text,
-    "anywhere": lambda request, want: want in json.dumps(request.messages, ensure_ascii=False),
-    "model": lambda request, want: bool(request.body) and want in str((request.body or {}).get("model")),
-    "stream": lambda request, want: bool((request.body or {}).get("stream", False)) == want,
 }
 
 
@@ -93,10 +79,9 @@ class Reply:
     sizes, in characters and used in turn, in which texts and inputs are split over deltas (default: odd sizes). Time:
     `first_delay` before the response head, `delay` between events, in seconds. `stall_after` events nothing more is
     sent until `FakeModel.release()`. Failure: `status` not 200 answers an error with `error` {"type","message"} and
-    `headers` (`retry_after` is short for that header); `cut_after` bytes of the body the connection is closed;
-    `error_after` events an `error` event is sent and the stream ends. `when` chooses: {"tool_result_contains",
-    "tool_result_lacks", "tool_result_is_error", "has_tool_result", "user_contains", "anywhere", "model", "stream"} (all
-    must hold), or a Python predicate. `times` is how often the reply may be used; 0 is without end."""
+    `headers` (`retry_after` is short for that header); `cut_after` bytes of the body the connection is closed.
+    `when` chooses: {"tool_result_contains", "has_tool_result", "user_contains"} (all must hold), or a Python
+    predicate. `times` is how often the reply may be used; 0 is without end."""
 
     text: str | None = None
     blocks: list[Json] = field(default_factory=list)
@@ -109,7 +94,6 @@ class Reply:
     delay: float = 0
     stall_after: int | None = None
     cut_after: int | None = None
-    error_after: int | None = None
     status: int = 200
     error: Json = field(default_factory=dict)
     retry_after: float | str | None = None
@@ -129,7 +113,6 @@ class Reply:
         return Reply(**data)
 
     def fits(self, request: Recorded) -> bool:
-        """Whether this reply may answer `request`."""
         if callable(self.when):
             return self.when(request)
         return all(_CONDITIONS[name](request, want) for name, want in self.when.items())
@@ -148,7 +131,6 @@ class Reply:
         return blocks
 
     def final_stop_reason(self) -> str:
-        """`tool_use` when a tool is called, else `end_turn`, unless the script says otherwise."""
         if self.stop_reason:
             return self.stop_reason
         return "tool_use" if any(block["type"] == "tool_use" for block in self.blocks) else "end_turn"
@@ -165,7 +147,6 @@ class Script:
         self.add(*entries)
 
     def add(self, *entries: ScriptEntry) -> None:
-        """Append replies. A callable may answer any number of times."""
         for entry in entries:
             if callable(entry):
                 self._entries.append((entry, [0]))
@@ -186,13 +167,8 @@ class Script:
                     return Reply.of(data)
         return None
 
-    def unused(self) -> list[Reply]:
-        """Replies with a limited number of uses that were never given."""
-        return [entry for entry, used in self._entries if isinstance(entry, Reply) and entry.times and not used[0]]
-
 
 def message(reply: Reply, request: Recorded) -> Json:
-    """The whole message, as a request without `stream` gets it."""
     blocks = []
     for block in reply.content(request.number):
         if block["type"] == "fill":
@@ -208,7 +184,6 @@ def message(reply: Reply, request: Recorded) -> Json:
 
 
 def events(reply: Reply, request: Recorded) -> Iterator[tuple[str, Json]]:
-    """The stream of the reply: (event name, data) in the order of the real API."""
     usage = _usage(reply, request)
     start = {**_skeleton(reply, request), "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
     yield "message_start", {"type": "message_start", "message": start}

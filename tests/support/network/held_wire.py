@@ -160,7 +160,7 @@ class InProcessHost:
         self._facts: dict[str, object] = {
             "bundle": "b" * 64, "session": SESSION, "cwd": str(directory), "storage": "disk", "notes": [],
         }  # fmt: skip
-        self.daemon = daemon(self._where, self._facts, CopyWriter("", "b" * 64, ""))
+        self.daemon = _NoCages(self._where, self._facts, CopyWriter("", "b" * 64, ""))
         self.wires: list[Wire] = []
         self._anchor: socket.socket | None = None
         self._running: asyncio.Task[None] | None = None

@@ -151,7 +151,6 @@ class Adapter:
 
 @asynccontextmanager
 async def adapter(flavour: str, *replies: Reply) -> AsyncIterator[Adapter]:
-    """The adapter for a flavour, in front of its scripted server."""
     server = DialectServer(flavour, *replies)
     async with server.running():
         environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
@@ -168,17 +167,14 @@ def user(*content: object) -> Json:
 
 
 def answered(told: Told) -> Json:
-    """The answer as it goes back in the history."""
     return {"role": "assistant", "content": told.message["content"]}
 
 
 def result(call_id: str, content: object, *, error: bool = False) -> Json:
-    """The result of a tool call."""
     return {"type": "tool_result", "tool_use_id": call_id, "content": content, **({"is_error": True} if error else {})}
 
 
 def tool(name: str, schema: Json | None = None) -> Json:
-    """A tool as the worker declares it."""
     return {"name": name, "description": f"does {name}", "input_schema": schema or {"type": "object", "properties": {}}}
 
 

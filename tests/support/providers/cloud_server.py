@@ -50,8 +50,6 @@ ANSWER: tuple[Json, ...] = (
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it was on the wire."""
-
     method: str
     target: str
     headers: Mapping[str, str]
@@ -59,7 +57,6 @@ class Asked:
 
 
 def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """One message of an AWS event stream."""
     encoded = b"".join(
         struct.pack("B", len(name)) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
         for name, value in headers.items()
@@ -70,14 +67,12 @@ def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
 
 
 def chunk(event: object) -> bytes:
-    """An event of an answer, in a frame."""
     inner = base64.b64encode(json.dumps(event, ensure_ascii=False).encode()).decode()
     headers = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
     return frame(headers, json.dumps({"bytes": inner, "p": "abcd"}).encode())
 
 
 def exception(name: str, message: str) -> bytes:
-    """An error in the middle of a stream, in a frame."""
     headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
     return frame(headers, json.dumps({"message": message}).encode())
 
@@ -181,7 +176,6 @@ class CloudServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[CloudServer]:
-        """Serve while the context is open."""
         async with serving(self._handle) as self.url:
             yield self
 

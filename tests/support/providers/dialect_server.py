@@ -34,13 +34,11 @@ Reply = Said | Raw | Callable[[Json], Said | Raw]
 
 
 def sse(*events: object, done: bool = True) -> bytes:
-    """Events of a stream, as they are on the wire."""
     text = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
     return (text + ("data: [DONE]\n\n" if done else "")).encode()
 
 
 def stream_of(said: Said, number: int, flavour: str) -> bytes:
-    """The whole stream of an answer."""
     if flavour == "responses":
         made = responses_events(said, number)
         return "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in made).encode()
@@ -66,12 +64,10 @@ class DialectServer:
         self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}, "owed": {}}
 
     def add(self, *replies: Reply) -> None:
-        """Say more."""
         self.replies.extend(replies)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[DialectServer]:
-        """Serve while the context is open."""
         async with serving(self._handle) as url:
             self.url = f"{url}/v1"
             yield self

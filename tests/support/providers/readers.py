@@ -15,7 +15,6 @@ from .adapters import MODELS
 
 
 def reader_of(flavour: str) -> StreamReader:
-    """The reader of the answer to a small request."""
     name, _, model = MODELS[flavour].partition("/")
     kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
     dialect: Dialect = ResponsesDialect() if flavour == "responses" else ChatDialect(kind.rules)
@@ -24,7 +23,6 @@ def reader_of(flavour: str) -> StreamReader:
 
 
 def translated(flavour: str, parts: Iterable[bytes], reader: StreamReader | None = None) -> bytes:
-    """The Anthropic events of a stream that arrives in these parts."""
     translator = StreamTranslator(reader or reader_of(flavour), flavour)
     made = []
     for part in parts:

@@ -31,7 +31,6 @@ class AnthropicServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[AnthropicServer]:
-        """Serve while the context is open."""
         async with serving(self._handle) as self.url:
             yield self
 

@@ -10,16 +10,11 @@ Json = dict[str, Any]
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _FIELDS = frozenset(
     {
-        *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream", "store"),
-        *("include", "max_output_tokens", "reasoning", "text", "temperature", "top_p", "prompt_cache_key"),
-        *("safety_identifier", "service_tier", "metadata"),
+        *("model", "input", "instructions", "tools", "stream", "store", "include", "max_output_tokens", "reasoning"),
+        *("prompt_cache_key", "safety_identifier"),
     }
 )
-_PARTS = {
-    "user": ("input_text", "input_image", "input_file"),
-    "developer": ("input_text",),
-    "assistant": ("output_text",),
-}
+_PARTS = {"user": ("input_text", "input_image", "input_file"), "assistant": ("output_text",)}
 
 
 def refusal(body: Json, minted: dict[str, Any]) -> str:
@@ -31,8 +26,6 @@ def refusal(body: Json, minted: dict[str, Any]) -> str:
         return "(this fake wants store: false)"
     if body.get("max_output_tokens", 16) < 16:
         return "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16"
-    if str(body.get("model")).startswith(("gpt-5", "o3")) and body.get("temperature", 1) != 1:
-        return "Unsupported parameter: 'temperature' is not supported with this model."
     if len(body.get("prompt_cache_key", "")) > 64:
         return "string too long. Expected a string with maximum length 64"
     return _tools(body) or _items(body, minted)
@@ -41,7 +34,7 @@ def refusal(body: Json, minted: dict[str, Any]) -> str:
 def _tools(body: Json) -> str:
     tools = body.get("tools")
     if tools is None:
-        return "Tool choice 'x' must be specified with 'tools'." if "tool_choice" in body else ""
+        return ""
     if not 0 < len(tools) <= 128:
         return "tools: 1 to 128"
     for tool in tools:

@@ -37,7 +37,6 @@ def call_id(number: int, index: int) -> str:
 
 
 def chat_events(said: Said, number: int, flavour: str) -> Iterator[Json]:
-    """The chunks of Chat Completions, as a server of this flavour sends them."""
     base = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
     def chunk(delta: Json, finish: str | None = None) -> Json:
@@ -97,13 +96,11 @@ def chat_usage(said: Said, flavour: str) -> Json:
 
 
 def reasoning_item(said: Said, number: int) -> Json:
-    """The item that must come back byte for byte."""
     summary = [{"type": "summary_text", "text": said.thinking}] if said.thinking != "(hidden)" else []
     return {"id": f"rs_{number:053d}", "type": "reasoning", "summary": summary, "encrypted_content": f"gAAA-{number}=="}
 
 
 def responses_events(said: Said, number: int) -> Iterator[Json]:
-    """The events of Responses."""
     response: Json = {
         "id": f"resp_{number}",
         "object": "response",

@@ -29,8 +29,6 @@ from ccb.tunnel.wire.frames import CHUNK, INITIAL_CREDIT, CallData, CallEnd, Cal
 
 
 class _Far:
-    """A worker that keeps nothing of what it receives."""
-
     def __init__(self, proxy: AuthProxy) -> None:
         self.calls = LinkFront(proxy, self._take, Secret(NONCE))
         self.received = 0
@@ -77,10 +75,7 @@ async def _main(directory: Path, model: str, upstream: str) -> None:
         made: AbstractAsyncContextManager[AuthProxy] = proxy_to(upstream, policy=policy)
     else:
         made = AuthProxy(session_provider(environ, Settings(providers=own), model), policy)
-    async with (
-        made as proxy,
-        http_door(proxy, NONCE, directory / "model.sock") as path,
-    ):
+    async with made as proxy, http_door(proxy, NONCE, directory / "model.sock") as path:
         _say(str(path))
         while line := await asyncio.to_thread(sys.stdin.readline):
             size, _, query = line.strip().partition(" ")

@@ -39,7 +39,6 @@ class Bench:
     proxied: aiohttp.ClientSession
 
     async def inband(self, size: int, query: str) -> int:
-        """One in-band call inside the proxy process; bytes received."""
         assert self.proxy.stdin is not None and self.proxy.stdout is not None
         self.proxy.stdin.write(f"{size} {query}\n".encode())
         return int((await self.proxy.stdout.readline()).decode().split()[1])
@@ -81,7 +80,6 @@ class Memory:
 
 @asynccontextmanager
 async def bench(directory: Path) -> AsyncIterator[Bench]:
-    """Upstream, proxy and clients, ready and warm."""
     upstream, url = await _start("tests.support.model.bulk_upstream")
     proxy, socket = await _start("tests.support.proxy.proxy_alone", str(directory), "-", url)
     try:
@@ -102,7 +100,6 @@ async def bench(directory: Path) -> AsyncIterator[Bench]:
 
 
 async def drain(session: aiohttp.ClientSession, size: int, query: str) -> int:
-    """One call with a request of `size` bytes; bytes received."""
     got = 0
     headers = {**HEADERS, "content-length": str(size)}
     async with session.post(f"/v1/messages?{query}", data=_chunks(size), headers=headers) as answer:
@@ -120,7 +117,6 @@ async def _chunks(size: int) -> AsyncIterator[bytes]:
 
 
 async def first_byte(session: aiohttp.ClientSession) -> float:
-    """Milliseconds from sending a call to the first byte of its body."""
     start = time.perf_counter()
     async with session.post("/v1/messages?events=2&gap=1", data=b"{}" * 500, headers=HEADERS) as answer:
         await answer.content.readany()

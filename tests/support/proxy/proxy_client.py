@@ -26,12 +26,10 @@ NONCE = "nonce-of-this-connection"
 
 
 def guard(nonce: str = NONCE) -> NonceGuard:
-    """A connection with this nonce, on which no wrong one was tried yet."""
     return NonceGuard(Secret(nonce))
 
 
 def message_body(prompt: str = "hi", *, stream: bool = True) -> bytes:
-    """The JSON of a small valid request."""
     body = {"model": "m", "max_tokens": 64, "stream": stream, "messages": [{"role": "user", "content": prompt}]}
     return json.dumps(body).encode()
 
@@ -45,12 +43,10 @@ def request_head(
     path: str = "/v1/messages",
     headers: dict[str, str] | None = None,
 ) -> RequestHead:
-    """A head that the policy lets pass unless told otherwise."""
     return RequestHead(call_id, nonce, method, path, headers or {"content-type": "application/json"}, len(body))
 
 
 async def pieces(body: bytes, size: int = 64 * 1024) -> AsyncIterator[bytes]:
-    """`body` as a stream."""
     for start in range(0, len(body), size):
         yield body[start : start + size]
 
@@ -63,14 +59,11 @@ async def body_of(response: CallReader) -> AsyncIterator[bytes]:
 
 
 async def read_all(response: CallReader) -> bytes:
-    """The whole body."""
     return b"".join([piece async for piece in body_of(response)])
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer of the proxy."""
-
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -83,12 +76,7 @@ class Answer:
 
 
 async def answer_to(
-    proxy: AuthProxy,
-    body: bytes = b"{}",
-    *,
-    connection: NonceGuard | None = None,
-    size: int = 64 * 1024,
-    **head: Any,
+    proxy: AuthProxy, body: bytes = b"{}", *, connection: NonceGuard | None = None, size: int = 64 * 1024, **head: Any
 ) -> Answer:
     """Make one call: `head` as for `request_head`, the body in pieces of `size`."""
     asked = request_head(body, **head)
@@ -107,7 +95,6 @@ async def proxy_to(
     hold: float = 600,
     warn: Callable[[str], None] = print,
 ) -> AsyncIterator[AuthProxy]:
-    """A running proxy in front of `url` that injects API_KEY."""
     client = anthropic_client({"ANTHROPIC_BASE_URL": url, **(environ or {})})
     source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
     async with AuthProxy(AnthropicProvider(source, client), policy, hold=hold, warn=warn) as proxy:
@@ -116,8 +103,6 @@ async def proxy_to(
 
 @dataclass
 class Stream:
-    """What the worker knows of one stream."""
-
     head: CallHead | None = None
     body: bytearray = field(default_factory=bytearray)
     first_offset: int | None = None
@@ -174,40 +159,32 @@ class Worker:
         await self.calls.handle(CallEnd(3, stream))
 
     async def begin(self, stream: int, body: bytes, *, call_id: str = "a", offset: int = 0) -> Stream:
-        """Open `stream`, and send its body."""
         await self.open(stream, len(body), call_id=call_id, offset=offset)
         await self.upload(stream, body)
         return self.streams[stream]
 
     async def first_bytes(self, stream: int, least: int = 1) -> None:
-        """Wait until the answer has begun."""
         await self.until(lambda: len(self.streams[stream].body) >= least)
 
     async def post(self, stream: int, body: bytes, *, call_id: str = "", path: str = "/v1/messages") -> Stream:
-        """A whole call; returns when it has ended."""
         await self.open(stream, len(body), call_id=call_id, path=path)
         await self.upload(stream, body)
         return await self.ended(stream)
 
     async def grant(self, stream: int, count: int) -> None:
-        """Say that `count` more bytes of the response are taken."""
         await self.calls.handle(Credit(3, stream, count))
 
     async def cancel(self, stream: int) -> None:
-        """Give the call up."""
         await self.calls.handle(Cancel(3, stream))
 
     async def ended(self, stream: int) -> Stream:
-        """Wait for the end of `stream`."""
         await self.until(lambda: self.streams[stream].end is not None)
         return self.streams[stream]
 
     async def received(self, stream: int, count: int) -> None:
-        """Wait until the body of `stream` has exactly `count` bytes."""
         await self.until(lambda: len(self.streams[stream].body) == count)
 
     async def until(self, condition: Callable[[], bool], timeout: float = 60) -> None:
-        """Wait for frames that make `condition` true."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(condition)
 

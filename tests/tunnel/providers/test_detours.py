@@ -103,7 +103,6 @@ class DetourSession:
 
 @asynccontextmanager
 async def session(*places: str) -> AsyncIterator[tuple[DetourSession, dict[str, Server]]]:
-    """A session over these providers."""
     servers: dict[str, Server] = {"anthropic": AnthropicServer("native", "claude-sonnet-4-5-20250929")}
     providers: dict[str, ProviderSettings] = {}
     async with AsyncExitStack() as stack:

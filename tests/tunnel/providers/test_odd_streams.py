@@ -26,7 +26,6 @@ TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
 
 
 def frag(index: int | None = 0, call_id: str | None = None, name: str | None = None, arguments: str = "") -> Json:
-    """A fragment of a call."""
     made: Json = {"function": {"name": name, "arguments": arguments}, "type": "function"}
     if index is not None:
         made["index"] = index
@@ -54,10 +53,7 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
         BOTH,
     ),
     "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
-    "a new id in each chunk": (
-        [[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]],
-        READ,
-    ),
+    "a new id in each chunk": ([[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]], READ),
     "a new id in each chunk, no index": ([[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
     "two calls on one index": ([[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
     "two calls on one index, no ids": ([[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),

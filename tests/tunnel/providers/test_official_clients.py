@@ -74,9 +74,7 @@ async def test_the_openai_client_parses_what_the_scripted_servers_say() -> None:
                 assert [item.name for item in final.output if item.type == "function_call"] == ["Read", "Bash"]
                 continue
             async with client.chat.completions.stream(
-                model="m",
-                messages=[{"role": "user", "content": "go"}],
-                stream_options={"include_usage": True},
+                model="m", messages=[{"role": "user", "content": "go"}], stream_options={"include_usage": True}
             ) as chunks:
                 completion = await chunks.get_final_completion()
             choice = completion.choices[0]

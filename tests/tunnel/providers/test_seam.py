@@ -84,8 +84,6 @@ class WordProvider:
 
 
 class WordApi:
-    """The server of the word API."""
-
     def __init__(self, words: list[str]) -> None:
         self.words = words
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -100,7 +98,6 @@ class WordApi:
         return response
 
     def answer(self) -> bytes:
-        """The answer as Anthropic events."""
         deltas = (event("content_block_delta", text=word) for word in self.words)
         return event("message_start") + b"".join(deltas) + event("message_stop")
 

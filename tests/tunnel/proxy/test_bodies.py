@@ -25,8 +25,6 @@ from ccb.tunnel.wire.frames import CallOpen
 
 
 class Provider:
-    """An upstream that keeps the bodies it got."""
-
     def __init__(self) -> None:
         self.url = ""
         self.got: list[bytes] = []

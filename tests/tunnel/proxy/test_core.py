@@ -211,10 +211,7 @@ async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_a
     fake_model.add({"text": "partly", "cut_after": 300})
     body = message_body()
     got = b""
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
+    async with proxy_to(fake_model.url) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
         with pytest.raises(ProviderError):
             async for piece in body_of(answer):
                 got += piece
@@ -264,10 +261,7 @@ async def test_after_a_401_a_source_that_can_refresh_is_asked_again_and_the_work
 async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x" * 100, "stall_after": 2})
     body = message_body()
-    async with (
-        proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
-    ):
+    async with proxy_to(fake_model.url) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
         first = await answer.read()
         assert b"message_start" in first and not fake_model.finished
         fake_model.release()

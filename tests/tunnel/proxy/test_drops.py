@@ -26,14 +26,11 @@ KIB = 1024
 
 
 class Cut(TypedDict, total=False):
-    """Where a connection ends; see CutLine."""
-
     cut_down: int
     cut_up: int
 
 
 async def ask(calls: ModelStreams, body: bytes, call_id: str = "c") -> bytes:
-    """The whole response."""
     headers = {"content-type": "application/json"}
     async with calls.request(call_id, "POST", "/v1/messages", headers, [body]) as response:
         assert response.status == 200

@@ -100,7 +100,6 @@ def test_an_endless_line_is_not_kept() -> None:
 
 
 def priced(message: dict[str, Any]) -> CallReport:
-    """The report of an answer in one piece."""
     return metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
 
 
