@@ -35,12 +35,6 @@ async def test_a_new_line_does_not_send(at: Desk, key: str) -> None:
     await at.until(lambda: at.session.prompts == ["one\ntwo"])
 
 
-async def test_the_first_prompt_of_the_command_line_is_sent_at_once() -> None:
-    async with desk(prompt="from the shell") as at:
-        await at.until(lambda: at.session.prompts == ["from the shell"])
-        await at.sees("❯ from the shell")
-
-
 async def test_up_and_down_walk_through_earlier_prompts_and_the_draft_comes_back(at: Desk) -> None:
     await at.prompt("first")
     await at.prompt("second")
@@ -63,24 +57,8 @@ async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
         await at.until(lambda: at.composer.text == "earlier")
 
 
-async def test_prompts_sent_during_a_turn_are_queued_below_what_the_agent_says(at: Desk) -> None:
-    await at.prompt("first")
-    at.session.begin()
-    await at.prompt("second")
-    await at.sees("❯ second  (queued)")
-    at.session.text("Still at the first.")
-    await at.sees("Still at the first.", "❯ second")
-    assert at.screen.index("Still at the first.") < at.screen.index("❯ second")
-    at.session.take(at.session.identities[1])
-    await at.loses("(queued)")
-    at.session.text("Now the second.", message_id="msg_2")
-    await at.sees("❯ second", "Now the second.")
-    assert at.screen.index("❯ second") < at.screen.index("Now the second.")
-
-
 async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
-    await at.prompt("first")
-    at.session.begin()
+    await at.turn("first")
     await at.prompt("second")
     at.session.finish()
     await at.until(lambda: at.view.reducer.totals.output_tokens)
@@ -92,8 +70,7 @@ async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
 
 async def test_esc_interrupts_a_running_turn_and_nothing_else(at: Desk) -> None:
     await at.press("escape")
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     await at.press("escape")
     await at.until(lambda: at.session.interrupts == 1)
     at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
@@ -111,16 +88,11 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits(at: Desk) -> N
     await at.until(lambda: at.session.interrupts == 1)
     at.session.finish()
     await at.until(lambda: not at.view.reducer.running)
-    await at.press("ctrl+c")
-    await at.sees("press Ctrl+C again to quit")
-    assert at.app.is_running
-    await at.press("ctrl+c")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.quits()
 
 
 async def test_ctrl_q_asks_before_it_quits(at: Desk) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     await at.press("ctrl+q")
     await at.sees("press Ctrl+Q again to quit")
     assert at.app.return_value is None
@@ -142,14 +114,10 @@ async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> Non
             await asyncio.Event().wait()
 
     async with desk(Unheard()) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.press("ctrl+c")
         await at.sees("interrupting")
-        await at.press("ctrl+c")
-        await at.sees("press Ctrl+C again to quit")
-        await at.press("ctrl+c")
-        await at.until(lambda: at.app.return_value == 0)
+        await at.quits()
 
 
 async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none(at: Desk) -> None:
@@ -261,8 +229,7 @@ def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
 
 
 async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(at: Desk) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.text("It is done.")
     at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
     await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")
