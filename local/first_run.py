@@ -17,7 +17,7 @@ from .command_line.exit_codes import error_lines
 from .terminal.console import say
 
 if TYPE_CHECKING:
-    from .config.settings import Settings
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -84,9 +84,11 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
 
     from .config.settings import settings_choice
     from .config.settings_loading import load_settings
+    from .connect.startup import chosen_model
     from .credentials.credential_sources import StoredCredential, StoredCredentials, credential_source
     from .credentials.encrypted_file import credentials_path
     from .credentials.secret_store import KeyStore, NoKeyring
+    from .providers.known_models import provider_and_model
     from .terminal.stdio import in_thread
 
     async def kept() -> bool:
@@ -96,7 +98,8 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     try:
         host = anthropic_endpoint(environ, allow_plain=True).host
         settings = load_settings(environ, settings_choice(arguments))
-        if _has_other_provider(arguments, environ, settings):
+        model = chosen_model(settings, arguments.agent.model) or ""
+        if "/" in model and provider_and_model(model, environ, settings) is not None:
             return False
         stored = StoredCredentials(environ, settings=settings)
         if not isinstance(credential_source(environ, settings, host, stored), StoredCredential):
@@ -106,14 +109,6 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
         return True
     except (CcbError, TimeoutError):
         return False
-
-
-def _has_other_provider(arguments: Arguments, environ: Mapping[str, str], settings: Settings) -> bool:
-    from .connect.startup import chosen_model
-    from .providers.known_models import provider_and_model
-
-    model = chosen_model(settings, arguments.agent.model) or ""
-    return "/" in model and provider_and_model(model, environ, settings) is not None
 
 
 def _steps(environ: Mapping[str, str], *, samples: bool) -> None:

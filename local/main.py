@@ -48,12 +48,6 @@ def run(argv: Sequence[str]) -> int:
     return code if code == ExitCode.HANGUP else unwritable or code  # with the window stdout is gone, too
 
 
-def _forbid_core_dumps() -> None:
-    """Let the system write no memory of this process to a disk: credentials are in it."""
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
-
-
 def _answer(argv: Sequence[str]) -> int:
     try:
         arguments = parse_arguments(argv, remote=os.environ.get("CCB_REMOTE", ""))
@@ -68,7 +62,8 @@ def _answer(argv: Sequence[str]) -> int:
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
-    _forbid_core_dumps()
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))  # credentials are in the memory of this process
     own_file = arguments.sdk.debug_file
     debug, commands = arguments.debug or own_file is not None, private_texts(arguments.connection)
     with logging_to_file(debug=debug, commands=commands, own_file=own_file) as log_file:

@@ -54,7 +54,8 @@ class _Found:
 
 def _read_options(argv: Sequence[str]) -> _Found:
     cut = argv.index("--") if "--" in argv else len(argv)
-    tolerant = _speaks_json(argv)
+    pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
+    tolerant = {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
     attached = _attached(argv[:cut], tolerant)
     found, others = _parsed(attached)
     values: dict[Option, object] = {}
@@ -156,11 +157,6 @@ def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[
     import difflib  # only mistakes need it
 
     return difflib.get_close_matches(word, names, n=most, cutoff=cutoff)
-
-
-def _speaks_json(argv: Sequence[str]) -> bool:
-    pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
-    return {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
 
 
 def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:

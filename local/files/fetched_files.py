@@ -1,14 +1,10 @@
-"""Fetch files of the host and open them with a viewer of the laptop.
+"""Fetch files of the host and open them with a viewer of the laptop: a command that the person types fetches a file, a
+key that they press while its name, kind and size are on the screen opens it.
 
-Only a command that the person types fetches a file, and only a key that they press while its name, kind and size are
-on the screen opens it.
-
-A viewer is chosen by the end of a name, and a host chooses names. So a file gets the end that belongs to its content,
-and only kinds that are looked at are opened: never a program, and what might be one only as plain text.
-
-A page from a file may run scripts, which plots need. The policy that is put in front of it lets none of them, and no
-image or style of it, load anything or send a form. No policy keeps a page from leading the browser to another address,
-as a link does: the person is told before. A drawing becomes an image in a page: browsers run no script in an image.
+A host chooses names, and a viewer is chosen by the end of a name. So a file gets the end that belongs to its content,
+and only kinds that are looked at are opened, never a program. Scripts of a page may run, which plots need, but it loads
+nothing and sends no form; that it may lead the browser to another address, the person is told. A drawing becomes an
+image in a page: browsers run no script in an image.
 """
 
 from __future__ import annotations

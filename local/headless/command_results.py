@@ -14,7 +14,7 @@ from ccb.tunnel.wire.control_protocol import RequestFailed
 from ..session.session_client import SessionClient
 from ..slash_commands.about_session import all_events
 from ..slash_commands.command_table import find_command
-from ..slash_commands.registry import Live, Reply, Rows, Text
+from ..slash_commands.registry import Live, Rows, Text
 from ..slash_commands.session_api import LaptopSide, Place, ReplInfo, SessionApi
 from ..slash_commands.typed_line import parse_command
 from ..transcript.blocks import BlockList
@@ -38,19 +38,16 @@ async def command_result(
     try:
         for event in await all_events(api):
             transcript.apply_event(event.record, replayed=True)
-        return await reply_text(await command.run(api, typed.argument))
+        reply = await command.run(api, typed.argument)
+        if isinstance(reply, Live):
+            reply = [rows async for rows in reply.updates][-1]
+        if isinstance(reply, Rows):
+            reply = reply.text
+        assert isinstance(reply, Text), "a command of headless runs replies with something to read"
+        return "\n".join(reply.lines)
     except CcbError as error:
         return f"/{command.name} was not run. {error.what}. {error.do}".rstrip()
     except RequestFailed as error:
         return f"/{command.name} was not run. {error}"
     except ValidationError:
         return f"/{command.name} was not run. The worker's answer cannot be read."
-
-
-async def reply_text(reply: Reply) -> str:
-    if isinstance(reply, Live):
-        reply = [rows async for rows in reply.updates][-1]
-    if isinstance(reply, Rows):
-        reply = reply.text
-    assert isinstance(reply, Text), "a command of headless runs replies with something to read"
-    return "\n".join(reply.lines)

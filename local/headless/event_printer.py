@@ -266,7 +266,8 @@ class EventPrinter:
         elif isinstance(public, messages.AssistantMessage):
             self._retries.assistant(public)
             of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
-            if of_agent and not self.own.forwards_text and _only_words(public):
+            only_words = all(block.get("type") != "tool_use" for block in public.blocks)
+            if of_agent and only_words and not self.own.forwards_text:
                 return
         await self.output.message(body)
         if self.mirror is not None:
@@ -275,10 +276,6 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
-
-
-def _only_words(line: messages.AssistantMessage) -> bool:
-    return all(block.get("type") != "tool_use" for block in line.blocks)
 
 
 _MAX_BLOCKS = 10_000

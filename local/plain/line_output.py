@@ -37,7 +37,7 @@ def quoted(text: str) -> list[str]:
 class LinePrinter:
     """A `BlockContainer` that prints whole lines. `own_prompts` are texts that are not printed again."""
 
-    def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
+    def __init__(self, write: Callable[..., None], cwd: str = "") -> None:
         self.own_prompts: list[str] = []
         self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)  # the last warnings and errors
         self._write = write
@@ -64,8 +64,7 @@ class LinePrinter:
         elif isinstance(block, ToolBlock):
             self._call(block)
         elif isinstance(block, NoticeBlock) and id(block) in self._printed:
-            for line in self._notice(block):  # it says something else now
-                self._write(line)
+            self._write(*self._notice(block))
 
     def take_away(self, block: Block) -> None:
         if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
@@ -74,8 +73,7 @@ class LinePrinter:
     def _once(self, block: Block, *lines: str) -> None:
         if id(block) not in self._printed:
             self._printed[id(block)] = block
-            for line in lines:
-                self._write(line)
+            self._write(*lines)
 
     def _prompt(self, block: PromptBlock) -> None:
         if block.text in self.own_prompts:
@@ -95,8 +93,7 @@ class LinePrinter:
         if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
             self._begun.add(id(block))
             self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
-            for line in _todos(block):
-                self._write(line)
+            self._write(*_todos(block))
         if block.state in (ToolState.DONE, ToolState.FAILED):
             failed = block.state is ToolState.FAILED
             self._once(block, *_result(block, failed=failed) or [f"{name} is done."])

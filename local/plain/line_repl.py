@@ -90,7 +90,7 @@ After a list, a number alone chooses one of its rows. Other commands are the age
 
 
 class LineReplies:
-    def __init__(self, api: SessionApi, write: Callable[[str], None]) -> None:
+    def __init__(self, api: SessionApi, write: Callable[..., None]) -> None:
         self._api = api
         self._write = write
         self._offered: Sequence[str] = ()  # the command lines of the rows that were printed last
@@ -107,6 +107,7 @@ class LineReplies:
         await asyncio.gather(*telling, return_exceptions=True)
 
     def meant(self, line: str) -> str:
+        """Return the command line of the row whose number was typed right below its list; any other line as it is."""
         offered, self._offered = self._offered, ()
         number = int(line) if line.isdigit() and len(line) < 4 else 0
         return (offered[number - 1] if 0 < number <= len(offered) else "") or line
@@ -114,8 +115,7 @@ class LineReplies:
     async def answer(self, command: LaptopCommand, argument: str) -> Switch | Leave | None:
         """Run a command, and print its reply. Return the reply if the person leaves with it."""
         if command.name == "help":
-            for line in _HELP.split("\n"):
-                self._write(line)
+            self._write(*_HELP.split("\n"))
         try:
             reply = await command.run(self._api, argument)
             if isinstance(reply, Switch | Leave):
@@ -156,8 +156,7 @@ class LineReplies:
     def _print_list(self, rows: Sequence[ReplyRow], *, numbers: bool = False) -> None:
         for number, row in enumerate(rows, 1):
             first, *more = row.line.split("\n")
-            for line in (f"{number}: {first}" if numbers else first, *(f"  {each}" for each in more)):
-                self._write(line)
+            self._write(f"{number}: {first}" if numbers else first, *(f"  {each}" for each in more))
 
     def _say(self, text: str) -> None:
         self._write(f"ccb: {text}")
@@ -184,8 +183,7 @@ class LineReplies:
             self._offer(found)
         else:
             first, *more = transfer.done_text(found)
-            for line in (f"ccb: {first}", *more):
-                self._write(line)
+            self._write(f"ccb: {first}", *more)
 
     async def _open(self) -> None:
         fetched = self._api.laptop.fetched
@@ -215,7 +213,7 @@ class LineRepl:
         self,
         client: SessionClient,
         info: ReplInfo,
-        write: Callable[[str], None],
+        write: Callable[..., None],
         laptop: LaptopSide = NO_LAPTOP,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -367,8 +365,7 @@ class LineRepl:
 
     def _show(self, question: PlainQuestion) -> None:
         self._shown = question
-        for line in question.lines:
-            self._write(line)
+        self._write(*question.lines)
         self._shown_at = time.monotonic()
 
     # What the person types.
@@ -503,8 +500,7 @@ async def _one_session(
         code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
         following = repl.following
         stays = f"ccb: this session stays on the host: {connected.resume}"
-        for line in repl.farewell() if following is None else [stays]:
-            _write(line)
+        _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
     return code, arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
 
@@ -544,6 +540,6 @@ async def _lines(first: str | None) -> AsyncIterator[str]:
         yield rest
 
 
-def _write(text: str) -> None:
+def _write(*lines: str) -> None:
     with suppress(OSError):  # the window may be closed
-        print_line(text)
+        print_line(*lines)

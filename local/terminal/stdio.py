@@ -82,20 +82,22 @@ class Writer:
 
 def read_some(fd: int, most: int) -> bytes:
     """Return what can be read, b"" at the end. Wait for it, also where the descriptor does not block."""
-    while True:
-        try:
-            return os.read(fd, most)
-        except BlockingIOError:
-            _wait(fd, select.POLLIN)
+    return _when_ready(fd, select.POLLIN, lambda: os.read(fd, most))
 
 
 def write_some(fd: int, data: memoryview) -> int:
     """Write the beginning of `data`, and return its length. Wait for room, also where the descriptor does not block."""
+    return _when_ready(fd, select.POLLOUT, lambda: os.write(fd, data))
+
+
+def _when_ready(fd: int, event: int, call: Callable[[], T]) -> T:
     while True:
         try:
-            return os.write(fd, data)
+            return call()
         except BlockingIOError:
-            _wait(fd, select.POLLOUT)
+            poller = select.poll()
+            poller.register(fd, event)
+            poller.poll()
 
 
 class WaitingFile(io.RawIOBase):
@@ -123,12 +125,6 @@ class WaitingFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         return write_some(self._fd, memoryview(data))
-
-
-def _wait(fd: int, event: int) -> None:
-    poller = select.poll()
-    poller.register(fd, event)
-    poller.poll()
 
 
 def _read(fd: int) -> bytes:

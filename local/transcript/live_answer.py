@@ -168,7 +168,10 @@ class AgentMessages:
         if "".join(piece.text for piece in pieces) + block.text != text:
             for piece in pieces:
                 self._container.take_away(piece)
-            pieces = set_text(self._container, block, text)
+            *heads, last = pieces_of(text)
+            block.tight = False
+            pieces = [_put_before(self._container, block, head) for head in heads]
+            block.text, block.opening = last.text, last.opening
         block.live = False
         self._container.update_block(block)
         return [*pieces, block]
@@ -200,15 +203,6 @@ class AgentMessages:
                 live.pieces.append(_put_before(self._container, block, cut[0]))
                 block.text, block.opening = cut[1].text, cut[1].opening
         self._container.update_block(block)
-
-
-def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
-    """Give `block` the end of `text`, and put blocks with the rest in front of it, which are returned."""
-    *heads, last = pieces_of(text)
-    block.tight = False
-    before = [_put_before(container, block, head) for head in heads]
-    block.text, block.opening = last.text, last.opening
-    return before
 
 
 def _put_before(container: BlockContainer, block: MarkdownBlock, piece: Piece) -> MarkdownBlock:

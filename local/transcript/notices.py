@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ccb.tunnel.plain_text import HostText, as_line, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import RewindRecord, RewoundRecord
@@ -86,8 +84,10 @@ class Notices:
         if note.subtype == "informational" and (content := as_text(note.body.get("content"))):
             warns = note.body.get("level") in ("warning", "error")
             self.add(content.split("\n"), Level.WARNING if warns else Level.DIM)
-        elif note.subtype == "status":
-            self._compacting_told(note.body)
+        elif note.subtype == "status" and note.body.get("status") == "compacting":
+            self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
+        elif self._compacting is not None and note.body.get("compact_result") == "failed":
+            self._end_compacting("The conversation was not compacted.")
         elif note.subtype == "api_retry":
             delay_ms = as_number(note.body.get("retry_delay_ms"))
             self._asked_again(retry_text(note), AskedAgain(delay_ms / 1000, retry_text(note, waits=False)))
@@ -97,12 +97,6 @@ class Notices:
                 self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
             else:
                 self.model_call_over()
-
-    def _compacting_told(self, status: Mapping[str, object]) -> None:
-        if status.get("status") == "compacting":
-            self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
-        elif self._compacting is not None and status.get("compact_result") == "failed":
-            self._end_compacting("The conversation was not compacted.")
 
     def _end_compacting(self, text: str) -> None:
         if self._compacting is None:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Done, Laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
@@ -48,12 +48,7 @@ def gone(user: HostUser) -> bool:
     ("argv", "says"),
     [
         (["ssh", "host", "--permision-mode", "plan"], "--permission-mode"),
-        (["ssh", "host", "-p", "x", "--output-format", "xml"], "text, json, stream-json"),
-        (["ssh", "host", "-p", "x", "--session-id", "7"], "UUID"),
-        (["ssh"], "host"),
         (["ssh", "host:/x"], "needs a terminal"),
-        (["ssh", "-oProxyCommand=touch x", "-p", "x"], ""),
-        (["ssh", "host:/a", "-P", "99999", "-p", "x"], "port"),
         (["ssh", "host", "-p"], "prompt"),
     ],
 )
@@ -126,13 +121,3 @@ async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
         half = [path for path in host_user.home.rglob(".*") if path.is_file() and path.name != ".made"]
         assert not half
         assert gone(host_user)
-
-
-async def test_a_refused_key_never_shows_it(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "--debug", "-p", "hi"]
-    done = await laptop.run(argv, ANTHROPIC_API_KEY="sk-ant-wrong-0000")
-    assert done.code == 77
-    assert "sk-ant-wrong" not in done.stderr + done.stdout
-    for log in (laptop.home / ".local" / "state").rglob("*.log"):
-        assert "sk-ant-wrong" not in log.read_text()
-        assert API_KEY not in log.read_text()

@@ -123,7 +123,7 @@ async def test_a_session_of_the_terminal_interface(laptop: Laptop, fake_model: F
 async def test_runs_that_fail(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     directory = project(tmp_path / "shop")
     done = await laptop.run([str(directory), "--debug", "-p", PROMPT], ANTHROPIC_API_KEY="sk-wrong-wrong-wrong")
-    assert done.code != 0
+    assert (done.code, "sk-wrong" in done.stdout + done.stderr) == (77, False)
     settings = laptop.home / ".config" / "ccb" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text('{"apiKeyHelper": "echo HELPER-4242 >&2; exit 1"}', encoding="ascii")

@@ -172,23 +172,6 @@ async def test_prompts_on_stdin_are_turns_with_one_result_each(
     assert sum(m["type"] == "system" and m["subtype"] == "init" for m in done.messages) == 2
 
 
-async def test_permissions_are_asked_on_stdout_when_wanted(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "Made."})
-    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
-        await running.send(user("go"))
-        ask = await running.until("control_request")
-        assert ask["request"]["subtype"] == "can_use_tool" and not (project / "made").exists()
-        answer = {"behavior": "allow", "updatedInput": ask["request"]["input"]}
-        response = {"subtype": "success", "request_id": ask["request_id"], "response": answer}
-        await running.send({"type": "control_response", "response": response})
-        await running.until("result")
-        assert (project / "made").exists()
-        running.end_input()
-        assert (await running.done()).code == 0
-
-
 async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -275,14 +258,3 @@ async def test_an_answer_that_cannot_be_written_is_no_success(
         _, said = await process.communicate()
     assert process.returncode == code, said
     assert (b"stdout cannot be written: No space left" in said) == (code == 73)
-
-
-async def test_a_reader_that_goes_away_ends_the_run(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({**uses("Bash", command="sleep 0.1"), "times": 0})
-    argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
-    async with laptop.start(argv, piped=False) as running:
-        await running.until("assistant")
-        running.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-        async with asyncio.timeout(30):
-            await running.process.wait()
-    assert running.process.returncode == 129

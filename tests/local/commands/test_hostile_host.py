@@ -159,9 +159,9 @@ async def test_a_session_in_lines_has_no_line_of_the_host(
     info = ReplInfo("devbox", f"/srv/{EVIL}", EVIL, EVIL, "1", sandbox=EVIL)
     seen: list[str] = []
 
-    def write(line: str) -> None:
-        print_line(line)
-        seen.append(line)
+    def write(*lines: str) -> None:
+        print_line(*lines)
+        seen.extend(lines)
 
     repl = LineRepl(session, info, write)
 
@@ -183,7 +183,7 @@ async def test_a_session_in_lines_has_no_line_of_the_host(
 
 
 def test_a_notice_is_one_line_unless_it_is_a_list() -> None:
-    notices = Notices(LinePrinter(lambda _: None), "me")
+    notices = Notices(LinePrinter(lambda *_: None), "me")
     assert "\n" not in notices.add(EVIL).text
     assert notices.add([EVIL, "ccb's own"]).text.count("\n") == 1
 

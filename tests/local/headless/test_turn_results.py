@@ -41,30 +41,15 @@ def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures:
     return TurnResults(reports, output, RetryReports(quiet=True), print_all, print_failures)
 
 
-Steps = list[tuple[str, object]]
-
-
 @pytest.mark.parametrize(
     "steps",
     [
-        [
-            ("sent", "a"),
-            ("sent", "b"),
-            ("sent", "c"),
-            ("sent", "a"),
-            ("taken", "ab"),
-            ("ours", 1),
-            ("taken", "c"),
-            ("ours", 0),
-        ],
-        [("foreign", True), ("sent", "a"), ("others", 1), ("ours", 0)],
-        [
-            *(("sent", "a"), ("begins", None), ("taken", "x"), ("others", 1), ("begins", None), ("taken", "x")),
-            *(("others", 1), ("taken", "x"), ("taken", "a"), ("ours", 0), ("others", 0)),
-        ],
-        [("foreign", True), ("sent", "a"), ("sent", "b"), ("begins", None), ("ours", 1), ("taken", "b"), ("ours", 0)],
-        [("runs", "a"), ("sent", "a"), ("ours", 0)],
-        [("taken", "a"), ("others", 0), ("sent", "a"), ("waits", 0)],
+        "sent:a sent:b sent:c sent:a taken:ab ours:1 taken:c ours:0",
+        "foreign sent:a others:1 ours:0",
+        "sent:a begins taken:x others:1 begins taken:x others:1 taken:x taken:a ours:0 others:0",
+        "foreign sent:a sent:b begins ours:1 taken:b ours:0",
+        "runs:a sent:a ours:0",
+        "taken:a others:0 sent:a waits:0",
     ],
     ids=[
         "prompts that a turn took together share its result",
@@ -75,23 +60,23 @@ Steps = list[tuple[str, object]]
         "a prompt that is sent again after its result has passed does not wait",
     ],
 )
-def test_which_prompts_a_result_answers(steps: Steps) -> None:
+def test_which_prompts_a_result_answers(steps: str) -> None:
     """`ours` and `others`: a result comes, of this run or of another one, and so many prompts wait afterwards."""
     pending = PendingPrompts()
-    for step, given in steps:
+    for step, _, given in (each.partition(":") for each in steps.split()):
         if step == "sent":
-            pending.sent(str(given))
+            pending.sent(given)
         elif step == "taken":
-            pending.taken([*str(given)])
+            pending.taken([*given])
         elif step == "runs":
-            pending.runs_already([*str(given)])
+            pending.runs_already([*given])
         elif step == "begins":
             pending.turn_began_or_ended()
         elif step == "foreign":
-            pending.foreign_turn = bool(given)
+            pending.foreign_turn = True
         else:
             assert step == "waits" or pending.result_came() is (step == "ours")
-            assert len(pending) == given
+            assert len(pending) == int(given)
 
 
 async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_second_one() -> None:

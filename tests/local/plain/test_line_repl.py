@@ -82,7 +82,7 @@ async def plain(
     session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
-    repl = LineRepl(session, info, lambda line: printed.append(as_line(line)), laptop)
+    repl = LineRepl(session, info, lambda *lines: printed.extend(map(as_line, lines)), laptop)
     person = Person(repl, session, printed)
     person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
     try:

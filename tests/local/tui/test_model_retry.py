@@ -37,7 +37,7 @@ async def test_the_status_line_counts_down_to_the_next_try_and_stops_when_the_mo
 
 def test_lines_say_each_try() -> None:
     lines: list[str] = []
-    notices = Notices(LinePrinter(lines.append), "me")
+    notices = Notices(LinePrinter(lambda *more: lines.extend(more)), "me")
     for attempt, delay_s in ((1, 1), (2, 8)):
         notices.system(line_of(retry(attempt, delay_s)))
     assert [line.partition("try ")[2] for line in lines] == ["1 of 10 in 1 s", "2 of 10 in 8 s"]
@@ -76,7 +76,7 @@ async def test_the_status_line_counts_down_while_the_model_says_nothing_until_it
 
 def test_lines_and_headless_runs_say_that_the_model_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     lines: list[str] = []
-    notices = Notices(LinePrinter(lines.append), "me")
+    notices = Notices(LinePrinter(lambda *more: lines.extend(more)), "me")
     reports = RetryReports(quiet=False)
     for body in (silence(30, 270), silence(60, 240), silence(None)):
         notices.system(line_of(body))
