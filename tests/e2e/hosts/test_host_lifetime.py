@@ -18,13 +18,15 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import daemon_of
+from tests.e2e.drops.test_reconnect import daemon_of, where
+from tests.support.hosts import sshd as servers
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.whole_session import STDIO, user_message
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
+from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
 from tests.support.person.login import logged_in, target
 
@@ -259,10 +261,6 @@ async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_c
     fake_model.add(uses("Bash", command=command_line), {"text": "after"})
     with killing_at_logout(tmp_path, monkeypatch):
         async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
-            async with login(server, host_user, {"session": str(uuid.uuid4()), "cwd": "~"}) as frames:
-                hello = await anext(frames)
-                assert isinstance(hello, Hello)
-                assert any("KillUserProcesses" in note and "enable-linger" in note for note in hello.notes)
             argv = [*where(host_user, server, between), "-p", *STDIO, "--allowedTools", "Bash"]
             async with laptop.start(argv) as running:
                 await running.send(user_message("go"))
