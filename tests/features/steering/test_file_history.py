@@ -109,6 +109,20 @@ async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, 
     tried = (await laptop.request("rewind_files", user_message_id="u2", dry_run=True))["response"]
     assert tried["canRewind"] and (tried["insertions"], tried["deletions"]) == (3, 4)
     assert texts(host) == after
+    path = str(host.project / "a.txt")
+    (only,) = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path=path))["response"]["files"]
+    assert only["path"] == path and only["complete"] is True
+    (hunk,) = only["patch"]
+    assert hunk["lines"] == ["-one", "-two", "+1", "+1.5", "+2"]
+    every = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
+    assert len(every) == 3 and all("patch" not in each for each in every)
+    none = await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path="/etc/passwd")
+    assert none["response"]["files"] == []
+    history = host.state(session) / "history"
+    kept = sorted(history.iterdir())
+    assert len(kept) == 5  # a.txt twice in its states of u1 and u2 and between, b.txt, new.txt
+    assert all(len(each.name) == 64 and stat.S_IMODE(each.stat().st_mode) == 0o600 for each in kept)
+    assert stat.S_IMODE(history.stat().st_mode) == 0o700
     done = (await laptop.request("rewind_files", user_message_id="u2"))["response"]
     assert [Path(path).name for path in done["filesChanged"]] == ["a.txt", "b.txt", "new.txt"] and not done["failed"]
     assert texts(host) == {"a.txt": "one\n2\n", "b.txt": "b\n", "new.txt": "made\n"}
@@ -120,15 +134,6 @@ async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, 
     assert "prompt u1" in said and "prompt u2" in said and "put these files back" in said
     refused = await laptop.request("rewind_files", user_message_id="nobody")
     assert refused["subtype"] == "error" and refused["error_code"] == "unknown_message"
-
-
-async def test_snapshots_are_private_and_kept_once(host: WorkerHost, session: str) -> None:
-    await worked(host, session)
-    history = host.state(session) / "history"
-    kept = sorted(history.iterdir())
-    assert len(kept) == 5  # a.txt twice in its states of u1 and u2 and between, b.txt, new.txt
-    assert all(len(each.name) == 64 and stat.S_IMODE(each.stat().st_mode) == 0o600 for each in kept)
-    assert stat.S_IMODE(history.stat().st_mode) == 0o700
 
 
 async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(host: WorkerHost, session: str) -> None:
@@ -249,16 +254,3 @@ async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: Worke
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
     assert (await laptop.request("rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
     assert not (host.project / "new.txt").exists()
-
-
-async def test_the_lines_of_one_changed_file_are_told(host: WorkerHost, session: str) -> None:
-    laptop = await worked(host, session)
-    path = str(host.project / "a.txt")
-    (only,) = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path=path))["response"]["files"]
-    assert only["path"] == path and only["complete"] is True
-    (hunk,) = only["patch"]
-    assert hunk["lines"] == ["-one", "-two", "+1", "+1.5", "+2"]
-    every = (await laptop.request("rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
-    assert len(every) == 3 and all("patch" not in each for each in every)
-    none = await laptop.request("rewind_files", user_message_id="u1", dry_run=True, path="/etc/passwd")
-    assert none["response"]["files"] == []

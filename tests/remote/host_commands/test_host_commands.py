@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Refused, Report
@@ -61,12 +61,11 @@ async def ended(host: WorkerHost, session: str) -> None:
 async def with_grandchildren(host: WorkerHost, laptop: Laptop) -> list[int]:
     """A Bash call that runs, with a child of its own in its group and one that has detached itself."""
     await laptop.say("go")
-    opened, _ = await laptop.call()
     script = (
         "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ >> pids; sleep 600; sleep 600' & "
         "(trap '' TERM; sleep 600; sleep 600) & echo $! >> pids; echo $$ >> pids; wait; sleep 600"
     )
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": script}))))
+    await laptop.tell(calls(("toolu_1", "Bash", {"command": script})))
     path = host.project / "pids"
     await until(lambda: path.exists() and len(path.read_text().split()) == 3, "the tool and its children run")
     return [int(pid) for pid in path.read_text().split()]
@@ -133,22 +132,10 @@ async def test_ps_says_that_a_driver_is_away(host: WorkerHost, session: str) -> 
     assert await driver() == ("", False)
 
 
-async def test_logs_without_a_readable_worker_log_are_those_of_the_session(host: WorkerHost, session: str) -> None:
-    await ended(host, session)
-    log = host.state(session) / "daemon.log"
-    log.unlink(missing_ok=True)
-    log.mkdir()
-    texts = [body["text"] for _, body in await command(host, "logs", session)]
-    assert texts[-1] == f"{log}: {os.strerror(errno.EISDIR)}"
-    assert "prompt: what is this?" in texts
-
-
 async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: WorkerHost, session: str) -> None:
     laptop, _ = await begin(host, session)
-    await laptop.say("count\x1b[31m files")
-    await laptop.answers(calls(("toolu_1", "Bash", {"command": "echo $((40 + 2)) files"})))
-    await laptop.answers(says("There are 42.", "msg_2"))
-    await laptop.message("result")
+    counts = calls(("toolu_1", "Bash", {"command": "echo $((40 + 2)) files"}))
+    await laptop.turn("count\x1b[31m files", counts, says("There are 42.", "msg_2"))
     with (host.state(session) / "daemon.log").open("a") as log:
         log.write("2031-01-02 03:04:05,678 ERROR ccb.x it broke\nTraceback\n")
     bodies = [body for _, body in await command(host, "logs", session[:8])]
@@ -162,14 +149,18 @@ async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: Worke
     assert [body["text"] for _, body in await command(host, "logs", session, lines=2)] == worker[-2:]
 
 
-async def test_logs_of_a_damaged_journal_still_say_the_rest(host: WorkerHost, session: str) -> None:
+async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host: WorkerHost, session: str) -> None:
     await ended(host, session)
     with (host.state(session) / "journal.jsonl").open("ab") as journal:
         journal.write(
             b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
         )
+    log = host.state(session) / "daemon.log"
+    log.unlink(missing_ok=True)
+    log.mkdir()
     texts = [body["text"] for _, body in await command(host, "logs", session)]
-    assert "agent: a thing" in texts
+    assert texts[-1] == f"{log}: {os.strerror(errno.EISDIR)}"
+    assert "prompt: what is this?" in texts and "agent: a thing" in texts
     assert sum(text.startswith("damaged record") for text in texts) == 4
     assert 'new {"a": 1}' in texts
 

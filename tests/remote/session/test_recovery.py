@@ -42,10 +42,9 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
 async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Write"]))
     await first.say("go")
-    opened, _ = await first.call()
     written = host.project / "deep" / "written"
     write = {"file_path": str(written), "content": "x"}
-    await first.answer(opened, content(calls(("toolu_1", "Write", write))))
+    await first.tell(calls(("toolu_1", "Write", write)))
     await until(written.exists, "the file is written")
     await first.kill()
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
@@ -139,9 +138,8 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
 async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await first.say("go")
-    opened, _ = await first.call()
     command = "trap - TERM; echo $$ > pid; touch started; sleep 600"
-    await first.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await first.tell(calls(("toolu_1", "Bash", {"command": command})))
     await until((host.project / "started").exists, "the tool has started")
     await first.kill()
     pid = int((host.project / "pid").read_text())
