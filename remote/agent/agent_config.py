@@ -72,7 +72,7 @@ class OfferedTools:
 @dataclass(frozen=True)
 class ModelChoice:
     """Aliases or ids. `fallback` takes over under overload, `small` answers small questions, `compact` writes summaries
-    ("" for the agent's own); `names` are the short names."""
+    ("" for the agent's own); `names` are the short names; `key_source` says where the credential comes from."""
 
     model: str | None = None
     fallback: str | None = None
@@ -80,11 +80,13 @@ class ModelChoice:
     compact: str = ""
     names: ModelNames = CCB_NAMES
     reasoning: Reasoning = Reasoning()
+    key_source: str = "none"
 
     @staticmethod
     def of(options: SessionOptions) -> ModelChoice:
         choice = ModelChoice(options.model, options.fallback_model, options.small_model, options.compact_model)
-        return replace(choice, names=ModelNames(options.model_aliases), reasoning=Reasoning.of(options))
+        names, reasoning = ModelNames(options.model_aliases), Reasoning.of(options)
+        return replace(choice, names=names, reasoning=reasoning, key_source=options.api_key_source)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,6 @@ class AgentConfig:
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offer: OfferedTools = field(default_factory=OfferedTools)
     announced: Announced = field(default_factory=Announced)
-    api_key_source: str = "none"
     partial_messages: bool = False  # clients want the raw events of the model's stream
     structured: StructuredOutput | None = None
     budget: Budget | None = None

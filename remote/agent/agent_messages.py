@@ -50,7 +50,7 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
         model=model,
         permissionMode=config.permissions.mode,
         sandbox=config.permissions.cage_in_force,
-        apiKeySource=config.api_key_source,
+        apiKeySource=config.models.key_source,
         claude_code_version=CLAUDE_CODE_VERSION,
         ccb_version=version,
         additional_directories=list(config.context.add_dirs),

@@ -166,7 +166,6 @@ def _main_agent(
         tools=tools,
         permissions=engine,
         context=context,
-        api_key_source=options.api_key_source,
         partial_messages=options.partial_messages,
         take_queued=lambda agent_id: parts.inputs.take_all(agent_id, calls),
         offer=offer,

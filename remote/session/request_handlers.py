@@ -180,6 +180,16 @@ _MAX_FILE = 1 << 20
 _MAX_NOTE = 2_000
 
 
+def _with_note(path: str, data: bytes, note: str) -> bytes:
+    file = text_of(data)
+    if file is None or not file.codec:
+        raise protocol.RequestRefused(f"{path} is not in UTF-8: add the note with an editor that knows its encoding")
+    ending = "\r\n" if "\r\n" in file.text else "\n"
+    separator = ending if file.text and not file.text.endswith("\n") else ""
+    line = f"- {note}{ending}".encode("utf-8", "replace").decode()
+    return file.encoded(f"{file.text}{separator}{line}")
+
+
 async def _remember(session: Session, note: str) -> Json:
     text = " ".join(note.split())[:_MAX_NOTE]
     if not text:
@@ -196,16 +206,7 @@ async def _remember(session: Session, note: str) -> Json:
         data = await host.read(real, 0, _MAX_FILE + 1) if found is not None else b""
         if len(data) > _MAX_FILE:
             raise protocol.RequestRefused(f"{path} is too large")
-        file = text_of(data)
-        if file is None or not file.codec:
-            raise protocol.RequestRefused(
-                f"{path} is not in UTF-8: add the note with an editor that knows its encoding"
-            )
-        ending = "\r\n" if "\r\n" in file.text else "\n"
-        separator = ending if file.text and not file.text.endswith("\n") else ""
-        note = f"- {text}{ending}".encode("utf-8", "replace").decode()
-        whole = file.encoded(f"{file.text}{separator}{note}")
-        await host.replace(real, whole, digest_of(data) if found is not None else ABSENT)
+        await host.replace(real, _with_note(path, data, text), digest_of(data) if found is not None else ABSENT)
     except (OSError, FileChanged, NotAFile) as error:
         raise protocol.RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None
     session.agent.reminders.add(f"note:{text}", f"The user has added this to {path}: {text}")

@@ -217,7 +217,6 @@ class Session:
         self.launches.use(options)
         offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
         config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
-        config = replace(config, api_key_source=options.api_key_source)
         if "system_prompt" in given or "append_system_prompt" in given:
             config = replace(config, prompts=session_prompt(options, context.cwd, context.host, context.cages))
         self.agent.configure(config)

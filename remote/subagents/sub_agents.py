@@ -469,7 +469,6 @@ class SubAgents:
                 reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
             ),
             max_turns=definition.max_turns,
-            api_key_source=main.api_key_source,
             take_queued=main.take_queued,
             settings=main.settings,
             budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,

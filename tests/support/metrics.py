@@ -58,9 +58,15 @@ def attributes(owner: ast.ClassDef) -> int:
         and node.value.id == "self"
     }
     declared = {
-        line.target.id for line in owner.body if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        line.target.id
+        for line in owner.body
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and not _is_of_class(line.annotation)
     }
     return len(assigned | declared)
+
+
+def _is_of_class(annotation: ast.expr) -> bool:
+    return any(isinstance(name, ast.Name) and name.id == "ClassVar" for name in ast.walk(annotation))
 
 
 def is_protocol(owner: ast.ClassDef) -> bool:
