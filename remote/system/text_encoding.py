@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import codecs
 
-from ccb.tunnel.wire.dataclass import dataclass
-
 SNIFF = 8192  # bytes at the start of a file in which a NUL makes it a binary one
 
 _MARKS = (
@@ -17,13 +15,13 @@ _MARKS = (
 )
 
 
-@dataclass(frozen=True)
 class Text:
     """The text of a file without its byte order mark. In an unknown `codec`, "", a character is a byte."""
 
-    text: str
-    codec: str
-    mark: bytes
+    def __init__(self, text: str, codec: str, mark: bytes) -> None:
+        self.text = text
+        self.codec = codec
+        self.mark = mark
 
     def encoded(self, text: str) -> bytes:
         return self.mark + text.encode(self.codec or "latin-1")
