@@ -113,19 +113,3 @@ async def test_commands_and_hooks_run_on_when_the_directory_of_the_session_is_go
     assert (host_user.home / "hooked").read_text() == f"{project}\n{host_user.home}\n"
     if project.is_dir():
         project.chmod(0o700)
-
-
-async def test_the_screen_says_what_it_waits_for_and_which_path_counts(
-    sshd: Sshd, host_user: HostUser, laptop: Laptop, fake_model: FakeModel
-) -> None:
-    fake_model.add({"text": "Done-it-all."})
-    write(host_user, ".profile", "while ! test -e ~/go; do sleep 0.05; done; exit\n")
-    place = f"{host_user.name}@127.0.0.1:~"
-    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
-        await running.shows("Waiting for the start-up files of your shell on the host")
-        running.type("do it\r")
-        write(host_user, "go", "")
-        await running.shows("was ended by its start-up files")
-        await running.shows("Done-it-all.")
-        running.type("/stop\r")
-        assert await running.ended() == 0

@@ -237,18 +237,6 @@ async def test_control_frames_overtake_waiting_response_bytes() -> None:
         await filling
 
 
-async def test_an_urgent_frame_goes_between_the_parts_of_a_large_one() -> None:
-    async with attached() as (link, peer, _, _):
-        reading = asyncio.create_task(collect(link))
-        await link.send(wire.Input(1, "big", {"fill": "x" * 8_000_000}))
-        await peer.send(wire.Ping(1, 5))
-        seen: list[str] = []
-        while "input" not in seen:
-            seen.append((await peer.next((wire.Input, wire.Pong))).t)  # type: ignore[arg-type]
-        assert seen == ["pong", "input"]
-        reading.cancel()
-
-
 async def test_a_frame_over_the_limit_is_refused_and_the_link_lives() -> None:
     async with attached() as (link, peer, _, _):
         with pytest.raises(wire.FrameError, match="limit"):

@@ -164,20 +164,6 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert (await resolve(SshTarget("mine"))).no_effect == ()
 
 
-@pytest.mark.timeout(120)
-async def test_a_channel_that_is_not_opened_is_a_lost_connection(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.asyncssh_transport._OPEN_S", 0.5)
-    async with relay(sshd.port) as link:
-        sshd.trust(link.port)
-        async with logged_in(target(sshd, host_user, port=link.port)) as transport:
-            link.freeze()
-            with pytest.raises(ConnectionLost):
-                await asyncio.wait_for(transport.execute("true"), 10)  # the keep-alive would take 15
-            transport.abort()
-
-
 async def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout(
     sshd: Sshd, host_user: HostUser
 ) -> None:
