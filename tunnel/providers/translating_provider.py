@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
-from .api_errors import UpstreamError, read_error
+from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, ModelTarget, StreamReader
 from .http_client import HttpProvider, ProviderClient
@@ -23,10 +23,6 @@ from .request_content import Untranslatable, estimated_count, estimated_tokens
 
 MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event. A line that is longer ends the answer."""
-
-
-class EventTooLong(Exception):
-    """An event is over the limit."""
 
 
 class DataLines:
@@ -46,7 +42,7 @@ class DataLines:
             self._rest += chunk
         found = [data for line in lines if (data := _data(line))]
         if len(self._rest) > MAX_EVENT:
-            raise EventTooLong
+            raise AnswerError(WRONG, "the provider sent an event that is too long")
         return found
 
     def end(self) -> list[bytes]:
@@ -87,8 +83,6 @@ class StreamTranslator:
                 self._reader.feed(data)
         except AnswerError as error:
             self._answer.fail(error.kind, error.message)
-        except EventTooLong:
-            self._answer.fail(WRONG, f"{self._provider} sent an event that is too long")
         return self._answer.take()
 
     def end(self) -> bytes:
@@ -153,11 +147,7 @@ class TranslatedProvider(HttpProvider):
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
-        try:
-            asked = await self._asked(request, credential)
-        except Untranslatable as refused:
-            yield refused_answer(400, WRONG, str(refused))
-            return
+        asked = await self._asked(request, credential)
         if isinstance(asked, ProviderResponse):
             yield asked
             return
@@ -174,7 +164,7 @@ class TranslatedProvider(HttpProvider):
                 error = read_error(response.status, response.headers, body, self._given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
-                    error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
+                    error.headers = {"x-should-retry": "true"} if again else {}
                 yield error_answer(error)
                 return
             stream = self._events(response, reader)
@@ -283,7 +273,8 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
     error = (failed or {}).get("error") or {}
     kind = str(error.get("type") or "api_error")
     status = {WRONG: 400, "overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
-    return refused_answer(status, kind, str(error.get("message") or ""))
+    text = str(error.get("message") or "")
+    return error_answer(Refusal(status, text, kind=kind, headers=NO_RETRY if status == 400 else None))
 
 
 def json_answer(data: Json) -> ProviderResponse:
@@ -291,10 +282,6 @@ def json_answer(data: Json) -> ProviderResponse:
     return ProviderResponse(200, headers, as_body(dump(data).encode("utf-8", "replace")))
 
 
-def error_answer(error: UpstreamError) -> ProviderResponse:
-    return ProviderResponse(error.status, error.headers(), as_body(error.body()))
-
-
-def refused_answer(status: int, kind: str, message: str) -> ProviderResponse:
-    """Return the answer of a provider that does not take a request. To ask again does not help with a wrong one."""
-    return error_answer(UpstreamError(status, kind, message, retry=False if status == 400 else None))
+def error_answer(error: Refusal) -> ProviderResponse:
+    headers = [("content-type", "application/json"), *error.headers.items()]
+    return ProviderResponse(error.status, headers, as_body(error.body()))
