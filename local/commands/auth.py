@@ -326,7 +326,7 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
 def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     """Return the source that counts more than stored accounts in words, "" without one."""
     if where.name == ANTHROPIC and (credential := environ_credential(environ)) is not None:
-        return f"{credential.source} from the environment, sent as {credential.kind.value}."
+        return f"{credential.source} from the environment, sent as {credential.kind}."
     source = where.shadow(environ)
     if source and source == where.variable(environ):
         return f"{source} from the environment."

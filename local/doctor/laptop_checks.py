@@ -235,7 +235,7 @@ async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[i
 
 def _credential(credential: Credential | None, status: int) -> Finding:
     assert credential is not None
-    text = f"{credential.source}, sent as {credential.kind.value}"
+    text = f"{credential.source}, sent as {credential.kind}"
     if status in (401, 403):
         fix = f"Check {credential.source}: the provider does not know this key, or does not allow its use."
         return _finding("credential", FindingState.BLOCK, f"{text}: refused (HTTP {status})", fix)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
+from tests.support.providers.readers import reader_of
 
 from ccb.local.terminal.input_machine import InputMachine
 from ccb.local.transcript.blocks import ToolBlock
@@ -33,7 +34,7 @@ from ccb.remote.tools import document_programs
 from ccb.remote.tools.output import clean
 from ccb.remote.tools.text_changes import ChangeRefused, compared, editable, replace_in
 from ccb.remote.tools.web import to_markdown
-from ccb.tunnel.providers.translating_provider import DataLines
+from ccb.tunnel.providers.translating_provider import StreamTranslator
 from ccb.tunnel.wire.json_schema import tool_schema
 from ccb.tunnel.wire.mcp_messages import read_messages
 from ccb.tunnel.wire.prompt_content import image_size
@@ -110,9 +111,9 @@ def mcp_message(text: str) -> None:
 
 
 def provider_lines(text: str) -> None:
-    lines = DataLines()
+    translator = StreamTranslator(reader_of("openai"))
     for at in range(0, len(text), 20):
-        lines.feed(text[at : at + 20].encode())
+        translator.feed(text[at : at + 20].encode())
 
 
 def hook_answer(text: str) -> None:

@@ -7,13 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..wire.dataclass import dataclass
 from .json_fields import dump, object_in, objects_in, text_in
 
 
 class Refusal(Exception):
-    """An answer of the proxy itself: an error in the shape of the Messages API. A `kind` that starts with `laptop_`
-    says that no provider has answered, so the status was chosen by the proxy."""
+    """An answer that is an error in the shape of the Messages API. A `kind` that starts with `laptop_` says that no
+    provider has answered, so the status was chosen by the proxy."""
 
     def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -23,11 +22,13 @@ class Refusal(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        return _error_body(self.kind, self.message)
+        error = {"type": self.kind, "message": self.message}
+        return dump({"type": "error", "error": error}).encode("utf-8", "replace")
 
 
 Json = dict[str, Any]
 
+NO_RETRY = {"x-should-retry": "false"}
 _MAX_TEXT = 1_000
 _BY_STATUS = {
     400: "invalid_request_error",
@@ -76,33 +77,7 @@ _WAIT_IN_TEXT = re.compile(r"(?:try again|retry) in (?:about )?((?:\d+(?:\.\d+)?
 _LIMITS = ("requests", "tokens")
 
 
-@dataclass(frozen=True)
-class UpstreamError:
-    """An error as the worker gets it. `status` is for an answer that has not begun yet."""
-
-    status: int
-    kind: str
-    message: str
-    retry: bool | None = None
-    retry_after: float | None = None
-
-    def body(self) -> bytes:
-        return _error_body(self.kind, self.message)
-
-    def headers(self) -> list[tuple[str, str]]:
-        made = [("content-type", "application/json")]
-        if self.retry_after is not None:
-            made.append(("retry-after", f"{self.retry_after:g}"))
-        if self.retry is not None:
-            made.append(("x-should-retry", "true" if self.retry else "false"))
-        return made
-
-
-def _error_body(kind: str, message: str) -> bytes:
-    return dump({"type": "error", "error": {"type": kind, "message": message}}).encode("utf-8", "replace")
-
-
-def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, provider: str) -> UpstreamError:
+def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, provider: str) -> Refusal:
     """Return the error that an answer with an error status stands for."""
     text = body.decode("utf-8", "replace")
     try:
@@ -113,11 +88,11 @@ def read_error(status: int, headers: Sequence[tuple[str, str]], body: bytes, pro
     return _error(data, status, named, provider)
 
 
-def error_in_stream(data: object, provider: str) -> UpstreamError:
+def error_in_stream(data: object, provider: str) -> Refusal:
     return _error(data, 500, {}, provider)
 
 
-def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> UpstreamError:
+def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> Refusal:
     fields = _fields(data)
     message = _message(data, fields)
     codes = [found.lower() for name in ("code", "type", "status") if (found := text_in(fields, name))]
@@ -128,14 +103,17 @@ def _error(data: object, status: int, headers: Mapping[str, str], provider: str)
     if any(map(_TOO_LONG.search, (message, *codes))):  # what makes the worker compact the conversation
         numbers = sorted(int(each.replace(",", "")) for each in _NUMBERS.findall(message))
         said = f"{numbers[-1]} tokens > {numbers[0]} maximum" if len(numbers) >= 2 else message
-        return UpstreamError(400, "invalid_request_error", f"prompt is too long: {said}", retry=False)
+        return Refusal(400, f"prompt is too long: {said}", headers=NO_RETRY)
     if kind in ("authentication_error", "permission_error"):  # such a text may repeat a part of the key
         message = "the credential is refused, or what it is used for"
-    billing = kind == "billing_error"
-    wait = None if billing else _wait(headers, fields, message)
-    retry = False if billing else {"true": True, "false": False}.get(headers.get("x-should-retry", ""))
     code = _STATUS.get(kind) or (status if status >= 400 else 500)
-    return UpstreamError(code, kind, f"{provider}: {message}", retry=retry, retry_after=wait)
+    text, given = f"{provider}: {message}", headers.get("x-should-retry", "")
+    if kind == "billing_error":
+        return Refusal(code, text, kind=kind, headers=NO_RETRY)
+    advice = {"x-should-retry": given} if given in ("true", "false") else {}
+    if (wait := _wait(headers, fields, message)) is not None:
+        advice["retry-after"] = f"{wait:g}"
+    return Refusal(code, text, kind=kind, headers=advice)
 
 
 def _kind(codes: list[str], status: int) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from ..errors import ConfigError, CredentialError
 from ..secret import Secret
 from ..wire.dataclass import dataclass
-from .anthropic_events import WRONG, event
+from .anthropic_events import event
 from .api_errors import read_error
 from .http_client import HttpProvider, ProviderClient
 from .json_fields import dump
@@ -25,7 +25,7 @@ from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
-from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer, refused_answer, start_of
+from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer, start_of
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
@@ -97,11 +97,7 @@ class CloudProvider(HttpProvider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        try:
-            asked = await self._asked(request)
-        except Untranslatable as refused:
-            yield refused_answer(400, WRONG, str(refused))
-            return
+        asked = await self._asked(request)
         if isinstance(asked, ProviderResponse):
             yield asked
             return

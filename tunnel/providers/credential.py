@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
 from typing import Protocol
 
 from ..secret import Secret
 from ..wire.dataclass import dataclass
-
-
-class CredentialKind(Enum):
-    """The headers that carry a credential."""
-
-    API_KEY = "api_key"
-    BEARER = "bearer"
-    BOTH = "api_key+bearer"
 
 
 @dataclass(frozen=True)
@@ -31,10 +22,9 @@ class Credential:
     betas: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> CredentialKind:
-        if self.api_key and self.bearer:
-            return CredentialKind.BOTH
-        return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
+    def kind(self) -> str:
+        """How it is sent, for people."""
+        return "+".join(name for name in ("api_key", "bearer") if getattr(self, name))
 
     def headers(self, beside: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the request headers that carry the credential in the clear: do not keep them. `beside` are the other

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Self
 
+from .api_errors import Refusal
 from .costs import billed
 from .json_fields import dump
 from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
@@ -86,9 +87,7 @@ class ModelRouter:
             size += len(piece)
             self._hold(len(piece), held)
             if self.in_memory > _MAX_IN_MEMORY:
-                from .translating_provider import refused_answer  # with the dialects, which most sessions never speak
-
-                return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
+                raise Refusal(529, "too many large requests at once")
         with ExitStack() as twice:
             self._hold(size, twice)
             whole = b"".join(pieces)

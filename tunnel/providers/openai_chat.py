@@ -241,7 +241,6 @@ _REASONS = {
     "eos": "end_turn",
     "end_turn": "end_turn",
     "tool_calls": "tool_use",
-    "function_call": "tool_use",
     "length": "max_tokens",
     "max_tokens": "max_tokens",
     "content_filter": "refusal",
@@ -340,8 +339,6 @@ class ChatReader:
             answer.text(content)
         answer.text(text_in(delta, "refusal"))
         calls = objects_in(delta, "tool_calls")
-        if function := object_in(delta, "function_call"):
-            calls.append({"index": 0, "function": function})
         if calls:
             self._flush_details()
         for call in calls:

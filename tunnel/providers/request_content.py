@@ -7,13 +7,17 @@ from typing import Any
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import ESTIMATED
+from .api_errors import NO_RETRY, Refusal
 from .json_fields import dump, list_in, object_in, objects_in
 
 Json = dict[str, Any]
 
 
-class Untranslatable(Exception):
+class Untranslatable(Refusal):
     """The request asks for something that this provider or model cannot do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, message, headers=NO_RETRY)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
-from .api_errors import UpstreamError, read_error
+from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, ModelTarget, StreamReader
 from .http_client import HttpProvider, ProviderClient
@@ -25,82 +25,49 @@ MAX_EVENT = 16 * 1024 * 1024
 """Bytes of one event. A line that is longer ends the answer."""
 
 
-class EventTooLong(Exception):
-    """An event is over the limit."""
+class StreamTranslator:
+    """Takes the bytes of one answer as they arrive, split anywhere, and feeds the data of each event to its reader.
+    Comments and names of events are left out: the data says what it is. Each line of data stands alone, because some
+    servers leave out the empty line behind it. A line of JSON is an error, or an answer in one piece."""
 
-
-class DataLines:
-    """Takes bytes as they arrive, split anywhere, and returns the data of each event. Comments and names of events are
-    left out: the data says what it is. Each line of data stands alone, because some servers leave out the empty line
-    behind it. A line of JSON is an error, or an answer in one piece."""
-
-    def __init__(self) -> None:
+    def __init__(self, reader: StreamReader) -> None:
+        self.answer = reader.answer
+        self._reader = reader
         self._rest = bytearray()
 
-    def feed(self, chunk: bytes) -> list[bytes]:
+    def feed(self, chunk: bytes) -> bytes:
         lines: list[bytes] = []
         if b"\n" in chunk:
             lines = (bytes(self._rest) + chunk).split(b"\n")
             self._rest = bytearray(lines.pop())
         else:
             self._rest += chunk
-        found = [data for line in lines if (data := _data(line))]
-        if len(self._rest) > MAX_EVENT:
-            raise EventTooLong
-        return found
+        try:
+            for line in lines:
+                if data := _data(line):
+                    self._reader.feed(data)
+            if len(self._rest) > MAX_EVENT:
+                raise AnswerError(WRONG, "the provider sent an event that is too long")
+        except AnswerError as error:
+            self.answer.fail(error.kind, error.message)
+        return self.answer.take()
 
-    def end(self) -> list[bytes]:
-        """Return the data of a last line without an end."""
-        line, self._rest = bytes(self._rest), bytearray()
-        data = _data(line)
-        return [data] if data else []
+    def end(self) -> bytes:
+        """The stream has ended. Return the last events: the end of the answer, or an error."""
+        data = _data(bytes(self._rest))
+        try:
+            if data == b"[DONE]" or _object(data) is not None:  # else it was cut, which another try may mend
+                self._reader.feed(data)
+            self._reader.end()
+        except AnswerError as error:
+            self.answer.fail(error.kind, error.message)
+        return self.answer.take()
 
 
 def _data(line: bytes) -> bytes:
     if line.startswith(b"data:"):
         return line[5:].strip()
     return line.strip() if line[:1] in (b"{", b"[") else b""
-
-
-class StreamTranslator:
-    """Feeds the bytes of one answer to its reader. `provider` is the name for errors."""
-
-    def __init__(self, reader: StreamReader, provider: str) -> None:
-        self._reader = reader
-        self._answer = reader.answer
-        self._provider = provider
-        self._lines = DataLines()
-
-    @property
-    def begun(self) -> bool:
-        """Whether the worker knows that the answer has begun."""
-        return self._answer.begun
-
-    @property
-    def over(self) -> bool:
-        """Whether the answer has ended: what the provider sends behind it is nobody's."""
-        return self._answer.over
-
-    def feed(self, chunk: bytes) -> bytes:
-        try:
-            for data in self._lines.feed(chunk):
-                self._reader.feed(data)
-        except AnswerError as error:
-            self._answer.fail(error.kind, error.message)
-        except EventTooLong:
-            self._answer.fail(WRONG, f"{self._provider} sent an event that is too long")
-        return self._answer.take()
-
-    def end(self) -> bytes:
-        """The stream has ended. Return the last events: the end of the answer, or an error."""
-        try:
-            for data in self._lines.end():
-                if data == b"[DONE]" or _object(data) is not None:  # else it was cut, which another try may mend
-                    self._reader.feed(data)
-            self._reader.end()
-        except AnswerError as error:
-            self._answer.fail(error.kind, error.message)
-        return self._answer.take()
 
 
 def _object(data: bytes) -> object:
@@ -153,11 +120,7 @@ class TranslatedProvider(HttpProvider):
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
-        try:
-            asked = await self._asked(request, credential)
-        except Untranslatable as refused:
-            yield refused_answer(400, WRONG, str(refused))
-            return
+        asked = await self._asked(request, credential)
         if isinstance(asked, ProviderResponse):
             yield asked
             return
@@ -174,7 +137,7 @@ class TranslatedProvider(HttpProvider):
                 error = read_error(response.status, response.headers, body, self._given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
-                    error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
+                    error.headers = {"x-should-retry": "true"} if again else {}
                 yield error_answer(error)
                 return
             stream = self._events(response, reader)
@@ -228,13 +191,13 @@ class TranslatedProvider(HttpProvider):
         return tokens if isinstance(tokens, int) else 0
 
     async def _events(self, response: ProviderResponse, reader: StreamReader) -> AsyncGenerator[bytes]:
-        translator = StreamTranslator(reader, self._given_name)
+        translator = StreamTranslator(reader)
         async with aclosing(_with_pauses(response.chunks)) as arriving:
             async for chunk in arriving:
-                made = translator.feed(chunk) if chunk is not None else PING if translator.begun else b""
+                made = translator.feed(chunk) if chunk is not None else PING if translator.answer.begun else b""
                 if made:
                     yield made
-                if translator.over:
+                if translator.answer.over:
                     return
         yield translator.end()
 
@@ -283,7 +246,8 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
     error = (failed or {}).get("error") or {}
     kind = str(error.get("type") or "api_error")
     status = {WRONG: 400, "overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
-    return refused_answer(status, kind, str(error.get("message") or ""))
+    text = str(error.get("message") or "")
+    return error_answer(Refusal(status, text, kind=kind, headers=NO_RETRY if status == 400 else None))
 
 
 def json_answer(data: Json) -> ProviderResponse:
@@ -291,10 +255,6 @@ def json_answer(data: Json) -> ProviderResponse:
     return ProviderResponse(200, headers, as_body(dump(data).encode("utf-8", "replace")))
 
 
-def error_answer(error: UpstreamError) -> ProviderResponse:
-    return ProviderResponse(error.status, error.headers(), as_body(error.body()))
-
-
-def refused_answer(status: int, kind: str, message: str) -> ProviderResponse:
-    """Return the answer of a provider that does not take a request. To ask again does not help with a wrong one."""
-    return error_answer(UpstreamError(status, kind, message, retry=False if status == 400 else None))
+def error_answer(error: Refusal) -> ProviderResponse:
+    headers = [("content-type", "application/json"), *error.headers.items()]
+    return ProviderResponse(error.status, headers, as_body(error.body()))

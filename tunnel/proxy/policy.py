@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 
-from ..providers.api_errors import Refusal
+from ..providers.api_errors import NO_RETRY, Refusal
 from ..providers.provider import MAX_BODY, ROUTES
 from ..providers.request_body import Json, read_request
 from ..secret import Secret
@@ -18,8 +18,6 @@ from ..wire.dataclass import dataclass
 
 REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"
 """The error types of calls after the person has taken the grant back, and after its time."""
-
-_NO_RETRY = {"x-should-retry": "false"}
 
 
 class CallGrant:
@@ -37,10 +35,10 @@ class CallGrant:
         """Return the answer to every call from now on, None while calls may start."""
         if self.revoked:
             text = "this session may call no models any more: the person has revoked that on the laptop"
-            return Refusal(403, text, kind=REVOKED, headers=_NO_RETRY)
+            return Refusal(403, text, kind=REVOKED, headers=NO_RETRY)
         if self._ends_at is not None and self._now() >= self._ends_at:
             text = "this session may call no models any more: the time that the laptop's settings give it is over"
-            return Refusal(403, text, kind=EXPIRED, headers=_NO_RETRY)
+            return Refusal(403, text, kind=EXPIRED, headers=NO_RETRY)
         return None
 
 
@@ -129,7 +127,7 @@ def _others(request: Json) -> Iterator[Json]:
 
 
 def _refusal(text: str) -> Refusal:
-    return Refusal(403, text, kind="laptop_not_allowed", headers=_NO_RETRY)
+    return Refusal(403, text, kind="laptop_not_allowed", headers=NO_RETRY)
 
 
 _CREDENTIAL_LIKE = re.compile(r"auth|cookie|credential|nonce|secret|token$|(^|-)(api-?)?key|organization|workspace")
@@ -217,7 +215,7 @@ class Policy:
         if not nonce.admits(head.nonce):
             closed = nonce.wrong >= MAX_WRONG
             said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
-            raise WrongNonce(403, f"{said} on this connection", headers=_NO_RETRY)
+            raise WrongNonce(403, f"{said} on this connection", headers=NO_RETRY)
         path, _, query = head.path.partition("?")
         if (head.method, path) not in self.routes:
             raise Refusal(404, "the auth proxy does not serve this method and path")

@@ -20,28 +20,28 @@ from ccb.local.credentials.credential_sources import (
     environ_credential,
 )
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.providers.credential import Credential, CredentialKind, CredentialSource
+from ccb.tunnel.providers.credential import Credential, CredentialSource
 from ccb.tunnel.secret import Secret
 
 PATH = {"PATH": os.environ["PATH"]}
 
 
 def test_the_environment_gives_key_token_or_both() -> None:
-    def found(**environ: str) -> tuple[str, CredentialKind, dict[str, str]] | None:
+    def found(**environ: str) -> tuple[str, str, dict[str, str]] | None:
         credential = environ_credential(environ)
         return (credential.source, credential.kind, credential.headers()) if credential else None
 
     assert found() is None
     assert found(ANTHROPIC_API_KEY="", ANTHROPIC_AUTH_TOKEN=" ") is None
-    assert found(ANTHROPIC_API_KEY=" k\n") == ("ANTHROPIC_API_KEY", CredentialKind.API_KEY, {"x-api-key": "k"})
+    assert found(ANTHROPIC_API_KEY=" k\n") == ("ANTHROPIC_API_KEY", "api_key", {"x-api-key": "k"})
     assert found(ANTHROPIC_AUTH_TOKEN="t") == (
         "ANTHROPIC_AUTH_TOKEN",
-        CredentialKind.BEARER,
+        "bearer",
         {"authorization": "Bearer t"},
     )
     assert found(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t") == (
         "ANTHROPIC_API_KEY",
-        CredentialKind.BOTH,
+        "api_key+bearer",
         {"x-api-key": "k", "authorization": "Bearer t"},
     )
 

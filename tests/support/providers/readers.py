@@ -23,10 +23,10 @@ def reader_of(flavour: str) -> StreamReader:
 
 
 def translated(flavour: str, parts: Iterable[bytes], reader: StreamReader | None = None) -> bytes:
-    translator = StreamTranslator(reader or reader_of(flavour), flavour)
+    translator = StreamTranslator(reader or reader_of(flavour))
     made = []
     for part in parts:
         made.append(translator.feed(part))
-        if translator.over:
+        if translator.answer.over:
             return b"".join(made)
     return b"".join([*made, translator.end()])

@@ -29,7 +29,7 @@ TOO_LONG: dict[str, object] = {
 @pytest.mark.parametrize("name", TOO_LONG)
 def test_a_conversation_that_is_too_long_is_what_the_worker_compacts(name: str) -> None:
     error = read_error(400, [], json.dumps(TOO_LONG[name]).encode(), name)
-    assert (error.status, error.kind, error.retry) == (400, "invalid_request_error", False)
+    assert (error.status, error.kind, error.headers) == (400, "invalid_request_error", {"x-should-retry": "false"})
     assert ModelError(error.message, error.status, error.kind).prompt_too_long
     numbers = {"openai": "130001 tokens > 128000 maximum", "gemini": "1200000 tokens > 1048576 maximum"}
     assert error.message.removeprefix("prompt is too long: ") == numbers.get(name, error.message[20:])
@@ -59,7 +59,9 @@ def test_a_conversation_that_is_too_long_is_what_the_worker_compacts(name: str) 
 def test_each_error_has_its_type(status: int, body: object, kind: str, becomes: int) -> None:
     error = read_error(status, [], (body if isinstance(body, str) else json.dumps(body)).encode(), "p")
     assert (error.kind, error.status) == (kind, becomes)
-    assert "sk-" not in error.message and error.retry == (False if kind == "billing_error" else None)
+    assert "sk-" not in error.message and error.headers == (
+        {"x-should-retry": "false"} if kind == "billing_error" else {}
+    )
 
 
 async def test_a_refused_key_is_named_and_not_shown() -> None:

@@ -71,7 +71,7 @@ async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -
     assert text == "between and behind"
 
 
-@pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call"])
+@pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(finish: str) -> None:
     got = await told(
         chunk({"role": "assistant", "content": ""}),
