@@ -138,7 +138,8 @@ class Repl(App[int]):
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
-        self.composer.around.host, self.composer.around.says = host, self._hint
+        around = self.composer.around
+        around.host, around.says, around.shortcut, around.refused = host, self._hint, self.retry, self._refused
         self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = LeaveState()
@@ -225,7 +226,7 @@ class Repl(App[int]):
             await opening.line.remove()
             await opening.remove()
         self.attached = view
-        self.composer.around.may_take_back = lambda: view.can_take_prompt_back
+        self.composer.around.take_back = view.take_prompt_back
         view.say(opening.said, warnings)
         view.submit_all(opening.queued)
 
@@ -290,10 +291,6 @@ class Repl(App[int]):
         else:
             self.opening.queue(event.text)
 
-    def on_composer_take_back(self) -> None:
-        if self.attached is not None:
-            self.run_worker(self.attached.queue.edit_newest())
-
     @work(exclusive=True, group="editor")
     async def on_composer_editor_wanted(self) -> None:
         try:
@@ -308,10 +305,7 @@ class Repl(App[int]):
         if self.attached is not None and event.text_area is self.composer:
             self.attached.completion.refresh_list()
 
-    def on_composer_shortcut(self) -> None:
-        self.retry()  # there is no other shortcut
-
-    def on_composer_submit_refused(self) -> None:
+    def _refused(self) -> None:
         if self.attached is not None:
             self._hint(self.attached.connection.only_watches_hint())
 

@@ -75,7 +75,7 @@ async def take_off(app: Repl) -> None:
 
     view, app.attached, app.leaving = app.view, None, LeaveState()
     app.opening = Opening(app.opening.host, app.composer.keymap)
-    app.composer.around.may_take_back = lambda: False
+    app.composer.around.take_back = lambda: False
     app.composer.around.steer_next = lambda: None
     said = way_back(view.left_behind)
     with app.batch_update():

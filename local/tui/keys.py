@@ -10,6 +10,8 @@ from textual.app import App
 from textual.timer import Timer
 from textual.widgets import Input
 
+from ccb.tunnel.wire.dataclass import dataclass
+
 from ..terminal.keymap import BURST_S, DEFAULT_KEYS, HOLD_S, ID, Keymap
 from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .widgets.painting import call_once_after
@@ -94,35 +96,29 @@ def key_sections(keymap: Keymap) -> list[tuple[str, list[tuple[str, str]]]]:
     return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
 
 
+@dataclass(eq=False)
 class StopKeys:
     """Carries out these keys for one session."""
 
-    def __init__(
-        self,
-        shell: ReplShell,
-        actions: SessionActions,
-        connection: ConnectionView,
-        reading: PageHolder,
-        rewinding: RewindPanel,
-        files: FileCarrying,
-    ) -> None:
-        self._shell = shell
-        self._actions = actions
-        self._connection = connection
-        self._reading = reading
-        self._rewinding = rewinding
-        self._files = files
+    shell: ReplShell
+    actions: SessionActions
+    connection: ConnectionView
+    reading: PageHolder
+    rewinding: RewindPanel
+    files: FileCarrying
 
-        self._keymap = shell.composer.keymap
+    @property
+    def _keymap(self) -> Keymap:
+        return self.shell.composer.keymap
 
     def interrupt(self) -> None:
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
-        actions = self._actions
-        if actions.busy or self._connection.watching or self._shell.composer.text:
-            self._reading.run_worker(actions.interrupt())
-        elif done := self._files.cancel_newest():
+        actions = self.actions
+        if actions.busy or self.connection.watching or self.shell.composer.text:
+            self.reading.run_worker(actions.interrupt())
+        elif done := self.files.cancel_newest():
             actions.hint(done)
-        elif self._rewinding.pressed_twice(time.monotonic()):
+        elif self.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:
             from .panels.rewind_panel import TWICE_S
@@ -130,40 +126,40 @@ class StopKeys:
             actions.hint(f"press {self._keymap.name('interrupt')} again to go back to an earlier prompt", TWICE_S)
 
     def rewind(self) -> None:
-        if self._actions.busy and not self._connection.watching:
+        if self.actions.busy and not self.connection.watching:
             key = self._keymap.name("interrupt")
-            self._actions.hint(f"the agent is working: {key} interrupts it, then go back")
+            self.actions.hint(f"the agent is working: {key} interrupts it, then go back")
         else:
-            self.if_driving(self._rewinding.open)
+            self.if_driving(self.rewinding.open)
 
     def if_driving(self, act: Callable[[], object]) -> None:
         """Do something that only the client does that drives the session. Else say why not."""
-        if self._connection.watching:
-            self._actions.hint(self._connection.only_watches_hint())
+        if self.connection.watching:
+            self.actions.hint(self.connection.only_watches_hint())
         else:
             act()
 
     def ladder(self) -> None:
         """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an
         interrupt is on its way. A terminal that only watches can only quit."""
-        drives, composer = not self._connection.watching, self._shell.composer
-        focused = self._reading.screen.focused
+        drives, composer = not self.connection.watching, self.shell.composer
+        focused = self.reading.screen.focused
         if isinstance(focused, Input) and focused.value:
             focused.clear()
-        elif self._reading.close():
+        elif self.reading.close():
             return
         elif drives and composer.text and focused is composer:
             composer.clear()
-        elif drives and self._actions.can_interrupt:
+        elif drives and self.actions.can_interrupt:
             self.interrupt()
         else:
             self.quit_if_pressed_twice("ladder")
 
     def quit_if_pressed_twice(self, key_id: str) -> None:
-        if self._shell.leaving.quit_pressed(time.monotonic()):
-            self._shell.leave()
+        if self.shell.leaving.quit_pressed(time.monotonic()):
+            self.shell.leave()
         else:
-            self._actions.hint(f"press {self._keymap.name(key_id)} again to quit", QUIT_WINDOW_S)
+            self.actions.hint(f"press {self._keymap.name(key_id)} again to quit", QUIT_WINDOW_S)
 
 
 class LoneChord:

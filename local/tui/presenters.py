@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import field
 
 from textual.message_pump import MessagePump
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.session_client import LinkChange, LinkState
 from ..slash_commands.session_api import ReplInfo
@@ -19,48 +22,41 @@ from .widgets.transcript import Transcript
 _LOCKED = "Nothing can be sent while this terminal only watches"
 
 
+@dataclass(eq=False)
 class ConnectionPresenter:
     """Follows the connection of one session."""
 
-    def __init__(
-        self,
-        view: ConnectionView,
-        composer: Composer,
-        approvals: Approvals,
-        transcript: Transcript,
-        reducer: TranscriptReducer,
-    ) -> None:
-        self.banner = Banner()
-        self._view = view
-        self._composer = composer
-        self._approvals = approvals
-        self._transcript = transcript
-        self._reducer = reducer
-        self._was_connected = True
+    view: ConnectionView
+    composer: Composer
+    approvals: Approvals
+    transcript: Transcript
+    reducer: TranscriptReducer
+    _was_connected: bool = True
+    banner: Banner = field(default_factory=Banner)
 
     def changed(self, change: LinkChange, now: float) -> bool:
         """Handle a change of the connection. Return whether its state is another one than before."""
-        before = self._view.state
-        self._view.changed(change, now)
+        before = self.view.state
+        self.view.changed(change, now)
         self.tick(now)
         return change.state is not before
 
     def tick(self, now: float) -> None:
         """Show the connection. `now` is in monotonic seconds."""
-        if not (self.banner.is_attached and self._approvals.is_attached):  # the person is leaving
+        if not (self.banner.is_attached and self.approvals.is_attached):  # the person is leaving
             return
-        view, reducer, composer = self._view, self._reducer, self._composer
+        view, reducer, composer = self.view, self.reducer, self.composer
         view.settle(now)
         connected = view.shown is LinkState.CONNECTED
         lost, self._was_connected = self._was_connected and not connected, connected
         if lost:
             reducer.link_lost()
-        elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
+        elif view.up and reducer.prompts.unsent and not (view.unsent or self.approvals.replaying):
             reducer.all_sent()
-        self._approvals.tick()
+        self.approvals.tick()
         composer.shortcuts.active = view.keys()
         composer.set_locked(_LOCKED if view.watching else "")
-        self.banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))
+        self.banner.show(view, now, self.transcript.palette(), typing=bool(composer.text))
 
 
 _QUICK_S = 0.1
@@ -138,33 +134,25 @@ class TurnClock:
         return None if retry is None else max(self._again_at - now, 0.0)
 
 
+@dataclass(eq=False)
 class StatusPresenter:
     """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
     does, in words, for the window's title."""
 
-    def __init__(
-        self,
-        info: ReplInfo,
-        reducer: TranscriptReducer,
-        connection: ConnectionView,
-        approvals: Approvals,
-        transcript: Transcript,
-        composer: Composer,
-        tell_state: Callable[[str], None],
-    ) -> None:
-        self.line = StatusLine()
-        self.todos = TodoPanel(composer.keymap.name("todos"))
-        self.tell_state = tell_state
-        self._info = info
-        self._reducer = reducer
-        self._connection = connection
-        self._approvals = approvals
-        self._transcript = transcript
-        self._composer = composer
-        self._clock = TurnClock(reducer)
-        self._interrupted_turn: int | None = None
-        self._hint = ""
-        self._hint_until = 0.0
+    info: ReplInfo
+    reducer: TranscriptReducer
+    connection: ConnectionView
+    approvals: Approvals
+    transcript: Transcript
+    composer: Composer
+    tell_state: Callable[[str], None]
+    _interrupted_turn: int | None = None
+    _hint: str = ""
+    _hint_until: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.line, self._clock = StatusLine(), TurnClock(self.reducer)
+        self.todos = TodoPanel(self.composer.keymap.name("todos"))
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         self._hint, self._hint_until = text, time.monotonic() + seconds
@@ -172,34 +160,34 @@ class StatusPresenter:
 
     def interrupting(self, begun: bool) -> None:
         """Show that the running turn is being interrupted, until it ends; or that it is not."""
-        self._interrupted_turn = self._reducer.turns if begun else None
+        self._interrupted_turn = self.reducer.turns if begun else None
         self.show()
 
     def tick(self, now: float) -> None:
         if now > self._hint_until:
             self._hint = ""
         self.show()
-        self.todos.show(self._reducer.todos, self._transcript.palette())
+        self.todos.show(self.reducer.todos, self.transcript.palette())
 
     def show(self) -> None:
-        reducer, connection, prompts = self._reducer, self._connection, self._reducer.prompts
-        asking, interrupted = self._approvals.open_count > 0, self._interrupted_turn == reducer.turns
+        reducer, connection, prompts = self.reducer, self.connection, self.reducer.prompts
+        asking, interrupted = self.approvals.open_count > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(
-            host=self._info.host,
-            path=self._info.path,
+            host=self.info.host,
+            path=self.info.path,
             model=reducer.model,
             mode=reducer.mode,
             link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
             totals=reducer.totals,
             busy=self._clock.busy(time.monotonic(), asking=asking, interrupted=interrupted),
             hint=self._hint,
-            card_waits=self._approvals.waits_for,
-            more_below=self._transcript.lines_below > 1,
+            card_waits=self.approvals.waits_for,
+            more_below=self.transcript.lines_below > 1,
             sandbox=reducer.sandbox,
             tasks=len(reducer.tasks.running),
             waiting=(prompts.queued_count - prompts.steering_count, prompts.steering_count),
-            keys=self._composer.vim.label,
+            keys=self.composer.vim.label,
             branch=reducer.branch,
         )
-        self.line.show(facts, self._transcript.palette(), self._composer.keymap)
+        self.line.show(facts, self.transcript.palette(), self.composer.keymap)
         self.tell_state(state_in_words(facts))

@@ -38,7 +38,6 @@ class LeaveState:
         self.fate = SessionFate.OPEN
         self.error: CcbError | None = None  # why the session was lost
         self._quit_pressed_at = -QUIT_WINDOW_S
-        self._quit_pressed_at = -QUIT_WINDOW_S
 
     @property
     def stopped(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -10,6 +11,7 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, REMEMBER, SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
 from ..transcript.blocks import Level, PromptFacts, pictures_of
@@ -30,82 +32,74 @@ Json = dict[str, Any]
 _MODES = ("default", "acceptEdits", "plan")
 
 
+@dataclass(eq=False)
 class SessionActions:
     """Acts on the session. Failures are shown, never raised."""
 
-    def __init__(
-        self,
-        client: SessionClient,
-        reducer: TranscriptReducer,
-        connection: ConnectionView,
-        approvals: Approvals,
-        status: StatusPresenter,
-        leaving: LeaveState,
-    ) -> None:
-        self._client = client
-        self._reducer = reducer
-        self._connection = connection
-        self._approvals = approvals
-        self._status = status
-        self._leaving = leaving
-        self._interrupting = False
-        self._modes_asked: list[str] = []  # the host has not confirmed them yet
+    client: SessionClient
+    reducer: TranscriptReducer
+    connection: ConnectionView
+    approvals: Approvals
+    status: StatusPresenter
+    leaving: LeaveState
+    _interrupting: bool = False
+    _modes_asked: list[str] = field(default_factory=list)  # the host has not confirmed them yet
 
     @property
     def busy(self) -> bool:
-        return self._reducer.running
+        return self.reducer.running
 
     @property
     def can_interrupt(self) -> bool:
         """Whether a turn runs that is not being interrupted already."""
-        return self._reducer.running and not self._interrupting
+        return self.reducer.running and not self._interrupting
 
     def show_error(self, error: CcbError | RequestFailed) -> None:
         """Show an error in the transcript: what happened, the evidence, the one thing to do."""
         do = f"{FIX}{error.do}" if isinstance(error, CcbError) and error.do else ""
         parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (f"{HostText(str(error))}",)
-        self._reducer.notice([line for part in parts for line in part.splitlines()], Level.ERROR)
+        self.reducer.notice([line for part in parts for line in part.splitlines()], Level.ERROR)
 
     def waits_for_connection(self) -> None:
         """Say that what the person does now reaches the host later."""
-        self._status.hint("sent when the connection is there again")
+        self.status.hint("sent when the connection is there again")
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
-        self._status.hint(text, seconds)
+        self.status.hint(text, seconds)
 
     async def send_prompt(
         self, text: str, content: list[Json] | None = None, *, how: PromptDelivery = AS_PROMPT
     ) -> bool:
         """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
         nothing can be sent now, so that the text must go back into the composer."""
-        if how.command_line and SHELL_COMMAND not in self._client.hello.capabilities:
-            self._status.hint("the worker of this session is too old to run a command: /stop, then start again")
+        if how.command_line and SHELL_COMMAND not in self.client.hello.capabilities:
+            self.status.hint("the worker of this session is too old to run a command: /stop, then start again")
             return False
         uuid = str(uuid4())
         files = len(content) - 1 if content else 0
         pictures = pictures_of(content or ())
         facts = PromptFacts(files, pictures, command_line=how.command_line, before=how.before, steers=not how.waits)
-        self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED, facts=facts)
+        self.reducer.prompt_sent(text, uuid, connected=self.connection.state is LinkState.CONNECTED, facts=facts)
         try:
-            await self._client.prompt(content or text, uuid=uuid, how=how)
+            await self.client.prompt(content or text, uuid=uuid, how=how)
         except UsageError as error:
-            self._reducer.prompt_refused(uuid)
-            self._status.hint(f"not sent: {error.what}")
+            self.reducer.prompt_refused(uuid)
+            self.status.hint(f"not sent: {error.what}")
             return False
         except CcbError as error:
-            if error is not self._leaving.error:  # the prompt is already on the screen
+            if error is not self.leaving.error:  # the prompt is already on the screen
                 self.show_error(error)
-            self._reducer.prompt_failed(uuid)
+            self.reducer.prompt_failed(uuid)
         return True
 
     async def answer(self, answer: CardAnswer) -> None:
         """Answer a question of the worker, and those that its rule covers as well. One whose answer cannot be sent is
         asked again."""
-        for each in [answer, *self._approvals.answered_with(answer)]:
-            question = self._approvals.answered(each)
-            sent = await self._attempt(self._client.answer(each.request_id, each.response))
+        for each in [answer, *self.approvals.answered_with(answer)]:
+            question = self.approvals.answered(each)
+            sent = await self._attempt(self.client.answer(each.request_id, each.response))
             if not sent and question is not None:
-                self._approvals.not_answered(question)
+                self.approvals.not_answered(question)
 
     async def keep(self, answer: CardAnswer, projects: ProjectDesk | None) -> None:
         updates = kept_updates(answer.response)
@@ -116,33 +110,33 @@ class SessionActions:
         except CcbError as error:
             self.show_error(error)
             return
-        self._reducer.notice(kept_note(updates), Level.DIM)
+        self.reducer.notice(kept_note(updates), Level.DIM)
 
     async def interrupt(self) -> None:
-        if self._connection.watching:
-            self._status.hint(self._connection.only_watches_hint())
+        if self.connection.watching:
+            self.status.hint(self.connection.only_watches_hint())
         elif self.can_interrupt:
             self._interrupting = True
-            self._status.interrupting(True)
-            taken = await self._attempt(self._client.interrupt())
+            self.status.interrupting(True)
+            taken = await self._attempt(self.client.interrupt())
             self._interrupting = False
-            self._status.interrupting(taken)  # until the turn has ended
+            self.status.interrupting(taken)  # until the turn has ended
 
     async def next_mode(self) -> None:
         """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
-        chosen = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
+        chosen = self._modes_asked[-1] if self._modes_asked else self.reducer.mode
         mode = _MODES[(_MODES.index(chosen) + 1 if chosen in _MODES else 0) % len(_MODES)]
         self._modes_asked.append(mode)
         try:
-            if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
-                self._reducer.mode = mode
+            if await self._attempt(self.client.request(Request(SET_PERMISSION_MODE, mode))):
+                self.reducer.mode = mode
         finally:
             self._modes_asked.remove(mode)
 
     async def move_to_background(self) -> None:
         """Let the commands that the agent waits for go on in the background."""
         try:
-            answer = await self._client.request(Request(BACKGROUND_TASKS, None))
+            answer = await self.client.request(Request(BACKGROUND_TASKS, None))
         except (CcbError, RequestFailed) as error:
             self.show_error(error)
             return
@@ -152,33 +146,33 @@ class SessionActions:
     async def remember(self, note: str) -> bool:
         """Add a note to the instruction file on the host, and say where. Return False if it was not written."""
         try:
-            answer = await self._client.request(Request(REMEMBER, note))
+            answer = await self.client.request(Request(REMEMBER, note))
         except (CcbError, RequestFailed) as error:
             self.show_error(error)
             return False
-        self._reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
+        self.reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
         return True
 
     async def stop(self, host: str) -> None:
-        if self._connection.state in (LinkState.LOST, LinkState.CLOSED):
-            self._status.hint("there is no session to stop")
+        if self.connection.state in (LinkState.LOST, LinkState.CLOSED):
+            self.status.hint("there is no session to stop")
             return
-        if self._connection.watching:
-            self._status.hint(self._connection.only_watches_hint())
+        if self.connection.watching:
+            self.status.hint(self.connection.only_watches_hint())
             return
-        self._leaving.fate = SessionFate.STOPPING
-        when = "" if self._connection.up else " when the connection is there again"
-        self._reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
-        await self._attempt(self._client.stop())
+        self.leaving.fate = SessionFate.STOPPING
+        when = "" if self.connection.up else " when the connection is there again"
+        self.reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
+        await self._attempt(self.client.stop())
 
     async def _attempt(self, action: Awaitable[object]) -> bool:
         """Await an action of the client. If it fails, show the error and return False."""
-        if not self._connection.up:
+        if not self.connection.up:
             self.waits_for_connection()
         try:
             await action
         except UsageError as error:
-            self._status.hint(error.what)
+            self.status.hint(error.what)
             return False
         except (CcbError, RequestFailed) as error:
             self.show_error(error)

@@ -348,10 +348,13 @@ class SessionView(Vertical):
     def on_transcript_wheel_up(self) -> None:
         self._history.load_in_sight(turn_page=False)
 
-    @property
-    def can_take_prompt_back(self) -> bool:
-        """Whether a prompt waits for the agent that may still be changed."""
-        return not self.connection.watching and self.reducer.prompts.queued
+    def take_prompt_back(self) -> bool:
+        """Let the person edit the newest prompt that waits for the agent. Return whether there is one that may still be
+        changed."""
+        may = not self.connection.watching and self.reducer.prompts.queued
+        if may:
+            self.run_worker(self.queue.edit_newest())
+        return may
 
     def page(self, direction: int) -> None:
         """Scroll the approval card if it has the focus and is longer than shown, else what is open, else the

@@ -11,7 +11,7 @@ import re
 import shlex
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -82,36 +82,27 @@ class Attachments:
         self._leaving: frozenset[str] = frozenset()  # of prompts that were submitted and are not sent yet
         self._images = 0
 
-    def take_image(self, image: Attachment, composed: str = "") -> AttachedFile:
-        try:
-            self._make_room(1, image.size, composed)
-        except NotAttached as error:
-            return AttachedFile("", str(error))
-        self._images += 1
-        shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
-        self._kept[shown] = image
-        return AttachedFile(
-            shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it"
-        )
-
     def take(self, files: Sequence[Attachment], composed: str = "") -> AttachedFile:
+        """Keep files that were dropped, or an image of the clipboard, for the prompt that is `composed`."""
         try:
             self._make_room(len(files), sum(each.size for each in files), composed)
         except NotAttached as error:
             return AttachedFile("", str(error))
-        shown = [self._keep(each) for each in files]
-        names = shown_name(files[0].path) if len(files) == 1 and files[0].path else f"{len(files)} files"
-        said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
-        return AttachedFile(" ".join(shown), said)
+        shown = " ".join(map(self._keep, files))
+        scaled_too = ", scaled for the model" if any(each.scaled for each in files) else ""
+        if files[0].path is None:
+            return AttachedFile(shown, f"the image will go along with the prompt{scaled_too}; Backspace removes it")
+        names = shown_name(files[0].path) if len(files) == 1 else f"{len(files)} files"
+        return AttachedFile(
+            shown, f"{names} of this laptop will go along with the prompt{scaled_too}; undo makes it text"
+        )
 
     def submitted(self, text: str) -> None:
         """Note that a prompt with this text is on its way out of the composer."""
         self._leaving |= set(self.named_in(text))
 
     def named_in(self, text: str) -> list[str]:
-        if not self._kept:
-            return []
-        return list(dict.fromkeys(re.findall("|".join(map(re.escape, self._kept)), text)))
+        return list(dict.fromkeys(self._names.findall(text)))
 
     def blocks(self, text: str) -> list[Json]:
         """Return the content of a prompt with this text: the text, then the files that it names."""
@@ -123,42 +114,38 @@ class Attachments:
     def with_paths(self, text: str) -> str:
         """Return a text with paths in place of the placeholders, as it is kept for later runs. An image of the
         clipboard has none: it is not there any more then."""
-        return self._replaced(text, lambda each: self._path_of(self._kept[each]))
+        paths = {each: shlex.quote(str(file.path)) if file.path else "" for each, file in self._kept.items()}
+        return self._names.sub(lambda found: paths[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
         return next((each for each in self._kept if text.endswith(each)), "")
 
-    @staticmethod
-    def _path_of(file: Attachment) -> str:
-        return shlex.quote(str(file.path)) if file.path is not None else ""
-
-    def _replaced(self, text: str, by: Callable[[str], str]) -> str:
-        if not self._kept:
-            return text
-        return re.sub("|".join(map(re.escape, self._kept)), lambda found: by(found[0]), text)
+    @property
+    def _names(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, self._kept)) or r"(?!)")  # which matches nothing
 
     def _make_room(self, count: int, size: int, composed: str) -> None:
         """Forget files that no prompt needs until there is room, those that were sent first. Raise NotAttached."""
         needed = self._leaving | set(self.named_in(composed))
-        for each in sorted(
-            (name for name in self._kept if name not in needed), key=lambda name: name not in self._sent
-        ):
-            if len(self._kept) + count > _MAX_KEPT or self._bytes + size > MAX_KEPT_BYTES:
-                del self._kept[each]
-                self._sent -= {each}
-        if len(self._kept) + count > _MAX_KEPT:
-            raise NotAttached(f"at most {_MAX_KEPT} files go along with a prompt: send first what you have")
-        if self._bytes + size > MAX_KEPT_BYTES:
-            raise NotAttached(
-                f"files with a prompt may have {size_text(MAX_KEPT_BYTES)} in all: send first what you have"
-            )
+        free = sorted((each for each in self._kept if each not in needed), key=lambda each: each not in self._sent)
+        while why := self._full(count, size):
+            if not free:
+                raise NotAttached(f"{why}: send first what you have")
+            del self._kept[free[0]]
+            self._sent -= {free.pop(0)}
 
-    @property
-    def _bytes(self) -> int:
-        return sum(each.size for each in self._kept.values())
+    def _full(self, count: int, size: int) -> str:
+        """Return why there is no room, "" if there is."""
+        if len(self._kept) + count > _MAX_KEPT:
+            return f"at most {_MAX_KEPT} files go along with a prompt"
+        full = size + sum(each.size for each in self._kept.values()) > MAX_KEPT_BYTES
+        return f"files with a prompt may have {size_text(MAX_KEPT_BYTES)} in all" if full else ""
 
     def _keep(self, new: Attachment) -> str:
         placeholder, number = new.placeholder, 1
+        if new.path is None:
+            self._images += 1
+            placeholder = placeholder.replace("[Image ", f"[Image #{self._images} ")
         while placeholder in self._kept and self._kept[placeholder].block != new.block:
             number += 1
             placeholder = f"{new.placeholder[:-1]} #{number}]"
@@ -214,10 +201,6 @@ def image_attachment(data: bytes, name: str, path: Path | None) -> Attachment:
     if trouble:
         raise NotAttached(f"{name} is an image that the model does not take: {trouble}")
     return Attachment(path, "image", len(data), image_block(data, media_type), image_size(data), len(data) != before)
-
-
-def _scaled_note(files: Sequence[Attachment]) -> str:
-    return ", scaled for the model" if any(each.scaled for each in files) else ""
 
 
 def _read(path: Path) -> bytes | None:

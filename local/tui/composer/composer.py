@@ -61,20 +61,8 @@ class Composer(TextArea):
         before: tuple[str, ...] = ()
         steers: bool = False
 
-    @dataclass
-    class Shortcut(Message):
-        """The person pressed a letter of `shortcuts` in an empty or locked composer."""
-
-        key: str
-
-    class TakeBack(Message):
-        """The person wants the newest prompt back that waits for the agent."""
-
     class EditorWanted(Message):
         """The person wants to write the text in their own editor."""
-
-    class SubmitRefused(Message):
-        """The person pressed Enter while the composer is locked."""
 
     def __init__(self, keymap: Keymap) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
@@ -153,7 +141,7 @@ class Composer(TextArea):
             return False
         typed = not (self.read_only or self.vim.commands)
         self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
-        self.post_message(self.Shortcut(event.character))
+        self.around.shortcut()
         return True
 
     def _is_for_completion(self, key: str) -> bool:
@@ -196,10 +184,7 @@ class Composer(TextArea):
 
     def _handle_arrow(self, key: str) -> bool:
         if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
-            if not self.text and self.around.may_take_back():
-                self.post_message(self.TakeBack())
-                return True
-            return self._recall(-1)
+            return (not self.text and self.around.take_back()) or self._recall(-1)
         if key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)
         return False
@@ -301,7 +286,7 @@ class Composer(TextArea):
             return
         if self.read_only:
             return
-        taken = self.attachments.take_image(image, self.text)
+        taken = self.attachments.take([image], self.text)
         self.type(f"{taken.shown} " if taken.shown else "")
         self.around.says(taken.said)
 
@@ -331,7 +316,7 @@ class Composer(TextArea):
     def _submit(self, *, steers: bool = False) -> None:
         text = self.whole_text.rstrip()
         if self.read_only:
-            self.post_message(self.SubmitRefused())
+            self.around.refused()
             return
         if not text:
             if steers:
@@ -381,9 +366,7 @@ class PastedTexts:
         return placeholder
 
     def expanded(self, text: str) -> str:
-        if not self._texts:
-            return text
-        names = "|".join(map(re.escape, self._texts))
+        names = "|".join(map(re.escape, self._texts)) or r"(?!)"  # which matches nothing
         return re.sub(names, lambda found: self._texts[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
@@ -413,13 +396,16 @@ class ShortcutLetters:
 @dataclass
 class Surroundings:
     """`host` is where the agent works. `completes` takes a key for the list of completions first, and returns whether
-    it did. `may_take_back` returns whether a prompt waits that Up takes back. `steer_next` lets the next prompt that
-    waits steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the
-    clipboard, or raises NoImage."""
+    it did. `shortcut` is called for a letter that is one, `refused` for Enter in a locked composer. `take_back` takes
+    the newest prompt back that waits, and returns whether there is one. `steer_next` lets the next prompt that waits
+    steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the clipboard,
+    or raises NoImage."""
 
     host: str = ""
     completes: Callable[[str], bool] = lambda key: False
-    may_take_back: Callable[[], bool] = lambda: False
+    shortcut: Callable[[], object] = lambda: None
+    refused: Callable[[], object] = lambda: None
+    take_back: Callable[[], bool] = lambda: False
     steer_next: Callable[[], object] = lambda: None
     says: Callable[[str], None] = lambda text: None
     clipboard_image: Callable[[], Awaitable[bytes]] = lambda: clipboard_image(os.environ)

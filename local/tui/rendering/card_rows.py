@@ -101,9 +101,11 @@ def _pieces(picture: str, width: int) -> Iterator[str]:
 
 
 def _row(row: list[str]) -> str:
-    text = "".join(row)
-    bare = text.rstrip(" ")
-    return bare + "␣" * (len(text) - len(bare))
+    """Return a row that is continued, with the spaces at its end made visible: those of a tab are no spaces."""
+    end = len(row)
+    while end and row[end - 1] == " ":
+        end -= 1
+    return "".join(row[:end]) + "␣" * (len(row) - end)
 
 
 def drawn(row: CardRow, palette: Palette) -> Text:

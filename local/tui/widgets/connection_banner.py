@@ -142,7 +142,6 @@ class ConnectionView:
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
         """Return the text of the banner, or None while no banner is shown. `typing`: letters are text now, so it
         names the chord instead of R."""
-        shown = self._shown
         shown, reason = self._shown, self.reason
         retry = self._keymap.name("retry") if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:

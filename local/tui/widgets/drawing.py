@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from functools import partial
 from itertools import accumulate
 
@@ -16,6 +17,8 @@ from rich.console import Console
 from rich.segment import Segment
 from textual.selection import Selection
 from textual.strip import Strip
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...transcript.blocks import Block, MarkdownBlock, PicturedBlock, ToolBlock
 from ..rendering.block_renderer import SPINNER, BlockRenderer
@@ -202,6 +205,7 @@ _UNWRAPPED = 4_000  # columns of a drawing to copy from
 _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 
 
+@dataclass(eq=False)
 class TranscriptDrawing:
     """Draws blocks with the colours of `canvas` when their lines are asked for, and keeps at most `max_lines` lines,
     but always those of the few blocks used last. `changed` is called with a block whose picture has come. `details`:
@@ -210,26 +214,17 @@ class TranscriptDrawing:
     A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
     done. `go_on` draws its rest."""
 
-    def __init__(
-        self,
-        canvas: Callable[[], tuple[Console, Palette]],
-        changed: Callable[[Block], None],
-        cwd: str,
-        more_key: str,
-        shelf: PictureShelf | None,
-        max_lines: int = _MAX_CACHED_LINES,
-    ) -> None:
-        self.details = False
-        self._canvas = canvas
-        self._changed = changed
-        self._cwd = cwd
-        self._more_key = more_key
-        self._shelf = shelf
-        self._max_lines = max_lines
-        self._count = 0  # of the lines that are kept
-        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
-        self._heights: dict[Block, tuple[CacheKey, int]] = {}
-        self._going: dict[Block, _Going] = {}
+    canvas: Callable[[], tuple[Console, Palette]]
+    changed: Callable[[Block], None]
+    cwd: str
+    more_key: str
+    shelf: PictureShelf | None
+    max_lines: int = _MAX_CACHED_LINES
+    details: bool = False
+    _count: int = 0  # of the lines that are kept
+    _lines: dict[Block, list[Line]] = field(default_factory=dict)  # the block used last is the last one
+    _heights: dict[Block, tuple[CacheKey, int]] = field(default_factory=dict)
+    _going: dict[Block, _Going] = field(default_factory=dict)
 
     @property
     def unfinished(self) -> bool:
@@ -273,7 +268,7 @@ class TranscriptDrawing:
         self._heights[block] = going.key, len(going.lines)
         self._lines[block] = going.lines
         self._count += len(going.lines)
-        while self._count > self._max_lines and len(self._lines) > _MIN_BLOCKS:
+        while self._count > self.max_lines and len(self._lines) > _MIN_BLOCKS:
             self._drop_lines(next(iter(self._lines)))
         return True
 
@@ -299,8 +294,8 @@ class TranscriptDrawing:
 
     def copied(self, blocks: Sequence[Block], ends: Sequence[int], width: int, selection: Selection) -> str:
         """Return the text of a selection, in logical lines. `ends` are the numbers of the lines behind the blocks."""
-        console, palette = self._canvas()
-        renderer = BlockRenderer(palette, self.details, self._cwd, copied_from=width)
+        console, palette = self.canvas()
+        renderer = BlockRenderer(palette, self.details, self.cwd, copied_from=width)
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else ends[-1] if ends else 0
         copied = ""
@@ -324,14 +319,14 @@ class TranscriptDrawing:
         return lines[:count]
 
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
-        console, palette = self._canvas()
-        renderer = BlockRenderer(palette, self.details, self._cwd, 0, self._more_key, self._pictures)
+        console, palette = self.canvas()
+        renderer = BlockRenderer(palette, self.details, self.cwd, 0, self.more_key, self._pictures)
         before: list[Line] = [] if self.is_tight(block) else [[]]
         for part in draw_parts(console, renderer, block, width):
             yield [*before, *part]
             before = []
 
     def _pictures(self, block: PicturedBlock) -> Iterator[DrawnPicture]:
-        if self._shelf is not None:
+        if self.shelf is not None:
             for picture in block.pictures:
-                yield DrawnPicture(self._shelf, picture, self.details, partial(self._changed, block))
+                yield DrawnPicture(self.shelf, picture, self.details, partial(self.changed, block))

@@ -65,7 +65,6 @@ class Busy:
 
 
 @dataclass(frozen=True)
-@dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
     `card_waits`: what a card that does not have the focus asks for. `more_below`: the transcript goes on below the

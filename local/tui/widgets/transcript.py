@@ -325,7 +325,6 @@ class Transcript(ScrollView, can_focus=False):
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
         layout = self._block_layout
-        layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         first = self._in_sight
         if kept is not None and kept[0] in layout:

@@ -56,19 +56,6 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
         _is_left_as_it_was_found(running)
 
 
-async def test_esc_ends_a_running_command(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
-    fake_model.add(
-        uses("Bash", command="echo started; sleep 600"),
-    )
-    async with repl(laptop, project, "--allowedTools", "Bash(echo *),Bash(sleep *)") as running:
-        running.type("run it\r")
-        await running.shows("started")
-        running.type("\x1b")
-        await running.shows("Request interrupted")
-        running.type("/quit\r")
-        assert await running.ended() == 0
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 async def test_a_signal_ends_it_and_the_terminal_is_usable(
     laptop: Laptop, project: Path, number: signal.Signals, code: int
@@ -78,9 +65,3 @@ async def test_a_signal_ends_it_and_the_terminal_is_usable(
         assert await running.ended() == code
         await running.until(lambda: b"\x1b[?1049l" in running.written)
         _is_left_as_it_was_found(running)
-
-
-async def test_closing_the_window_ends_the_session(laptop: Laptop, project: Path) -> None:
-    async with repl(laptop, project) as running:
-        running.hang_up()
-        assert await running.ended() == 129

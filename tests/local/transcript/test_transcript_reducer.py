@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ccb.local.tui.cards.card_for import card_for
 from tests.support.broken_messages import broken_messages
 
 from ccb.local.plain.line_output import PlainQuestion
@@ -22,7 +23,6 @@ from ccb.local.transcript.blocks import (
     ToolState,
 )
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
-from ccb.local.tui.cards.card_for import card_for
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.bash import _HOW_TO_READ

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import Desk
 
 from ccb.local.tui.attention import Attention, Notify
 
@@ -85,11 +85,10 @@ def test_the_title_says_what_the_session_does_and_is_written_only_when_that_chan
     assert driver.written.endswith("\x1b]2;\x07\x1b[23;2t")
 
 
-async def test_a_turn_of_the_session_is_told_to_the_title() -> None:
-    async with desk() as at:
-        told: list[str] = []
-        at.app.view._status.tell_state = told.append
-        at.session.begin()
-        await at.until(lambda: "working" in told)
-        at.session.ask("q1", "Bash", {"command": "make"})
-        await at.until(lambda: told[-1] == "waits for you")
+async def test_a_turn_of_the_session_is_told_to_the_title(at: Desk) -> None:
+    told: list[str] = []
+    at.view._status.tell_state = told.append
+    at.session.begin()
+    await at.until(lambda: "working" in told)
+    at.session.ask("q1", "Bash", {"command": "make"})
+    await at.until(lambda: told[-1] == "waits for you")

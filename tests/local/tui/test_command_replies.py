@@ -51,43 +51,35 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def say(at: Desk, text: str) -> None:
-    at.app.composer.text = text
-    await at.pilot.press("enter")
+async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not(at: Desk) -> None:
+    at.view.reducer.model = ""
+    await at.give("/status")
+    await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
+    await at.give("/help")
+    await at.sees("type to search")
+    await at.press("escape")
+    await at.give("/nonsense")
+    await at.sees("❯ /nonsense\n\n There is no command /nonsense.")
+    assert "❯ /help" not in at.screen
 
 
-async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not() -> None:
-    async with desk() as at:
-        at.app.view.reducer.model = ""
-        at.app.composer.text = "/status"
-        await at.pilot.press("enter")
-        await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
-        at.app.composer.text = "/help"
-        await at.pilot.press("enter")
-        await at.until(lambda: "type to search" in at.screen)
-        await at.pilot.press("escape")
-        at.app.composer.text = "/nonsense"
-        await at.pilot.press("enter")
-        await at.sees("❯ /nonsense\n\n There is no command /nonsense.")
-        assert "❯ /help" not in at.screen
-
-
-async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def findings(_: object, __: Mapping[str, str]) -> AsyncIterator[Finding]:
         yield Finding("laptop", "ccb", FindingState.INFO, "ccb 1")
         yield Finding("host", "python", FindingState.WARN, "Python \x1b[31m3.9", "Install a newer one.")
         raise ConnectionLost("devbox is gone")
 
     monkeypatch.setattr(doctor, "attached_findings", findings)
-    async with desk() as at:
-        await say(at, "/doctor")
-        await at.sees("This laptop", "· ccb", "! python", "→ Install a newer one.", "Nothing blocks; 1 warning.")
-        assert "\x1b" not in at.screen
-        await at.pilot.press("escape")
-        await at.sees("The doctor did not come to an end: devbox is gone")
+    await at.give("/doctor")
+    await at.sees("This laptop", "· ccb", "! python", "→ Install a newer one.", "Nothing blocks; 1 warning.")
+    assert "\x1b" not in at.screen
+    await at.press("escape")
+    await at.sees("The doctor did not come to an end: devbox is gone")
 
 
-async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(home: Path) -> None:
+async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(at: Desk, home: Path) -> None:
     with CallLedger(ledger_path(home / "ccb")) as ledger:
         for host, ago in (("devbox", 60), ("gpu\x1b[31m1", 7200)):
             place = CallPlace("s", host, "/srv/my app")
@@ -109,23 +101,21 @@ async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(h
                     priced=True,
                 ),
             )
-    async with desk() as at:
-        await say(at, "/hosts")
-        await at.sees("now  devbox:/srv/shop  here, connected", "1m  devbox:/srv/my app", "2h  gpu1:/srv/my app")
-        assert "\x1b" not in at.screen
-        await at.pilot.press("down", "down", "enter")
-        await at.sees("This command opens it; it was", "'gpu")
-        assert at.app.focused is at.app.composer
+    await at.give("/hosts")
+    await at.sees("now  devbox:/srv/shop  here, connected", "1m  devbox:/srv/my app", "2h  gpu1:/srv/my app")
+    assert "\x1b" not in at.screen
+    await at.press("down", "down", "enter")
+    await at.sees("This command opens it; it was", "'gpu")
+    assert at.app.focused is at.composer
 
 
-async def test_a_damaged_ledger_is_said(home: Path) -> None:
+async def test_a_damaged_ledger_is_said(at: Desk, home: Path) -> None:
     path = ledger_path(home / "ccb")
     path.parent.mkdir()
     path.write_text("no database at all, but long enough to be read as the head of one" * 40)
-    async with desk() as at:
-        await say(at, "/hosts")
-        await at.sees("the ledger", "cannot be")
-        assert "Hosts of your last sessions" not in at.screen
+    await at.give("/hosts")
+    await at.sees("the ledger", "cannot be")
+    assert "Hosts of your last sessions" not in at.screen
 
 
 async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed() -> None:
@@ -136,32 +126,31 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
 
     async with desk(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep, ask=None, tell=None)))) as at:
         at.session.control_answers["list_permission_rules"] = RULES
-        await say(at, "/permissions")
+        await at.give("/permissions")
         await at.sees("a adds a rule")
-        await at.pilot.press("a")
-        await at.type("Bash(npm")
-        await at.pilot.press("enter")
+        await at.press("a")
+        await at.enter("Bash(npm")
         await at.sees("A rule is Tool or Tool(pattern)")
         await at.type(" test *)")
         await at.sees("allow in this session: Bash(npm test *)▏")
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.sees("Added: allow Bash(npm test *)")
         rule = {"toolName": "Bash", "ruleContent": "npm test *"}
         update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
         assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
-        await at.pilot.press("a", "up")
+        await at.press("a", "up")
         await at.type("Edti")
         await at.sees("deny always here: Edti▏")
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.until(lambda: kept)
         await at.sees("Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?")
         assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
-        await at.pilot.press("pageup", "d")
+        await at.press("pageup", "d")
         await at.sees("This rule is not yours to remove here")
-        await at.pilot.press("down", "d")
+        await at.press("down", "d")
         await at.sees("Remove “allow Bash(make *)”, this session?")
         at.session.refuse_controls = "the agent said no"
-        await at.pilot.press("y")
+        await at.press("y")
         await at.sees("the agent said no")
         assert at.session.controls[-1][1]["updates"][0]["type"] == "removeRules"
 
@@ -180,47 +169,45 @@ class ChangedFiles(ScriptedSession):
 async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_first_prompt() -> None:
     async with desk(ChangedFiles()) as at:
         at.session.control_answers.update(rewind_points=POINTS, rewind_files=PREVIEW)
-        await say(at, "/diff")
+        await at.give("/diff")
         await at.sees("3 files +12 -5, changed in this session on devbox:/srv/shop")
         await at.sees(
             "› ▾ ~ /srv/shop/cart.py  +3 -1", "1 - total = 0", "1 + total = sum(⟨ESC⟩[31m", "▾ + /srv/shop/new.py"
         )
         await at.sees("▾ - /srv/shop/old.py  +0 -4  changed by something else since", "of an older version")
         assert "\x1b" not in at.screen
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.sees("› ▸ ~ /srv/shop/cart.py")
         await at.loses("total = 0")
-        await at.type("/TOTAL = SUM")
-        await at.pilot.press("enter")
+        await at.enter("/TOTAL = SUM")
         await at.sees("1 of 1 for “total = sum”", "total = sum(")
-        await at.pilot.press("escape", "down")
+        await at.press("escape", "down")
         await at.sees("› ▾ + /srv/shop/new.py")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.sees("Ask for a change")
         assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True})
 
 
-async def test_copy_takes_the_nth_answer_from_the_end() -> None:
-    async with desk() as at:
-        copied: list[str] = []
+async def test_copy_takes_the_nth_answer_from_the_end(at: Desk) -> None:
+    copied: list[str] = []
 
-        async def copy(text: str) -> str:
-            copied.append(text)
-            return "copied to the tmux buffer"
+    async def copy(text: str) -> str:
+        copied.append(text)
+        return "copied to the tmux buffer"
 
-        at.app.copied = copy  # type: ignore[method-assign]
-        for number, text in enumerate(("one", "two", "three")):
-            at.session.text(text, message_id=f"m{number}")
-        await at.sees("three")
-        await say(at, "/copy")
-        await at.sees("The last answer was copied to the tmux buffer.")
-        await say(at, "/copy 3")
-        await at.sees("Answer 3 from the end was copied to the tmux buffer.")
-        assert copied == ["three", "one"]
-        for wrong in ("4", "0", "x"):
-            await say(at, f"/copy {wrong}")
-        await at.until(lambda: at.screen.count("/copy takes a number from 1, the last answer, to 3.") == 3)
-        assert len(copied) == 2
+    at.app.copied = copy  # type: ignore[method-assign]
+    for number, text in enumerate(("one", "two", "three")):
+        at.session.text(text, message_id=f"m{number}")
+    await at.sees("three")
+    await at.give("/copy")
+    await at.sees("The last answer was copied to the tmux buffer.")
+    await at.give("/copy 3")
+    await at.sees("Answer 3 from the end was copied to the tmux buffer.")
+    assert copied == ["three", "one"]
+    for wrong in ("4", "0", "x"):
+        await at.give(f"/copy {wrong}")
+    await at.until(lambda: at.screen.count("/copy takes a number from 1, the last answer, to 3.") == 3)
+    assert len(copied) == 2
 
 
 async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:

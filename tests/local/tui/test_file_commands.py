@@ -46,11 +46,6 @@ async def copying(cwd: Path, gate: asyncio.Event | None = None, viewer: str = ""
         yield at
 
 
-async def command(at: Desk, text: str) -> None:
-    at.app.composer.text = text
-    await at.pilot.press("enter")
-
-
 @pytest.mark.programs
 async def test_files_are_copied_both_ways_beside_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host, laptop = tmp_path / "host", tmp_path / "laptop"
@@ -62,19 +57,19 @@ async def test_files_are_copied_both_ways_beside_the_session(tmp_path: Path, mon
     (host / "runs/one/log").write_text("loss 1")
     (host / "runs/link").symlink_to("/etc")
     async with copying(host) as at:
-        await command(at, '/get "my plot.png"')
+        await at.give('/get "my plot.png"')
         await at.sees("Copied my plot.png (100 KB) to")
         assert (laptop / "my plot.png").read_bytes() == (host / "my plot.png").read_bytes()
-        await command(at, f"/get runs {laptop}/mine")
+        await at.give(f"/get runs {laptop}/mine")
         await at.sees("Copied runs (6 B) to", "left out: link: a link")
         assert (laptop / "mine/one/log").read_text() == "loss 1" and not (laptop / "mine/link").exists()
         (laptop / "data.csv").write_text("1,2")
-        await command(at, "/put data.csv")
+        await at.give("/put data.csv")
         await at.sees("Copied data.csv (3 B) to")
         assert (host / "data.csv").read_text() == "1,2"
-        await command(at, "/get nothing")
+        await at.give("/get nothing")
         await at.sees("Check the path.")
-        await command(at, "/put")
+        await at.give("/put")
         await at.sees("this command is /put LOCAL [REMOTE]")
         assert at.session.prompts == []
 
@@ -87,18 +82,18 @@ async def test_a_copy_shows_how_far_it_is_and_esc_breaks_it_off(
     (tmp_path / "big").write_bytes(b"x")
     gate = asyncio.Event()
     async with copying(tmp_path, gate) as at:
-        await command(at, "/get big other")
+        await at.give("/get big other")
         await at.sees("↓ big  connecting", "Esc breaks off the newest copy")
         await at.type("still typing")
-        assert at.app.composer.text == "still typing"
-        at.app.composer.text = ""
-        await at.pilot.press("escape")
+        assert at.composer.text == "still typing"
+        at.composer.text = ""
+        await at.press("escape")
         await at.sees("↓ big: broken off. The same command goes on where it ended.")
         await at.loses("Esc breaks off")
-        await command(at, "/get big one")
-        await command(at, "/put big two")
+        await at.give("/get big one")
+        await at.give("/put big two")
         await at.sees("↓ big  connecting", "↑ big  connecting")
-        await command(at, "/get stop")
+        await at.give("/get stop")
         await at.loses("connecting")
         assert not {"one", "two", "other"} & set(os.listdir(tmp_path))
 
@@ -139,13 +134,13 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
         at.session.find_names = found
         await at.type("/get runs/l")
         await at.sees("runs/loss curve.png")
-        await at.pilot.press("tab")
-        assert at.app.composer.text == '/get "runs/loss curve.png" '
+        await at.press("tab")
+        assert at.composer.text == '/get "runs/loss curve.png" '
         await at.sees("my plots/")
         assert "]name" not in at.screen
         await at.type("my")
-        await at.pilot.press("tab")
-        assert at.app.composer.text == '/get "runs/loss curve.png" "my plots/"'
+        await at.press("tab")
+        assert at.composer.text == '/get "runs/loss curve.png" "my plots/"'
         await at.sees("old.png")
 
 
@@ -157,27 +152,27 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch:
     (tmp_path / "run.sh").write_text("#!/bin/sh\n")
     (tmp_path / "tool").write_bytes(b"\x7fELF\0")
     async with copying(tmp_path, viewer=str(viewer)) as at:
-        fetched = at.app.view.api.laptop.fetched
+        fetched = at.view.api.laptop.fetched
         assert fetched is not None
-        await command(at, "/open run.sh")
+        await at.give("/open run.sh")
         await at.sees("run.sh.txt · text · 10 B", "Alt+O opens it with viewer")
         await at.type("o ")
-        at.app.composer.text = ""
+        at.composer.text = ""
         assert not seen.exists()
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.loses("Alt+O opens it")
-        await command(at, "/open")
+        await at.give("/open")
         await at.sees("No file waits to be opened")
-        await command(at, "/open run.sh")
+        await at.give("/open run.sh")
         await at.sees("Alt+O opens it")
         monkeypatch.setattr(transfer_panel, "SEEN_S", 60.0)
-        await at.chord("alt+o")  # the file has only just come: the key was meant for something else
+        await at.alone("alt+o")  # the file has only just come: the key was meant for something else
         assert fetched.offered
         monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
-        await at.chord("alt+o")
+        await at.alone("alt+o")
         await at.sees("Opened run.sh.txt with")
         await at.loses("Alt+O opens it")
         assert seen.read_text() == "run.sh.txt\n"
-        await command(at, "/open tool")
+        await at.give("/open tool")
         await at.sees("tool is a program of Linux, and ccb opens only what is looked at")
         assert at.session.prompts == []

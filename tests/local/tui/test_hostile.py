@@ -33,7 +33,7 @@ def harmless(at: Desk) -> None:
 async def test_hostile_text_that_the_remote_tells_is_harmless() -> None:
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
         await at.prompt("go")
-        await at.pilot.press("ctrl+o")
+        await at.press("ctrl+o")
         for number, place in enumerate(TOLD):
             place(at.session, f"{EVIL}{number}")
             await at.sees(f"END{number}")
@@ -45,7 +45,7 @@ async def test_hostile_text_that_the_remote_tells_is_harmless() -> None:
 async def test_hostile_text_with_a_question_is_harmless(place: Place) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
         await at.prompt("go")
-        await at.pilot.press("ctrl+o")
+        await at.press("ctrl+o")
         before = at.screen.count("END")
         place(at.session, EVIL)
         await at.until(lambda: at.screen.count("END") > before)
@@ -56,22 +56,21 @@ async def test_the_model_and_mode_that_the_remote_names_are_harmless_in_answers_
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL]))) as at:
         await at.prompt("go")
         at.session.begin(model=EVIL, mode=EVIL)
-        await at.until(lambda: at.app.view.reducer.model == EVIL)
+        await at.until(lambda: at.view.reducer.model == EVIL)
         for command in ("/model", "/mode", "/status"):
             await at.enter(command)
         await at.sees("Session     5e55", "Permission mode:", "Model: ")
         harmless(at)
 
 
-async def test_an_answer_that_is_copied_is_what_was_shown() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.text(EVIL)
-        at.session.finish()
-        await at.until(lambda: not at.app.view.reducer.running)
-        await at.enter("/copy")
-        await at.until(lambda: at.app.clipboard)
-        assert _FORBIDDEN.findall(at.app.clipboard) == []
+async def test_an_answer_that_is_copied_is_what_was_shown(at: Desk) -> None:
+    await at.turn()
+    at.session.text(EVIL)
+    at.session.finish()
+    await at.until(lambda: not at.view.reducer.running)
+    await at.enter("/copy")
+    await at.until(lambda: at.app.clipboard)
+    assert _FORBIDDEN.findall(at.app.clipboard) == []
 
 
 BIG, HUGE = 10**400, int("9" * 4_300)
@@ -98,7 +97,7 @@ async def test_numbers_without_end_do_not_end_the_repl() -> None:
             at.session.say(body)
         at.session.skip(3, result={"total_cost_usd": BIG, "modelUsage": {"m": {"inputTokens": HUGE}}})
         at.session.text("END")
-        await at.until(lambda: "END" in at.screen)
+        await at.sees("END")
 
 
 LINKS = (

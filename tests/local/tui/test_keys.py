@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.support.repl.pilot import COLOURFUL, desk
+from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.config.settings_loading import ScreenSettings, load_screen_settings
@@ -22,23 +22,23 @@ async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
         await at.sees("F2 or /help shows the keys")
         await at.enter("a")
         await at.type("b")
-        assert at.app.composer.text == "a\nb" and not at.session.prompts
-        await at.pilot.press("ctrl+j")
+        assert at.composer.text == "a\nb" and not at.session.prompts
+        await at.press("ctrl+j")
         await at.until(lambda: at.session.prompts)
         at.session.begin()
         await at.sees("Ctrl+X interrupts")
-        await at.pilot.press("escape")
+        await at.press("escape")
         assert not at.session.interrupts
-        await at.pilot.press("ctrl+x")
+        await at.press("ctrl+x")
         await at.until(lambda: at.session.interrupts)
-        await at.pilot.press("f2")
+        await at.press("f2")
         await at.sees("Ctrl+X   ", "interrupt the agent")
 
 
 async def test_the_list_of_keys_shows_those_that_hold_with_their_ids() -> None:
     async with desk(screen=CHOSEN, size=(120, 50)) as at:
         await at.type("/keys")
-        await at.pilot.press("ctrl+j")
+        await at.press("ctrl+j")
         await at.sees("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T")
 
 
@@ -51,19 +51,18 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
         at.session.ask("one", "Bash", {"command": "make a"})
         at.session.ask("two", "Bash", {"command": "make b"})
         await at.sees("F4 to answer:", "j once", "x deny", "1 more waiting: Ctrl+Y")
-        await at.pause_of_a_person()
-        await at.pilot.press("f4")
-        await at.until(lambda: at.app.view.card is not None and at.app.view.card.listens)
-        await at.chord("ctrl+y")
+        await at.alone("f4")
+        await at.card_listens()
+        await at.alone("ctrl+y")
         await at.sees("$ make b")
         await at.answer("j", "enter")
         await at.until(lambda: list(at.session.answers) == ["two"])
         await at.prompt("later")
-        await at.chord("alt+q")
+        await at.alone("alt+q")
         await at.sees("z drops")
-        await at.pilot.press("d")
+        await at.press("d")
         assert not at.session.controls
-        await at.pilot.press("z")
+        await at.press("z")
         await at.until(lambda: [name for name, _ in at.session.controls] == ["cancel_async_message"])
 
 
@@ -94,9 +93,9 @@ async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> N
         await at.prompt("Build it.")
         session.begin()
         await at.sees("working")
-        await at.pilot.press("escape")
+        await at.press("escape")
         assert "interrupting…" in at.status
-        await at.pilot.press("escape")
+        await at.press("escape")
         assert "interrupting…" in at.status and session.interrupts == 1
         session.may_arrive.set()
         await at.pilot.pause(0.1)
@@ -112,15 +111,14 @@ async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() ->
         session.begin()
         session.link(LinkState.RECONNECTING, "no route to host", 1)
         await at.sees("no route to host")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.sees("interrupting…", "sent when the connection is there again")
 
 
-async def test_while_a_command_line_runs_nobody_waits_for_the_model() -> None:
-    async with desk() as at:
-        await at.turn("! sleep 60")
-        await at.until(lambda: at.app.view.reducer.running)
-        assert not at.app.view.reducer.waits_for_model
-        at.session.finish()
-        await at.turn("and now?")
-        await at.until(lambda: at.app.view.reducer.waits_for_model)
+async def test_while_a_command_line_runs_nobody_waits_for_the_model(at: Desk) -> None:
+    await at.turn("! sleep 60")
+    await at.until(lambda: at.view.reducer.running)
+    assert not at.view.reducer.waits_for_model
+    at.session.finish()
+    await at.turn("and now?")
+    await at.until(lambda: at.view.reducer.waits_for_model)

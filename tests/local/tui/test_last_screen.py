@@ -27,7 +27,7 @@ async def test_the_last_screen_comes_with_hello_and_the_events_take_its_place() 
         await at.sees("❯ what the person asked", "The very last words.")
         await at.prompt("and now?")
         await at.sees("❯ and now?")
-        shown = at.app.view.transcript
+        shown = at.view.transcript
         assert isinstance(shown.blocks[-1], PromptBlock)  # below what is shown early
         with session.replay():
             session.skip(97)

@@ -44,20 +44,17 @@ LONG_RULE = session_rule("Bash", "x " * SIZE)
 
 @pytest.mark.parametrize("say", [_code, _list, _command, _written, _reason])
 @pytest.mark.quick_rows(1)
-async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSession], None]) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        began = time.process_time()
-        say(at.session)
-        await at.until(lambda: "END" in at.screen or (at.app.view.card is not None and "3 deny" in at.screen))
-        await at.pilot.pause()
-        assert time.process_time() - began < LIMIT_S
+async def test_a_lot_at_once_is_shown_in_bounded_time(at: Desk, say: Callable[[ScriptedSession], None]) -> None:
+    await at.prompt("go")
+    began = time.process_time()
+    say(at.session)
+    await at.until(lambda: "END" in at.screen or (at.view.card is not None and "3 deny" in at.screen))
+    await at.pilot.pause()
+    assert time.process_time() - began < LIMIT_S
 
 
 async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
-    await at.prompt("go")
-    at.session.ask("ask", tool, tool_input)
-    await at.card_focused()
+    await at.asked(tool, tool_input)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +68,15 @@ async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
 )
 @pytest.mark.quick_rows(1)
 async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
-    tool: str, tool_input: dict[str, str]
+    at: Desk, tool: str, tool_input: dict[str, str]
 ) -> None:
-    async with desk() as at:
-        await _asked(at, tool, **tool_input)
-        await at.sees("Too long to read: these are the first", "too long to allow:   3 deny")
-        await at.answer("1", "y", "right", "3")
-        assert at.session.answers == {}
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["behavior"] == "deny"
+    await _asked(at, tool, **tool_input)
+    await at.sees("Too long to read: these are the first", "too long to allow:   3 deny")
+    await at.answer("1", "y", "right", "3")
+    assert at.session.answers == {}
+    await at.press("enter")
+    await at.until(lambda: at.session.answers)
+    assert at.session.answers["ask"]["behavior"] == "deny"
 
 
 @pytest.mark.thorough
@@ -89,23 +85,19 @@ async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
         await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
         await at.sees("echo 0", "1,9", "lines to see before you can allow it")
         assert "Too long" not in at.screen
-        assert at.app.view.card is not None
         for _ in range(100):
-            if not at.app.view.card.unseen:
+            if not at.card.unseen:
                 break
-            await at.pilot.press("pagedown")
+            await at.press("pagedown")
         await at.sees("echo 1998", "1 once")
 
 
-async def test_a_rule_too_long_to_read_cannot_be_granted() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[LONG_RULE])
-        await at.card_focused()
-        assert "this session" not in at.screen
-        await at.answer("2")
-        await at.pilot.pause()
-        assert at.session.answers == {}
+async def test_a_rule_too_long_to_read_cannot_be_granted(at: Desk) -> None:
+    await at.asked("Bash", {"command": "make"}, permission_suggestions=[LONG_RULE])
+    assert "this session" not in at.screen
+    await at.answer("2")
+    await at.pilot.pause()
+    assert at.session.answers == {}
 
 
 @pytest.mark.parametrize(
@@ -118,14 +110,11 @@ async def test_a_rule_too_long_to_read_cannot_be_granted() -> None:
         {},
     ],
 )
-async def test_suggestions_without_sense_do_not_break_the_card(suggestion: dict[str, object]) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", {"command": "make"}, permission_suggestions=[suggestion])
-        await at.card_focused()
-        await at.answer("1")
-        await at.until(lambda: at.session.answers)
-        assert at.session.answers["ask"]["behavior"] == "allow"
+async def test_suggestions_without_sense_do_not_break_the_card(at: Desk, suggestion: dict[str, object]) -> None:
+    await at.asked("Bash", {"command": "make"}, permission_suggestions=[suggestion])
+    await at.answer("1")
+    await at.until(lambda: at.session.answers)
+    assert at.session.answers["ask"]["behavior"] == "allow"
 
 
 async def test_an_answer_of_many_parts_is_one_answer() -> None:
@@ -134,22 +123,19 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         await at.prompt("go")
         at.session.text(text)
         await at.sees("Paragraph 1999 is here.")
-        assert at.app.view.reducer.answers[-1] == text
+        assert at.view.reducer.answers[-1] == text
         at.session.fact("withdrawn", message_id="msg_1")
-        await at.until(lambda: "Paragraph" not in at.screen)
+        await at.loses("Paragraph")
 
 
 @pytest.mark.thorough
-async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        for number in range(60):
-            call = at.session.call("Write", file_path=f"/srv/shop/{number}", content="z" * 400_000)
-            at.session.done(call, "written")
-        await at.sees("● Write 59")
-        held = sum(
-            len(block.tool_input["content"]) for block in at.app.view.transcript.blocks if isinstance(block, ToolBlock)
-        )
-        assert held <= drawing.MAX_BYTES
-        await at.pilot.press(*["pageup"] * 40)
-        await at.sees("older entries are no longer shown here")
+async def test_what_calls_carry_counts_for_the_memory_of_the_page(at: Desk) -> None:
+    await at.prompt("go")
+    for number in range(60):
+        call = at.session.call("Write", file_path=f"/srv/shop/{number}", content="z" * 400_000)
+        at.session.done(call, "written")
+    await at.sees("● Write 59")
+    held = sum(len(block.tool_input["content"]) for block in at.view.transcript.blocks if isinstance(block, ToolBlock))
+    assert held <= drawing.MAX_BYTES
+    await at.press(*["pageup"] * 40)
+    await at.sees("older entries are no longer shown here")

@@ -30,28 +30,23 @@ async def choosing(home: Path, *, listed: bool = True) -> AsyncIterator[Desk]:
             yield at
 
 
-async def say(at: Desk, text: str) -> None:
-    at.app.composer.text = text
-    await at.pilot.press("enter")
-
-
 async def test_a_model_is_chosen_from_a_list_with_windows_and_prices(tmp_path: Path) -> None:
     async with choosing(tmp_path) as at:
-        await say(at, "/model")
+        await at.give("/model")
         await at.sees("lab/coder-1050", "1.05M", "anthropic: no list of models")
         line = next(line for line in at.lines if "lab/coder-64" in line)
         assert "64k" in line and "0.50 / 2.00" in line and "lab" in line
         await at.type("coder 64")
         await at.sees("1 of 5 models")
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.sees("Model: lab/coder-64, from the next model call on")
         taught, chosen = at.session.controls
         assert chosen == ("set_model", {"model": "lab/coder-64"})
         assert taught[0] == "learn_models" and taught[1]["thinking"]["lab/coder-64"] == ["low", "high"]
         assert taught[1]["models"]["lab/coder-64"][0] == 64_000
-        await say(at, "/model")
+        await at.give("/model")
         await at.until(lambda: any("coder-64" in line and "now" in line for line in at.lines))
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.loses("models ·")
 
 
@@ -59,16 +54,16 @@ async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refus
     tmp_path: Path,
 ) -> None:
     async with choosing(tmp_path) as at:
-        await say(at, "/model")
+        await at.give("/model")
         await at.sees("lab/coder-1050")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.type("/model lab/coder-12")
         await at.sees("lab/coder-128")
-        await at.pilot.press("tab", "enter")
+        await at.press("tab", "enter")
         await at.sees("Model: lab/coder-128, from the next model call on")
-        await say(at, "/model lab/coder-9000")
+        await at.give("/model lab/coder-9000")
         await at.sees("vLLM has no model 'coder-9000': the model stays.", "Near names: lab/coder-")
-        await say(at, "/model quick")
+        await at.give("/model quick")
         await at.sees("Model: lab/coder-8, from the next model call on")
         assert [what[1]["model"] for what in at.session.controls if what[0] == "set_model"] == [
             *("lab/coder-128", "lab/coder-8"),
@@ -77,10 +72,10 @@ async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refus
 
 async def test_without_any_list_a_name_is_left_to_the_provider(tmp_path: Path) -> None:
     async with choosing(tmp_path, listed=False) as at:
-        await say(at, "/model")
+        await at.give("/model")
         await at.sees("lab: no list of models")
         await at.type("zzz")
         await at.sees("No model fits what you typed.")
-        await at.pilot.press("escape")
-        await say(at, "/model lab/anything")
+        await at.press("escape")
+        await at.give("/model lab/anything")
         await at.sees("Model: lab/anything, from the next model call on, where the provider refuses it if it does not")

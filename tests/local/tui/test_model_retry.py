@@ -70,7 +70,7 @@ async def test_the_status_line_counts_down_while_the_model_says_nothing_until_it
         await at.sees("said nothing for 60 s; it is asked again in 240 s", "asks the model again in 240 s")
         await at.sees("asks the model again in 239 s")
         at.session.progress(silence(None))
-        await at.until(lambda: "again" not in at.screen)
+        await at.loses("again")
         assert "The model has said nothing for 60 s." in at.screen
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from tests.support.person.terminal import Terminal, screen_env, terminal
-from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
+from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
 from ccb.local.session.session_client import AS_PROMPT, LinkState
@@ -21,26 +21,19 @@ from ccb.local.tui.app import Repl
 
 
 @dataclass
-class Waiting:
+class Waiting(Desk):
     """A REPL whose session comes when `come` is called."""
 
-    app: Repl
-    pilot: QuickPilot
-    session: ScriptedSession
     arrived: asyncio.Event
 
     async def submits(self, *texts: str) -> None:
         for text in texts:
-            self.app.composer.type(text)
+            self.composer.type(text)
             await self.pilot.press("enter")
 
     async def come(self) -> None:
         self.arrived.set()
         await wait_until(self.pilot, lambda: self.app.attached)
-
-    @property
-    def screen(self) -> str:
-        return screen_text(self.app)
 
 
 @asynccontextmanager
@@ -59,7 +52,7 @@ async def waiting(
     async with app.run_test(size=(100, 30)):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.session_task)
-        yield Waiting(app, pilot, session, arrived)
+        yield Waiting(app, session, pilot, arrived)
     app.left.set()
     assert app.session_task is not None
     app.session_task.cancel()
@@ -70,17 +63,17 @@ async def waiting(
 async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_order() -> None:
     async with waiting(prompt="/etc is first") as at:
         await at.submits("second", "third\nof two lines", "/mode plan", "last")
-        at.app.composer.type("half a though")
+        at.composer.type("half a though")
         assert at.screen.count("(queued)") == 5
         assert "third …  (queued)" in at.screen
         assert at.session.prompts == []
         await at.come()
         await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
         assert at.session.prompts == ["/etc is first", "second", "third\nof two lines", "last"]
-        assert at.app.view.reducer.mode == "plan"
-        await at.pilot.press("t")
-        assert at.app.composer.text == "half a thought"
-        assert at.app.focused is at.app.composer
+        assert at.view.reducer.mode == "plan"
+        await at.press("t")
+        assert at.composer.text == "half a thought"
+        assert at.app.focused is at.composer
         assert "the settings are odd" in at.screen
         assert "Connecting" not in at.screen
 
@@ -107,23 +100,23 @@ async def test_what_a_terminal_that_only_watches_cannot_send_comes_back_in_order
     session.link(LinkState.FENCED, "bob drives")
     async with waiting(session) as at:
         await at.submits("one", "two")
-        at.app.composer.type("three")
+        at.composer.type("three")
         await at.come()
-        await wait_until(at.pilot, lambda: at.app.composer.text == "one\ntwo\nthree")
+        await wait_until(at.pilot, lambda: at.composer.text == "one\ntwo\nthree")
         assert at.session.prompts == []
 
 
 async def test_a_viewer_takes_no_text_from_the_beginning() -> None:
     async with waiting(watching=True) as at:
-        await at.pilot.press("h", "i", "enter")
-        assert at.app.composer.text == ""
+        await at.press("h", "i", "enter")
+        assert at.composer.text == ""
         assert "only watches" in at.screen
 
 
 async def test_an_input_that_ccb_does_not_understand_comes_back_at_once() -> None:
     async with waiting() as at:
         await at.submits("#")
-        assert at.app.composer.text == "#"
+        assert at.composer.text == "#"
         assert "keeps a note" in at.screen
         assert "(queued)" not in at.screen
 
@@ -134,7 +127,7 @@ async def test_an_input_that_ccb_does_not_understand_comes_back_at_once() -> Non
 )
 async def test_who_leaves_before_the_session_is_there_leaves_at_once(keys: tuple[str, ...], code: int) -> None:
     async with waiting() as at:
-        await at.pilot.press(*("slash" if key == "/" else key for key in keys))
+        await at.press(*("slash" if key == "/" else key for key in keys))
         assert at.app.return_value == code
 
 
@@ -151,7 +144,7 @@ async def test_who_leaves_at_the_moment_in_which_the_session_comes_has_left(turn
 async def test_keys_that_need_a_session_do_nothing_yet() -> None:
     async with waiting() as at:
         for key in ("escape", "tab", "shift+tab", "alt+a", "alt+t", "alt+r", "ctrl+o", "pageup", "pagedown", "f1"):
-            await at.pilot.press(key)
+            await at.press(key)
         await at.submits("still here")
         assert "still here  (queued)" in at.screen
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import Desk
 from textual import events
 
 from ccb.local.session.session_client import LinkState
@@ -14,196 +14,182 @@ async def queued(at: Desk, *texts: str) -> list[str]:
     """Let a turn run, and prompts wait behind it. Return their ids."""
     await at.prompt("first")
     at.session.begin()
-    await at.until(lambda: at.app.view.reducer.running)
+    await at.until(lambda: at.view.reducer.running)
     for each in texts:
         await at.prompt(each)
-    await at.until(lambda: len(at.app.view.reducer.prompts.waiting) == len(texts))
+    await at.until(lambda: len(at.view.reducer.prompts.waiting) == len(texts))
     at.session.control_answers.update(cancel_async_message={"cancelled": True}, move_async_message={"moved": True})
     return at.session.identities[1:]
 
 
 async def listed(at: Desk) -> None:
-    await at.chord("alt+q")
-    await at.until(lambda: at.app.view.queue.display and at.app.focused is not at.app.composer)
+    await at.alone("alt+q")
+    await at.until(lambda: at.view.queue.display and at.app.focused is not at.composer)
     await at.sees("Enter edits")
 
 
 def waiting(at: Desk) -> list[str]:
-    return [each.text for each in at.app.view.reducer.prompts.waiting]
+    return [each.text for each in at.view.reducer.prompts.waiting]
 
 
-async def test_alt_q_lists_the_prompts_that_wait() -> None:
-    async with desk() as at:
-        await at.chord("alt+q")
-        await at.sees("no prompt waits for the agent")
-        await queued(at, "second", "third")
-        await listed(at)
-        await at.sees("2 prompts for the agent, the next one first", "› third")
-        await at.pilot.press("escape")
-        await at.loses("Enter edits")
-        assert at.app.focused is at.app.composer and at.session.interrupts == 0
-        await at.type("/queue")
-        await at.pilot.press("escape", "enter")
-        await at.sees("Enter edits")
+async def test_alt_q_lists_the_prompts_that_wait(at: Desk) -> None:
+    await at.alone("alt+q")
+    await at.sees("no prompt waits for the agent")
+    await queued(at, "second", "third")
+    await listed(at)
+    await at.sees("2 prompts for the agent, the next one first", "› third")
+    await at.press("escape")
+    await at.loses("Enter edits")
+    assert at.app.focused is at.composer and at.session.interrupts == 0
+    await at.type("/queue")
+    await at.press("escape", "enter")
+    await at.sees("Enter edits")
 
 
-async def test_a_prompt_is_moved_by_the_worker_and_then_on_the_screen() -> None:
-    async with desk() as at:
-        two, three, four = await queued(at, "second", "third", "fourth")
-        await listed(at)
-        await at.pilot.press("shift+up")
-        await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
-        await at.pilot.press("K", "K", "shift+down")
-        await at.until(lambda: len(at.session.controls) == 3)
-        assert [body for _, body in at.session.controls] == [
-            {"message_uuid": four, "before": [three]},
-            {"message_uuid": four, "before": [two, three]},
-            {"message_uuid": four, "before": [three]},
-        ]
-        at.session.fact("moved", id=four, before=three)
-        await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
-        await at.until(lambda: at.screen.find("❯ second") < at.screen.find("❯ fourth") < at.screen.find("❯ third"))
+async def test_a_prompt_is_moved_by_the_worker_and_then_on_the_screen(at: Desk) -> None:
+    two, three, four = await queued(at, "second", "third", "fourth")
+    await listed(at)
+    await at.press("shift+up")
+    await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
+    await at.press("K", "K", "shift+down")
+    await at.until(lambda: len(at.session.controls) == 3)
+    assert [body for _, body in at.session.controls] == [
+        {"message_uuid": four, "before": [three]},
+        {"message_uuid": four, "before": [two, three]},
+        {"message_uuid": four, "before": [three]},
+    ]
+    at.session.fact("moved", id=four, before=three)
+    await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
+    await at.until(lambda: at.screen.find("❯ second") < at.screen.find("❯ fourth") < at.screen.find("❯ third"))
 
 
-async def test_another_terminal_moves_a_prompt() -> None:
-    async with desk() as at:
-        two, three, _ = await queued(at, "second", "third", "fourth")
-        at.session.fact("moved", id=three, before=two)
-        await at.until(lambda: waiting(at) == ["third", "second", "fourth"])
-        at.session.fact("moved", id=three)
-        await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
+async def test_another_terminal_moves_a_prompt(at: Desk) -> None:
+    two, three, _ = await queued(at, "second", "third", "fourth")
+    at.session.fact("moved", id=three, before=two)
+    await at.until(lambda: waiting(at) == ["third", "second", "fourth"])
+    at.session.fact("moved", id=three)
+    await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
 
 
-async def test_an_edited_prompt_goes_back_to_its_place() -> None:
-    async with desk() as at:
-        two, three, four = await queued(at, "second", "third", "fourth")
-        await listed(at)
-        await at.pilot.press("up", "up", "enter")
-        await at.until(lambda: at.app.composer.text == "second")
-        assert at.app.focused is at.app.composer
-        at.session.fact("unqueued", id=two)
-        await at.type(", better")
-        await at.pilot.press("enter")
-        await at.until(lambda: len(at.session.placed) == 1)
-        assert at.session.placed == [("second, better", (three, four))]
-        await at.until(lambda: waiting(at) == ["second, better", "third", "fourth"])
-        at.session.take(three)  # another client's order: the place is the first that still waits
-        await at.until(lambda: waiting(at) == ["second, better", "fourth"])
+async def test_an_edited_prompt_goes_back_to_its_place(at: Desk) -> None:
+    two, three, four = await queued(at, "second", "third", "fourth")
+    await listed(at)
+    await at.press("up", "up", "enter")
+    await at.until(lambda: at.composer.text == "second")
+    assert at.app.focused is at.composer
+    at.session.fact("unqueued", id=two)
+    await at.enter(", better")
+    await at.until(lambda: len(at.session.placed) == 1)
+    assert at.session.placed == [("second, better", (three, four))]
+    await at.until(lambda: waiting(at) == ["second, better", "third", "fourth"])
+    at.session.take(three)  # another client's order: the place is the first that still waits
+    await at.until(lambda: waiting(at) == ["second, better", "fourth"])
 
 
-async def test_a_prompt_that_is_cleared_while_it_is_edited_leaves_no_place_behind() -> None:
-    async with desk() as at:
-        await queued(at, "second", "third")
-        await listed(at)
-        await at.pilot.press("up", "enter")
-        await at.until(lambda: at.app.composer.text == "second")
-        await at.pilot.press("ctrl+c")
-        await at.prompt("something else")
-        assert at.session.placed == []
-        await at.until(lambda: waiting(at) == ["third", "something else"])
+async def test_a_prompt_that_is_cleared_while_it_is_edited_leaves_no_place_behind(at: Desk) -> None:
+    await queued(at, "second", "third")
+    await listed(at)
+    await at.press("up", "enter")
+    await at.until(lambda: at.composer.text == "second")
+    await at.press("ctrl+c")
+    await at.prompt("something else")
+    assert at.session.placed == []
+    await at.until(lambda: waiting(at) == ["third", "something else"])
 
 
-async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked() -> None:
-    async with desk() as at:
-        two, *_ = await queued(at, "second", "third")
-        await listed(at)
-        await at.pilot.press("up", "d")
-        await at.until(lambda: waiting(at) == ["third"])
-        assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
-        await at.sees("› third")
-        await at.loses("second")
-        await at.pilot.press("d")
-        await at.sees("No prompt waits any more", "Esc closes")
-        assert "The agent has" not in at.screen
+async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked(at: Desk) -> None:
+    two, *_ = await queued(at, "second", "third")
+    await listed(at)
+    await at.press("up", "d")
+    await at.until(lambda: waiting(at) == ["third"])
+    assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
+    await at.sees("› third")
+    await at.loses("second")
+    await at.press("d")
+    await at.sees("No prompt waits any more", "Esc closes")
+    assert "The agent has" not in at.screen
 
 
-async def test_what_the_agent_takes_meanwhile_keeps_its_line_and_cannot_be_changed() -> None:
-    async with desk() as at:
-        two, three = await queued(at, "second", "third")
-        await listed(at)
-        at.session.take(three)
-        await at.sees("› the agent has it  third", "1 prompt for the agent")
-        await at.pilot.press("d", "enter", "shift+up")
-        assert at.session.controls == [], "no key meets another prompt than the one it was meant for"
-        at.session.take(two)
-        await at.sees("The agent has every prompt", "cannot be changed any more")
+async def test_what_the_agent_takes_meanwhile_keeps_its_line_and_cannot_be_changed(at: Desk) -> None:
+    two, three = await queued(at, "second", "third")
+    await listed(at)
+    at.session.take(three)
+    await at.sees("› the agent has it  third", "1 prompt for the agent")
+    await at.press("d", "enter", "shift+up")
+    assert at.session.controls == [], "no key meets another prompt than the one it was meant for"
+    at.session.take(two)
+    await at.sees("The agent has every prompt", "cannot be changed any more")
 
 
-async def test_a_prompt_that_the_worker_has_just_taken_stays_as_it_is() -> None:
-    async with desk() as at:
-        await queued(at, "second", "third")
-        at.session.control_answers.update(cancel_async_message={"cancelled": False}, move_async_message={})
-        await listed(at)
-        for key in ("enter", "d", "shift+up"):
-            await at.pilot.press(key)
-            await at.sees("the agent has taken this prompt already")
-        assert waiting(at) == ["second", "third"] and at.app.composer.text == ""
+async def test_a_prompt_that_the_worker_has_just_taken_stays_as_it_is(at: Desk) -> None:
+    await queued(at, "second", "third")
+    at.session.control_answers.update(cancel_async_message={"cancelled": False}, move_async_message={})
+    await listed(at)
+    for key in ("enter", "d", "shift+up"):
+        await at.press(key)
+        await at.sees("the agent has taken this prompt already")
+    assert waiting(at) == ["second", "third"] and at.composer.text == ""
 
 
-async def test_what_is_typed_is_not_mixed_with_a_prompt_that_is_edited() -> None:
-    async with desk() as at:
-        await queued(at, "second")
-        await at.type("draft")
-        await listed(at)
-        await at.pilot.press("enter")
-        await at.sees("send or clear first what is typed")
-        assert at.session.controls == [] and at.app.composer.text == "draft"
+async def test_what_is_typed_is_not_mixed_with_a_prompt_that_is_edited(at: Desk) -> None:
+    await queued(at, "second")
+    await at.type("draft")
+    await listed(at)
+    await at.press("enter")
+    await at.sees("send or clear first what is typed")
+    assert at.session.controls == [] and at.composer.text == "draft"
 
 
-async def test_an_edited_prompt_keeps_its_files_or_is_not_edited(tmp_path: Path) -> None:
+async def test_an_edited_prompt_keeps_its_files_or_is_not_edited(at: Desk, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("x")
-    async with desk() as at:
-        await queued(at, "second")
-        at.app.composer.post_message(events.Paste(str(tmp_path / "x.txt")))
-        await at.until(lambda: at.app.composer.text)
-        await at.pilot.press("enter")
-        await at.until(lambda: len(waiting(at)) == 2)
-        await listed(at)
-        await at.pilot.press("enter")
-        await at.until(lambda: at.app.composer.text == "[file: x.txt 1 B]")
-        await at.pilot.press("enter")
-        await at.until(lambda: len(at.session.contents) == 4)
-        assert at.session.contents[2] == at.session.contents[3]
-        blocks = [{"type": "text", "text": "see [image: far.png 1 KB]"}, {"type": "image", "source": {}}]
-        message = {"role": "user", "content": blocks}
-        at.session.input({"type": "user", "message": message, "uuid": "of-another-terminal", "priority": "later"})
-        await at.until(lambda: len(waiting(at)) == 3)
-        await listed(at)
-        await at.pilot.press("enter")
-        await at.sees("the files of this prompt are not here any more")
+    await queued(at, "second")
+    at.composer.post_message(events.Paste(str(tmp_path / "x.txt")))
+    await at.until(lambda: at.composer.text)
+    await at.press("enter")
+    await at.until(lambda: len(waiting(at)) == 2)
+    await listed(at)
+    await at.press("enter")
+    await at.until(lambda: at.composer.text == "[file: x.txt 1 B]")
+    await at.press("enter")
+    await at.until(lambda: len(at.session.contents) == 4)
+    assert at.session.contents[2] == at.session.contents[3]
+    blocks = [{"type": "text", "text": "see [image: far.png 1 KB]"}, {"type": "image", "source": {}}]
+    message = {"role": "user", "content": blocks}
+    at.session.input({"type": "user", "message": message, "uuid": "of-another-terminal", "priority": "later"})
+    await at.until(lambda: len(waiting(at)) == 3)
+    await listed(at)
+    await at.press("enter")
+    await at.sees("the files of this prompt are not here any more")
 
 
-async def test_a_prompt_of_a_snapshot_is_edited_only_if_all_of_it_is_known() -> None:
-    async with desk() as at:
-        prompts = [
-            {"input": "a", "uuid": "a", "text": "short", "taken": False},
-            {"input": "b", "uuid": "b", "text": "x" * 2_000 + " …", "taken": False},
-        ]
-        at.session.skip(9, prompts=prompts)
-        at.session.control_answers["cancel_async_message"] = {"cancelled": True}
-        await at.until(lambda: len(waiting(at)) == 2)
-        await listed(at)
-        await at.pilot.press("enter")
-        await at.sees("only the beginning of this prompt is known here")
-        await at.pilot.press("up", "enter")
-        await at.until(lambda: at.app.composer.text == "short")
+async def test_a_prompt_of_a_snapshot_is_edited_only_if_all_of_it_is_known(at: Desk) -> None:
+    prompts = [
+        {"input": "a", "uuid": "a", "text": "short", "taken": False},
+        {"input": "b", "uuid": "b", "text": "x" * 2_000 + " …", "taken": False},
+    ]
+    at.session.skip(9, prompts=prompts)
+    at.session.control_answers["cancel_async_message"] = {"cancelled": True}
+    await at.until(lambda: len(waiting(at)) == 2)
+    await listed(at)
+    await at.press("enter")
+    await at.sees("only the beginning of this prompt is known here")
+    await at.press("up", "enter")
+    await at.until(lambda: at.composer.text == "short")
 
 
-async def test_a_text_that_looks_like_a_command_line_stays_a_prompt() -> None:
-    async with desk() as at:
-        await queued(at, " ! is not", "! make")
-        await listed(at)
-        await at.pilot.press("up", "enter")
-        await at.until(lambda: at.app.composer.text == " ! is not")
-        await at.pilot.press("enter")
-        await at.until(lambda: len(at.session.prompts) == 4)
-        assert at.session.command_lines == ["! make"]
+async def test_a_text_that_looks_like_a_command_line_stays_a_prompt(at: Desk) -> None:
+    await queued(at, " ! is not", "! make")
+    await listed(at)
+    await at.press("up", "enter")
+    await at.until(lambda: at.composer.text == " ! is not")
+    await at.press("enter")
+    await at.until(lambda: len(at.session.prompts) == 4)
+    assert at.session.command_lines == ["! make"]
 
 
-async def test_a_prompt_that_has_not_left_the_laptop_says_so() -> None:
-    async with desk() as at:
-        await queued(at, "second")
-        at.session.link(LinkState.RECONNECTING, "gone", 1)
-        await at.prompt("third")
-        await listed(at)
-        await at.sees("waiting to be sent  third")
+async def test_a_prompt_that_has_not_left_the_laptop_says_so(at: Desk) -> None:
+    await queued(at, "second")
+    at.session.link(LinkState.RECONNECTING, "gone", 1)
+    await at.prompt("third")
+    await listed(at)
+    await at.sees("waiting to be sent  third")

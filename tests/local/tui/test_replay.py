@@ -38,36 +38,34 @@ def cards(at: Desk) -> list[str]:
     return mounted
 
 
-async def test_a_fresh_terminal_is_told_a_whole_session_without_bells() -> None:
-    session = ScriptedSession()
-    async with desk(session) as at:
-        rung = bells(at)
-        await at.pilot.pause()
-        with session.replay():
-            session.prompted("what the person asked")
-            session.begin()
-            session.done(session.call("Bash", **MAKE), "made")
-            session.text("Everything is made.")
-            session.finish()
-        await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
-        assert rung == []
-        assert not at.app.view.reducer.running
+async def test_a_fresh_terminal_is_told_a_whole_session_without_bells(at: Desk) -> None:
+    session = at.session
+    rung = bells(at)
+    await at.pilot.pause()
+    with session.replay():
+        session.prompted("what the person asked")
+        session.begin()
+        session.done(session.call("Bash", **MAKE), "made")
+        session.text("Everything is made.")
+        session.finish()
+    await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
+    assert rung == []
+    assert not at.view.reducer.running
 
 
-async def test_a_question_that_was_answered_in_the_replay_never_flashes() -> None:
-    session = ScriptedSession()
-    async with desk(session) as at:
-        shown, rung = cards(at), bells(at)
-        with session.replay():
-            session.ask("answered", "Bash", MAKE)
-            session.ask("cancelled", "Bash", MAKE)
-            session.ask("open", "Bash", {"command": "make install"})
-            session.answered("answered")
-            session.withdraw_question("cancelled")
-        await at.sees("make install", "1 once")
-        assert shown == ["open"]
-        assert rung == []
-        assert "another client" not in at.screen
+async def test_a_question_that_was_answered_in_the_replay_never_flashes(at: Desk) -> None:
+    session = at.session
+    shown, rung = cards(at), bells(at)
+    with session.replay():
+        session.ask("answered", "Bash", MAKE)
+        session.ask("cancelled", "Bash", MAKE)
+        session.ask("open", "Bash", {"command": "make install"})
+        session.answered("answered")
+        session.withdraw_question("cancelled")
+    await at.sees("make install", "1 once")
+    assert shown == ["open"]
+    assert rung == []
+    assert "another client" not in at.screen
 
 
 def test_a_replay_is_over_with_its_last_event_and_a_moment_of_silence() -> None:
@@ -103,122 +101,73 @@ def test_a_question_that_was_answered_here_is_never_open_again() -> None:
     assert questions.show_head() is asked
 
 
-async def test_a_question_that_is_asked_again_under_its_id_is_one_question() -> None:
-    async with desk() as at:
-        await at.prompt("go")
+async def test_a_question_that_is_asked_again_under_its_id_is_one_question(at: Desk) -> None:
+    await at.asked("Bash", MAKE)
+    card = at.view.card
+    at.session.link(LinkState.RECONNECTING, "eof")
+    at.session.link(LinkState.CONNECTED)
+    with at.session.replay():
         at.session.ask("ask", "Bash", MAKE)
-        await at.card_focused()
-        card = at.app.view.card
-        at.session.link(LinkState.RECONNECTING, "eof")
-        at.session.link(LinkState.CONNECTED)
-        with at.session.replay():
-            at.session.ask("ask", "Bash", MAKE)
-        at.session.text("A word.")
-        await at.sees("A word.")
-        assert at.app.view.card is card
-        assert "more waiting" not in at.screen
-        await at.answer("1")
-        await at.until(lambda: list(at.session.answers) == ["ask"] and at.app.view.card is None)
+    at.session.text("A word.")
+    await at.sees("A word.")
+    assert at.view.card is card
+    assert "more waiting" not in at.screen
+    await at.answer("1")
+    await at.until(lambda: list(at.session.answers) == ["ask"] and at.view.card is None)
 
 
-async def test_a_question_that_another_client_answers_goes_away_with_a_word() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", MAKE)
-        await at.card_focused()
-        at.session.answered("ask")
-        await at.sees("The question was answered by another client.")
-        await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
-        assert at.session.answers == {}
-
-
-async def test_an_own_answer_is_no_news() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", MAKE)
-        await at.card_focused()
-        await at.answer("1")
-        await at.until(lambda: at.session.answers)
-        at.session.text("Made.")
-        await at.sees("Made.")
-        assert "another client" not in at.screen
+async def test_a_question_that_another_client_answers_goes_away_with_a_word(at: Desk) -> None:
+    await at.asked("Bash", MAKE)
+    at.session.answered("ask")
+    await at.sees("The question was answered by another client.")
+    await at.until(lambda: at.view.card is None and at.app.focused is at.composer)
+    assert at.session.answers == {}
 
 
 @pytest.mark.parametrize(("behavior", "word"), [("allow", "allowed"), ("deny", "denied")])
-async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(behavior: str, word: str) -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", MAKE)
-        await at.card_focused()
-        at.session.swallow = True  # the connection is dead, and nobody has noticed
-        await at.answer("3")
-        await at.enter("not now")
-        await at.until(lambda: at.session.answers)
-        at.session.answered("ask", behavior)
-        await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
+async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(
+    at: Desk, behavior: str, word: str
+) -> None:
+    await at.asked("Bash", MAKE)
+    at.session.swallow = True  # the connection is dead, and nobody has noticed
+    await at.answer("3")
+    await at.enter("not now")
+    await at.until(lambda: at.session.answers)
+    at.session.answered("ask", behavior)
+    await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
 
 
-async def test_an_answer_that_another_client_gave_too_is_no_news() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.ask("ask", "Bash", MAKE)
-        await at.card_focused()
-        at.session.swallow = True
-        await at.answer("1")
-        await at.until(lambda: at.session.answers)
-        other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
-        at.session.input({"type": "control_response", "response": other})
-        at.session.text("Made.")
-        await at.sees("Made.")
-        assert "another client" not in at.screen.lower()
+async def test_an_answer_that_another_client_gave_too_is_no_news(at: Desk) -> None:
+    await at.asked("Bash", MAKE)
+    at.session.swallow = True
+    await at.answer("1")
+    await at.until(lambda: at.session.answers)
+    other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
+    at.session.input({"type": "control_response", "response": other})
+    at.session.text("Made.")
+    await at.sees("Made.")
+    assert "another client" not in at.screen.lower()
 
 
-def test_an_answer_that_came_too_late_is_not_silently_dropped() -> None:
-    told = Paper()
+def test_an_answer_that_came_too_late_is_not_silently_dropped(told: Paper) -> None:
     told.fact("late_answer", request_id="ask")
     told.sees("An answer came too late and was dropped")
 
 
-def test_who_drives_is_said_when_it_is_somebody_else_than_before() -> None:
-    told = Paper(idle=True)
-    told.fact("driver", by="me@laptop pid 7", epoch=2)
-    told.fact("driver", by="me@laptop pid 7", epoch=3)
-    told.fact("driver", by="alice@desk\x1b]2;x\x07 pid 9", epoch=4)
-    told.sees("“alice@desk pid 9” drives this session now.")
-    told.loses("me@laptop")
+async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes(at: Desk) -> None:
+    await at.prompt("from here")
+    own = at.session.identities[0]
+    at.session.prompted("from here", own)
+    other = at.session.prompted("from another terminal")
+    at.session.prompted("from another terminal", other)
+    at.session.fact("input", id="odd-id", body={"type": "user", "uuid": other, "message": {"content": "from another"}})
+    at.session.text("A word.")
+    await at.sees("A word.", "❯ from another terminal  (queued)")
+    assert at.screen.count("from here") == 1
+    assert at.screen.count("from another") == 1
 
 
-async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes() -> None:
-    async with desk() as at:
-        await at.prompt("from here")
-        own = at.session.identities[0]
-        at.session.prompted("from here", own)
-        other = at.session.prompted("from another terminal")
-        at.session.prompted("from another terminal", other)
-        at.session.fact(
-            "input", id="odd-id", body={"type": "user", "uuid": other, "message": {"content": "from another"}}
-        )
-        at.session.text("A word.")
-        await at.sees("A word.", "❯ from another terminal  (queued)")
-        assert at.screen.count("from here") == 1
-        assert at.screen.count("from another") == 1
-
-
-def test_a_prompt_of_another_client_is_queued_until_the_agent_takes_it() -> None:
-    told = Paper(idle=True)
-    with told.replay():
-        told.prompted("first")
-        told.begin()
-        second = told.prompted("second")
-    told.sees("❯ second  (queued)")
-    assert told.reducer.running
-    told.loses("first  (queued)")
-    told.take(second)
-    told.loses("(queued)")
-
-
-def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown() -> None:
-    told = Paper()
+def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(told: Paper) -> None:
     told.open_block("text")
     told.delta("The first half")
     told.sees("The first half")
@@ -231,8 +180,7 @@ def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(
     assert told.screen.count("The first half") == 1
 
 
-def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message() -> None:
-    told = Paper()
+def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(told: Paper) -> None:
     told.open_block("text")
     told.delta("The plan is")
     told.sees("The plan is")
@@ -250,8 +198,7 @@ def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message() -
     assert told.screen.count("And now") == 1
 
 
-def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one() -> None:
-    told = Paper()
+def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one(told: Paper) -> None:
     told.open_block("text", message_id="msg_old")
     told.delta("An old beginning")
     told.sees("An old beginning")
@@ -263,35 +210,10 @@ def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one() -> None:
     told.sees("A new beginning")
 
 
-def test_another_message_start_alone_withdraws_the_old_one() -> None:
-    told = Paper()
-    told.open_block("text", message_id="msg_old")
-    told.delta("An old beginning")
-    told.sees("An old beginning")
-    told.open_block("text", message_id="msg_new")
-    told.delta("A new beginning")
-    told.sees("A new beginning")
-    told.loses("An old beginning")
-
-
-def test_a_message_that_ended_while_away_is_shown_once() -> None:
-    told = Paper()
-    told.open_block("text")
-    told.delta("Half a sen")
-    told.sees("Half a sen")
-    with told.replay():
-        told.text("Half a sentence and the rest.")
-        told.finish()
-    told.sees("Half a sentence and the rest.")
-    told.apply()
-    assert told.screen.count("Half a sen") == 1
-
-
-async def test_the_options_of_the_session_outrank_those_of_the_command_line() -> None:
-    async with desk() as at:
-        with at.session.replay():
-            at.session.fact("options", options={"model": "claude-opus-4", "permission_mode": "plan"})
-        await at.sees("plan  claude-opus-4")
+async def test_the_options_of_the_session_outrank_those_of_the_command_line(at: Desk) -> None:
+    with at.session.replay():
+        at.session.fact("options", options={"model": "claude-opus-4", "permission_mode": "plan"})
+    await at.sees("plan  claude-opus-4")
 
 
 def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
@@ -313,20 +235,20 @@ def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(asks: bool) -> None:
-    session = ScriptedSession()
-    async with desk(session) as at:
-        _tell_a_copy(session, asks=asks)
-        await at.sees("❯ make it", "? Bash make", "its result is not known here")
-        await at.until(lambda: not at.app.view.approvals.replaying)
-        assert "working" not in at.status
-        assert at.app.view.card is None
-        assert "and then test it" not in at.screen  # only the original has it
-        assert "The agent" not in "".join(at.app.view.farewell())
-        await at.pilot.press("ctrl+c")
-        await at.sees("press Ctrl+C again to quit")
-        await at.pilot.press("ctrl+c")
-        await at.until(lambda: at.app.return_value == 0)
+async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(
+    at: Desk, asks: bool
+) -> None:
+    _tell_a_copy(at.session, asks=asks)
+    await at.sees("❯ make it", "? Bash make", "its result is not known here")
+    await at.until(lambda: not at.view.approvals.replaying)
+    assert "working" not in at.status
+    assert at.view.card is None
+    assert "and then test it" not in at.screen  # only the original has it
+    assert "The agent" not in "".join(at.view.farewell())
+    await at.press("ctrl+c")
+    await at.sees("press Ctrl+C again to quit")
+    await at.press("ctrl+c")
+    await at.until(lambda: at.app.return_value == 0)
 
 
 async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what_the_original_had() -> None:
@@ -336,7 +258,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         with session.replay():
             session.prompted("make it")
             session.begin()
-        await at.until(lambda: at.app.view.reducer.running)
+        await at.until(lambda: at.view.reducer.running)
         await at.prompt("go another way")
         await at.sees("❯ go another way  (queued)")
         with session.replay():

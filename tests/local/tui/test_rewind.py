@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import Desk
 
 POINTS = {
     "points": [
@@ -27,61 +27,58 @@ def answers(at: Desk) -> None:
     )
 
 
-async def test_a_person_picks_a_prompt_and_what_goes_back() -> None:
-    async with desk(size=(100, 30)) as at:
-        answers(at)
-        await at.enter("/rewind")
-        await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
-        await at.pilot.press("down", "enter")
-        await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
-        await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
-        assert ("rewind_files", {"user_message_id": "u1", "dry_run": True}) in at.session.controls
-        await at.pilot.press("enter")
-        await at.until(lambda: at.app.composer.text == "the first thing")  # to be changed and sent again
-        assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
-        assert not at.app.view.rewinding.display and at.app.focused is at.app.composer
-        at.session.fact(
-            "rewind",
-            message="u1",
-            to=3,
-            text="the first thing",
-            files=[{"path": "/srv/shop/cart.py"}, {"path": "/etc/hosts"}],
-        )
-        at.session.fact("rewound", failed=[{"path": "/srv/shop/x", "why": "it was changed meanwhile"}])
-        await at.sees(
-            "Gone back to before: the first thing",
-            "Restored 2 files:",
-            "\n cart.py",
-            "\n /etc/hosts",
-            "\n x was not restored",
-        )
+async def test_a_person_picks_a_prompt_and_what_goes_back(at: Desk) -> None:
+    answers(at)
+    await at.enter("/rewind")
+    await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
+    await at.press("down", "enter")
+    await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
+    await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
+    assert ("rewind_files", {"user_message_id": "u1", "dry_run": True}) in at.session.controls
+    await at.press("enter")
+    await at.until(lambda: at.composer.text == "the first thing")  # to be changed and sent again
+    assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
+    assert not at.view.rewinding.display and at.app.focused is at.composer
+    at.session.fact(
+        "rewind",
+        message="u1",
+        to=3,
+        text="the first thing",
+        files=[{"path": "/srv/shop/cart.py"}, {"path": "/etc/hosts"}],
+    )
+    at.session.fact("rewound", failed=[{"path": "/srv/shop/x", "why": "it was changed meanwhile"}])
+    await at.sees(
+        "Gone back to before: the first thing",
+        "Restored 2 files:",
+        "\n cart.py",
+        "\n /etc/hosts",
+        "\n x was not restored",
+    )
 
 
-async def test_esc_twice_opens_it_and_esc_leaves_step_by_step() -> None:
-    async with desk(size=(100, 30)) as at:
-        answers(at)
-        await at.pilot.press("escape")
-        assert "press Esc again" in at.status
-        await at.pilot.press("escape")
-        await at.sees("Go back to before which prompt?")
-        await at.pilot.press("enter")
-        await at.sees("2 conversation only", "3 files only")
-        await at.pilot.press("escape")
-        await at.sees("Go back to before which prompt?")
-        await at.pilot.press("enter", "3", "enter")
-        await at.until(lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False}))
-        assert at.app.composer.text == ""
-        await at.pilot.press("escape", "escape")
-        await at.sees("Go back to before which prompt?")
-        await at.pilot.press("escape")
-        await at.until(lambda: not at.app.view.rewinding.display)
+async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
+    answers(at)
+    await at.press("escape")
+    assert "press Esc again" in at.status
+    await at.press("escape")
+    await at.sees("Go back to before which prompt?")
+    await at.press("enter")
+    await at.sees("2 conversation only", "3 files only")
+    await at.press("escape")
+    await at.sees("Go back to before which prompt?")
+    await at.press("enter", "3", "enter")
+    await at.until(lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False}))
+    assert at.composer.text == ""
+    await at.press("escape", "escape")
+    await at.sees("Go back to before which prompt?")
+    await at.press("escape")
+    await at.until(lambda: not at.view.rewinding.display)
 
 
-async def test_there_is_no_going_back_while_the_agent_works() -> None:
-    async with desk() as at:
-        answers(at)
-        await at.turn()
-        await at.until(lambda: "working" in at.status)
-        await at.enter("/rewind")
-        await at.until(lambda: "the agent is working" in at.status)
-        assert not at.app.view.rewinding.display
+async def test_there_is_no_going_back_while_the_agent_works(at: Desk) -> None:
+    answers(at)
+    await at.turn()
+    await at.until(lambda: "working" in at.status)
+    await at.enter("/rewind")
+    await at.until(lambda: "the agent is working" in at.status)
+    assert not at.view.rewinding.display

@@ -33,9 +33,9 @@ DONE = """\
 
 async def allow_once(at: Desk) -> None:
     await at.card_focused()
-    answered = at.app.view.card
+    answered = at.view.card
     await at.answer("1")
-    await at.until(lambda: at.app.view.card is not answered)
+    await at.until(lambda: at.view.card is not answered)
 
 
 async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
@@ -43,7 +43,7 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.prompt("fix the cart")
         for _ in range(2):
             await allow_once(at)
-        await at.until(lambda: not at.app.view.reducer.running)
+        await at.until(lambda: not at.view.reducer.running)
         await at.sees("Nothing else was changed.", "1.2k in, 345 out")
         assert DONE in "\n".join(at.lines)
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
@@ -57,13 +57,12 @@ async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> No
             await at.loses("a file of devbox")
 
 
-async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
-        await at.sees("compiling")
-        at.session.fail(ConnectionLost("devbox is gone"))
-        await at.sees("? Bash make", "its result is not known here")
+async def test_a_running_tool_of_a_lost_session_is_not_called_failed(at: Desk) -> None:
+    await at.turn()
+    at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+    await at.sees("compiling")
+    at.session.fail(ConnectionLost("devbox is gone"))
+    await at.sees("? Bash make", "its result is not known here")
 
 
 async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_stays() -> None:
@@ -79,36 +78,28 @@ async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_st
 async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, level: Level) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=["kept somewhere"], storage=storage))) as at:
         await at.sees("On the host: “kept somewhere”")
-        (note,) = [
-            b for b in at.app.view.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text
-        ]
+        (note,) = [b for b in at.view.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text]
         assert note.level is level
 
 
-async def test_notes_of_the_host_are_shown() -> None:
-    async with desk(ScriptedSession(greeting=hello(notes=["no rg here: searches are slower"]))) as at:
-        await at.sees("On the host: “no rg here: searches are slower”")
-
-
-async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_window_is_used() -> None:
+async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_window_is_used(at: Desk) -> None:
     rung: list[str] = []
-    async with desk() as at:
-        at.app.bell = lambda: rung.append("bell")  # type: ignore[method-assign]
-        await at.prompt("go")
-        at.session.ask("first", "Bash", {"command": "one"})
-        await at.sees("one")
-        assert rung == []
-        at.app.post_message(events.AppBlur())
-        await at.pilot.pause()
-        at.session.ask("second", "Bash", {"command": "two"})
-        await at.until(lambda: rung == ["bell"])
-        at.session.finish()
-        await at.until(lambda: rung == ["bell", "bell"])
-        at.app.post_message(events.AppFocus())
-        await at.pilot.pause()
-        at.session.finish(output_tokens=7)
-        await at.until(lambda: at.app.view.reducer.totals.output_tokens == 352)
-        assert rung == ["bell", "bell"]
+    at.app.bell = lambda: rung.append("bell")  # type: ignore[method-assign]
+    await at.prompt("go")
+    at.session.ask("first", "Bash", {"command": "one"})
+    await at.sees("one")
+    assert rung == []
+    at.app.post_message(events.AppBlur())
+    await at.pilot.pause()
+    at.session.ask("second", "Bash", {"command": "two"})
+    await at.until(lambda: rung == ["bell"])
+    at.session.finish()
+    await at.until(lambda: rung == ["bell", "bell"])
+    at.app.post_message(events.AppFocus())
+    await at.pilot.pause()
+    at.session.finish(output_tokens=7)
+    await at.until(lambda: at.view.reducer.totals.output_tokens == 352)
+    assert rung == ["bell", "bell"]
 
 
 def test_tokens_are_short() -> None:

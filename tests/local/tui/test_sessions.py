@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, desk, wait_until
+from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from textual.theme import BUILTIN_THEMES
 
@@ -115,26 +115,20 @@ async def switching(
         await session.close()
 
 
-async def say(at: Desk, text: str) -> None:
-    at.app.composer.text = text
-    await at.pilot.press("enter")
-
-
 async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
     first, second = ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/new"))
     async with switching([first, second]) as (at, gone):
         first.text("From the first session.")
         await at.sees("From the first session.")
-        await say(at, "/mode plan")
-        await at.until(lambda: at.app.view.reducer.mode == "plan")
-        await at.type("/clear")
-        await at.pilot.press("enter")
+        await at.give("/mode plan")
+        await at.until(lambda: at.view.reducer.mode == "plan")
+        await at.enter("/clear")
         await at.sees("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it.")
         assert gone == [NextSession("", MODEL, "plan")]
         assert "From the first session." not in at.screen and "Connecting" not in at.screen
-        await say(at, "hello there")
+        await at.give("hello there")
         await at.until(lambda: second.prompts == ["hello there"])
-        assert first.prompts == [] and at.app.focused is at.app.composer
+        assert first.prompts == [] and at.app.focused is at.composer
 
 
 async def test_what_is_typed_while_the_next_session_is_opened_is_sent_to_it() -> None:
@@ -142,9 +136,9 @@ async def test_what_is_typed_while_the_next_session_is_opened_is_sent_to_it() ->
     async with switching([first]) as (at, _):
         first.begin()
         await at.sees("working")
-        await say(at, "/new")
+        await at.give("/new")
         await at.sees("Connecting to devbox", "The agent keeps working there.")
-        await say(at, "typed early")
+        await at.give("typed early")
         assert at.app.attached is None and "typed early" in at.screen
         await at.app.attach(second, ReplInfo("devbox", "/srv/new", MODEL, "default", "0.1.0"))
         await at.until(lambda: second.prompts == ["typed early"])
@@ -154,37 +148,36 @@ async def test_what_is_typed_while_the_next_session_is_opened_is_sent_to_it() ->
 
 async def test_resume_lists_the_sessions_and_narrows_them() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
-        await at.type("/resume")
-        await at.pilot.press("enter")
+        await at.enter("/resume")
         await at.sees("Sessions on devbox", "here       port it", "›    1m  working    fix the flaky test")
         await at.sees("2h  asks you   write the docs", "1d  ended      (no prompt yet)", "4 sessions")
         assert "\x1b" not in at.screen
         await at.type("shop docs")
         await at.sees("1 of 4 sessions", "›    2h  asks you   write the docs")
-        await at.pilot.press("x")
+        await at.press("x")
         await at.sees("No session fits what you typed.")
-        await at.pilot.press("enter", "backspace", "enter")
+        await at.press("enter", "backspace", "enter")
         await at.sees("devbox:/srv/docs")
         assert gone == [NextSession("bbbb2222")]
 
 
 async def test_the_session_on_the_screen_is_not_opened_again_and_esc_stays() -> None:
     async with switching([ScriptedSession()]) as (at, gone):
-        await say(at, "/resume")
+        await at.give("/resume")
         await at.sees("Sessions on devbox")
-        await at.pilot.press("up", "enter")
+        await at.press("up", "enter")
         await at.sees("Sessions on devbox")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.loses("Sessions on devbox")
-        assert not gone and at.app.focused is at.app.composer
+        assert not gone and at.app.focused is at.composer
 
 
 async def test_the_last_messages_of_the_marked_session_are_shown() -> None:
     for size in ((100, 30), (140, 30)):
         async with switching([ScriptedSession()], size=size) as (at, _):
-            await say(at, "/resume")
+            await at.give("/resume")
             await at.sees("❯ what is aaaa1111?", '⚙ Bash say "hi" ', "aaaa1111 is a session")
-            await at.pilot.press("down")
+            await at.press("down")
             await at.sees("❯ what is bbbb2222?")
             assert "\x1b" not in at.screen and "aaaa1111?" not in at.screen
 
@@ -202,26 +195,18 @@ def test_the_preview_names_calls_as_the_conversation_does() -> None:
     assert shown == ["⚙ Edit cart.py", "⚙ AskUserQuestion Which one?", "? AskUserQuestion Which one?"]
 
 
-async def test_in_a_small_terminal_the_list_comes_before_the_preview() -> None:
-    async with switching([ScriptedSession()], size=(40, 16)) as (at, _):
-        await say(at, "/resume")
-        await at.sees("Sessions on devbox", "fix the", "write the docs", "4 sessions")
-        assert at.status.startswith("●") or "devbox" in at.screen
-
-
 async def test_f2_renames_a_session() -> None:
     shelf, first = Shelf(ROWS), ScriptedSession()
     async with switching([first], shelf=shelf) as (at, gone):
-        await say(at, "/resume")
+        await at.give("/resume")
         await at.sees("fix the flaky test")
-        await at.pilot.press("f2")
+        await at.press("f2")
         await at.sees("New name")
-        await at.pilot.press("ctrl+u")
-        await at.type("api fix")
-        await at.pilot.press("enter")
+        await at.press("ctrl+u")
+        await at.enter("api fix")
         await at.sees("Renamed.", "working    api fix")
         assert shelf.done == [("rename", "aaaa1111", "api fix")]
-        await at.pilot.press("up", "f2", "x", "enter")
+        await at.press("up", "f2", "x", "enter")
         await at.until(lambda: ("rename_session", {"title": "port itx"}) in first.controls)
         assert len(shelf.done) == 1 and not gone
 
@@ -230,31 +215,29 @@ async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_g
     driven = ROWS[1].model_copy(update={"driver": HostText("bob@desk"), "alive": True})
     shelf = Shelf([ROWS[0], driven, *ROWS[2:]])
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
-        await say(at, "/resume")
+        await at.give("/resume")
         await at.sees("fix the flaky test")
-        await at.pilot.press("delete")
+        await at.press("delete")
         await at.sees("Delete “fix the flaky test” on devbox:/srv/api?", "“bob@desk” drives it", "Its agent works")
-        await at.type("y")
-        await at.pilot.press("enter")
+        await at.enter("y")
         await at.sees("Nothing was deleted.")
-        await at.pilot.press("delete", "escape")
+        await at.press("delete", "escape")
         assert shelf.done == []
 
 
 async def test_a_deleted_session_leaves_the_list_and_a_refusal_is_said() -> None:
     shelf = Shelf(ROWS)
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
-        await say(at, "/resume docs")
+        await at.give("/resume docs")
         await at.sees("1 of 4 sessions")
         shelf.refuse = True
         for answer in ("somebody drives it now. Look again.", "Deleted."):
-            await at.pilot.press("delete")
-            await at.type("yes")
-            await at.pilot.press("enter")
+            await at.press("delete")
+            await at.enter("yes")
             await at.sees(answer)
             shelf.refuse = False
         assert shelf.done == [("remove", "bbbb2222")] and "write the docs" not in at.screen
-        await at.pilot.press(*["backspace"] * 4, "up", "delete")
+        await at.press(*["backspace"] * 4, "up", "delete")
         await at.sees("This session is on the screen")
 
 
@@ -270,27 +253,27 @@ async def test_the_first_session_is_chosen_on_the_screen() -> None:
     async with app.run_test(size=(80, 24)):
         at = Desk(app, ScriptedSession(), QuickPilot(app))
         await at.sees("Sessions on devbox", "choose the session that comes on the screen")
-        await at.pilot.press("down", "down", "enter")
+        await at.press("down", "down", "enter")
         await at.until(lambda: chosen)
         await at.sees("Sessions on devbox")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.until(lambda: len(chosen) == 2)
     assert chosen == ["bbbb2222", None]
 
 
 async def test_the_start_of_an_id_opens_that_session_and_other_text_narrows() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
-        await say(at, "/resume docs")
+        await at.give("/resume docs")
         await at.sees("1 of 4 sessions")
-        await at.pilot.press("escape")
-        await say(at, "/resume AAAA")
+        await at.press("escape")
+        await at.give("/resume AAAA")
         await at.sees("devbox:/srv/docs")
         assert gone == [NextSession("aaaa1111")]
 
 
 async def test_a_list_that_cannot_be_read_leaves_the_session_where_it_is() -> None:
     async with switching([ScriptedSession()], ConnectionLost("devbox is gone")) as (at, gone):
-        await say(at, "/resume")
+        await at.give("/resume")
         await at.sees("devbox is gone")
         assert not gone
 
@@ -300,16 +283,14 @@ async def test_without_a_connection_the_session_stays() -> None:
     async with switching([first]) as (at, gone):
         first.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")
-        await say(at, "/new")
+        await at.give("/new")
         await at.sees("There is no connection now, so this session stays")
         assert not gone
 
 
-async def test_a_terminal_with_one_session_only_says_so() -> None:
-    async with desk() as at:
-        await at.type("/new")
-        await at.pilot.press("enter")
-        await at.sees("This terminal shows one session only.")
+async def test_a_terminal_with_one_session_only_says_so(at: Desk) -> None:
+    await at.enter("/new")
+    await at.sees("This terminal shows one session only.")
 
 
 async def test_leaving_wins_over_another_session() -> None:

@@ -37,68 +37,62 @@ async def test_a_terminal_that_comes_late_knows_the_tasks() -> None:
         await at.loses("in the background")
 
 
-async def test_ctrl_b_lets_the_running_command_go_on_in_the_background() -> None:
-    async with desk() as at:
-        at.session.control_answers["background_tasks"] = {"moved": True}
-        await at.pilot.press("ctrl+b")
-        await at.sees("moved to the background")
-        at.session.control_answers["background_tasks"] = {"moved": False}
-        await at.pilot.press("ctrl+b")
-        await at.sees("no command runs")
-        assert at.session.controls == [("background_tasks", {})] * 2
+async def test_ctrl_b_lets_the_running_command_go_on_in_the_background(at: Desk) -> None:
+    at.session.control_answers["background_tasks"] = {"moved": True}
+    await at.press("ctrl+b")
+    await at.sees("moved to the background")
+    at.session.control_answers["background_tasks"] = {"moved": False}
+    await at.press("ctrl+b")
+    await at.sees("no command runs")
+    assert at.session.controls == [("background_tasks", {})] * 2
 
 
-async def test_up_takes_the_newest_prompt_that_waits_back_for_editing() -> None:
-    async with desk() as at:
-        await at.prompt("first")
-        at.session.begin()
-        await at.prompt("second")
-        await at.prompt("third")
-        await at.sees("second", "third")
-        at.session.control_answers["cancel_async_message"] = {"cancelled": True}
-        await at.pilot.press("up")
-        await at.until(lambda: at.app.composer.text == "third")
-        assert at.session.controls == [("cancel_async_message", {"message_uuid": at.session.identities[2]})]
-        at.session.fact("unqueued", id=at.session.identities[2])
-        await at.pilot.press("ctrl+c")
-        at.session.control_answers["cancel_async_message"] = {"cancelled": False}
-        await at.pilot.press("up")
-        await at.sees("the agent has taken this prompt already")
-        assert at.app.composer.text == ""
-        at.session.take(at.session.identities[1])
-        await at.until(lambda: at.app.view.reducer.prompts.waiting == [])
-        await at.pilot.press("up")
-        await at.until(lambda: at.app.composer.text == "third")  # the history, as before
+async def test_up_takes_the_newest_prompt_that_waits_back_for_editing(at: Desk) -> None:
+    await at.prompt("first")
+    at.session.begin()
+    await at.prompt("second")
+    await at.prompt("third")
+    await at.sees("second", "third")
+    at.session.control_answers["cancel_async_message"] = {"cancelled": True}
+    await at.press("up")
+    await at.until(lambda: at.composer.text == "third")
+    assert at.session.controls == [("cancel_async_message", {"message_uuid": at.session.identities[2]})]
+    at.session.fact("unqueued", id=at.session.identities[2])
+    await at.press("ctrl+c")
+    at.session.control_answers["cancel_async_message"] = {"cancelled": False}
+    await at.press("up")
+    await at.sees("the agent has taken this prompt already")
+    assert at.composer.text == ""
+    at.session.take(at.session.identities[1])
+    await at.until(lambda: at.view.reducer.prompts.waiting == [])
+    await at.press("up")
+    await at.until(lambda: at.composer.text == "third")  # the history, as before
 
 
-async def test_a_prompt_that_another_terminal_takes_back_disappears() -> None:
-    async with desk() as at:
-        at.session.begin()
-        await at.until(lambda: at.app.view.reducer.running)
-        identity = at.session.prompted("never mind this")
-        await at.sees("never mind this")
-        at.session.fact("unqueued", id=identity)
-        await at.loses("never mind this")
+async def test_a_prompt_that_another_terminal_takes_back_disappears(at: Desk) -> None:
+    at.session.begin()
+    await at.until(lambda: at.view.reducer.running)
+    identity = at.session.prompted("never mind this")
+    await at.sees("never mind this")
+    at.session.fact("unqueued", id=identity)
+    await at.loses("never mind this")
 
 
-async def test_a_line_behind_an_exclamation_mark_is_a_command_for_the_host() -> None:
-    async with desk() as at:
-        await at.prompt("! make test")
-        assert at.session.command_lines == ["! make test"]
-        await at.sees("❯ ! make test")
-        await at.prompt(" ! is not")
-        assert at.session.command_lines == ["! make test"] and at.session.prompts[-1] == "! is not"
+async def test_a_line_behind_an_exclamation_mark_is_a_command_for_the_host(at: Desk) -> None:
+    await at.prompt("! make test")
+    assert at.session.command_lines == ["! make test"]
+    await at.sees("❯ ! make test")
+    await at.prompt(" ! is not")
+    assert at.session.command_lines == ["! make test"] and at.session.prompts[-1] == "! is not"
 
 
-async def test_an_exclamation_mark_alone_sends_nothing() -> None:
-    async with desk() as at:
-        at.app.composer.text = "!"
-        await at.pilot.press("enter")
-        await at.sees("Nothing was sent", "no command follows it")
-        assert not at.session.prompts
+async def test_an_exclamation_mark_alone_sends_nothing(at: Desk) -> None:
+    await at.give("!")
+    await at.sees("Nothing was sent", "no command follows it")
+    assert not at.session.prompts
 
 
-async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_ends_it() -> None:
+async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_ends_it(at: Desk) -> None:
     def prints(output: str, elapsed_s: float) -> None:
         at.session.progress(
             {
@@ -107,27 +101,26 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
             }
         )  # fmt: skip
 
-    async with desk() as at:
-        await at.prompt("! make test")
-        at.session.begin()
-        prints("\n".join(f"compiling \x1b[31m{number}" for number in range(100)), 2)
-        await at.sees("compiling 99", "make test")
-        assert "compiling 1\n" not in at.screen
-        prints("all\nlinking\n", 7)
-        await at.sees("linking")
-        await at.loses("compiling")
-        await at.pilot.press("escape")
-        await at.until(lambda: at.session.interrupts == 1)
-        text = {"type": "text", "text": "<local-command-stdout>all\nlinking\n[interrupted]</local-command-stdout>"}
-        at.session.say({"type": "user", "message": {"role": "user", "content": [text]}, "isReplay": True})
-        prints("late", 8)
-        at.session.finish()
-        await at.sees("[interrupted]")
-        await at.until(lambda: not at.app.view.reducer.running)
-        assert at.screen.count("linking") == 1 and "late" not in at.screen
-        at.session.begin()
-        prints("of the next one", 1)
-        await at.sees("of the next one")
-        at.session.finish(is_error=True, terminal_reason="aborted_tools", errors=["aborted"])
-        await at.until(lambda: not at.app.view.reducer.running)
-        await at.sees("✗ Bash make test", "of the next one")
+    await at.prompt("! make test")
+    at.session.begin()
+    prints("\n".join(f"compiling \x1b[31m{number}" for number in range(100)), 2)
+    await at.sees("compiling 99", "make test")
+    assert "compiling 1\n" not in at.screen
+    prints("all\nlinking\n", 7)
+    await at.sees("linking")
+    await at.loses("compiling")
+    await at.press("escape")
+    await at.until(lambda: at.session.interrupts == 1)
+    text = {"type": "text", "text": "<local-command-stdout>all\nlinking\n[interrupted]</local-command-stdout>"}
+    at.session.say({"type": "user", "message": {"role": "user", "content": [text]}, "isReplay": True})
+    prints("late", 8)
+    at.session.finish()
+    await at.sees("[interrupted]")
+    await at.until(lambda: not at.view.reducer.running)
+    assert at.screen.count("linking") == 1 and "late" not in at.screen
+    at.session.begin()
+    prints("of the next one", 1)
+    await at.sees("of the next one")
+    at.session.finish(is_error=True, terminal_reason="aborted_tools", errors=["aborted"])
+    await at.until(lambda: not at.view.reducer.running)
+    await at.sees("✗ Bash make test", "of the next one")

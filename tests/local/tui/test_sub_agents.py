@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.repl.paper import Paper
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 
 Json = dict[str, Any]
@@ -42,27 +42,26 @@ async def started(at: Desk) -> str:
     return agent_id
 
 
-async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_it_is_done() -> None:
-    async with desk(size=(100, 30)) as at:
-        agent_id = await started(at)
-        for number in range(6):
-            calls(at.session, agent_id, f"c{number}", "Grep", pattern=f"word{number}")
-        for number in range(5):
-            done(at.session, agent_id, f"c{number}", "a secret result")
-        at.session.progress(told(agent_id, "task_progress", 12_300, 6, 9))
-        await at.sees("Task Explore: Find the parser", "└ 6 tool uses · 12.3k tokens", "… 2 earlier calls (Ctrl+O)")
-        await at.sees("● Grep word4", "◐ Grep word5")
-        assert "secret" not in at.screen and "word1" not in at.screen
-        says(at.session, agent_id, {"type": "text", "text": "Its own words."})
-        structured = {"status": "completed", "totalTokens": 13_400, "totalToolUseCount": 6, "totalDurationMs": 41_000}
-        at.session.done(agent_id, "In parse.py.", structured={**structured, "totalCostUsd": 0.0123})
-        await at.sees("└ 6 tool uses · 13.4k tokens · 41 s · $0.0123")
-        assert "word5" not in at.screen and "Its own words" not in at.screen
-        await at.chord("ctrl+o")
-        await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
-        at.session.finish()
-        await at.enter("/cost")
-        await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
+async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_it_is_done(at: Desk) -> None:
+    agent_id = await started(at)
+    for number in range(6):
+        calls(at.session, agent_id, f"c{number}", "Grep", pattern=f"word{number}")
+    for number in range(5):
+        done(at.session, agent_id, f"c{number}", "a secret result")
+    at.session.progress(told(agent_id, "task_progress", 12_300, 6, 9))
+    await at.sees("Task Explore: Find the parser", "└ 6 tool uses · 12.3k tokens", "… 2 earlier calls (Ctrl+O)")
+    await at.sees("● Grep word4", "◐ Grep word5")
+    assert "secret" not in at.screen and "word1" not in at.screen
+    says(at.session, agent_id, {"type": "text", "text": "Its own words."})
+    structured = {"status": "completed", "totalTokens": 13_400, "totalToolUseCount": 6, "totalDurationMs": 41_000}
+    at.session.done(agent_id, "In parse.py.", structured={**structured, "totalCostUsd": 0.0123})
+    await at.sees("└ 6 tool uses · 13.4k tokens · 41 s · $0.0123")
+    assert "word5" not in at.screen and "Its own words" not in at.screen
+    await at.alone("ctrl+o")
+    await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
+    at.session.finish()
+    await at.enter("/cost")
+    await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
 
 
 def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its_agent() -> None:
@@ -81,32 +80,29 @@ def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its
     paper.sees("└ 1 tool use", "◐ Grep gold")
 
 
-async def test_the_row_of_an_agent_that_goes_on_names_the_agent() -> None:
-    async with desk(size=(100, 30)) as at:
-        earlier = await started(at)
-        at.session.done(earlier, "Cut.", structured={"status": "completed"})
-        again = at.session.call("Task", description="Go on", prompt="Go on.", resume=earlier)
-        note = {**told(earlier, "task_started", 0, 0, 0), "tool_use_id": again, "subagent_type": "Explore"}
-        at.session.say(note)
-        calls(at.session, earlier, "c1", "Grep", pattern="word")
-        await at.sees("Task Explore: Go on", "◐ Grep word")
+async def test_the_row_of_an_agent_that_goes_on_names_the_agent(at: Desk) -> None:
+    earlier = await started(at)
+    at.session.done(earlier, "Cut.", structured={"status": "completed"})
+    again = at.session.call("Task", description="Go on", prompt="Go on.", resume=earlier)
+    note = {**told(earlier, "task_started", 0, 0, 0), "tool_use_id": again, "subagent_type": "Explore"}
+    at.session.say(note)
+    calls(at.session, earlier, "c1", "Grep", pattern="word")
+    await at.sees("Task Explore: Go on", "◐ Grep word")
 
 
-async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits() -> None:
-    async with desk(size=(100, 30)) as at:
-        agent_id = await started(at)
-        calls(at.session, agent_id, "c1", "Bash", command="make")
-        asked = question("r1", "Bash", {"command": "make"}, tool_use_id="c1", agent="Explore: Find the parser")
-        at.session.say({**asked, "parent_tool_use_id": agent_id})
-        await at.sees("Sub-agent: Explore: Find the parser", "? Bash make  waits for your answer")
+async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits(at: Desk) -> None:
+    agent_id = await started(at)
+    calls(at.session, agent_id, "c1", "Bash", command="make")
+    asked = question("r1", "Bash", {"command": "make"}, tool_use_id="c1", agent="Explore: Find the parser")
+    at.session.say({**asked, "parent_tool_use_id": agent_id})
+    await at.sees("Sub-agent: Explore: Find the parser", "? Bash make  waits for your answer")
 
 
-async def test_what_an_agent_streams_or_retries_is_not_the_main_agents() -> None:
-    async with desk(size=(100, 30)) as at:
-        agent_id = await started(at)
-        retry = {"type": "system", "subtype": "api_retry", "attempt": 2, "max_retries": 9, "error": "overloaded"}
-        at.session.say({**retry, "parent_tool_use_id": agent_id})
-        mode = {"type": "system", "subtype": "status", "status": None, "permissionMode": "plan"}
-        at.session.say({**mode, "parent_tool_use_id": agent_id})
-        await at.sees("└ asks its model again, try 2")
-        assert "overloaded" not in at.screen and at.app.view.reducer.mode != "plan"
+async def test_what_an_agent_streams_or_retries_is_not_the_main_agents(at: Desk) -> None:
+    agent_id = await started(at)
+    retry = {"type": "system", "subtype": "api_retry", "attempt": 2, "max_retries": 9, "error": "overloaded"}
+    at.session.say({**retry, "parent_tool_use_id": agent_id})
+    mode = {"type": "system", "subtype": "status", "status": None, "permissionMode": "plan"}
+    at.session.say({**mode, "parent_tool_use_id": agent_id})
+    await at.sees("└ asks its model again, try 2")
+    assert "overloaded" not in at.screen and at.view.reducer.mode != "plan"

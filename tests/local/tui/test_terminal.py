@@ -96,30 +96,6 @@ async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> N
         assert b"Session 5e55 on devbox:/srv/shop\r\n" in after
 
 
-async def test_the_colours_follow_the_background_that_the_terminal_names() -> None:
-    async with python("-m", "tests.support.repl.scripted_session") as at:
-        await at.until(lambda: b"\x1b]11;?\x1b\\" in at.written)
-        at.type("\x1b]11;rgb:ffff/ffff/f0f0\x1b\\")
-        await at.shows("F1 or /help")
-        await at.until(lambda: b"48;2;251;251;250" in at.written)
-        at.type("/theme\r")
-        await at.shows("Theme: light")
-        at.type("\x04")
-        assert await at.ended() == 0
-
-
-async def test_the_farewell_says_what_was_used() -> None:
-    async with python("-m", "tests.support.repl.scripted_session", "hello") as at:
-        await at.shows("this session")
-        at.type("\x03")
-        await at.shows("$0.01")  # of the interrupted turn
-        at.type("\x03")
-        await at.shows("press Ctrl+C again")
-        at.type("\x03")
-        assert await at.ended() == 0
-        await at.shows("Session 5e55 on devbox:/srv/shop: 1.2k tokens in, 345 out, $0.01")
-
-
 async def test_the_prompt_is_written_in_the_editor_of_the_person(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

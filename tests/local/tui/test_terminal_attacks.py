@@ -48,16 +48,16 @@ async def show(at: Desk, texts: list[str]) -> None:
         place(session, text())
         await at.pilot.pause()
     session.link(LinkState.CONNECTED)
-    await at.pilot.press("ctrl+o")
+    await at.press("ctrl+o")
     for visit in VISITED:
         await visit(at, text())
     for ask in ASKED:
         ask(session, text())
-        await at.until(lambda: at.app.view.card is not None)
-        await at.pilot.press("alt+a", "ctrl+o")
+        await at.until(lambda: at.view.card is not None)
+        await at.press("alt+a", "ctrl+o")
         await at.pilot.pause()
         session.withdraw_question("1")
-        await at.until(lambda: at.app.view.card is None)
+        await at.until(lambda: at.view.card is None)
     lost(session, text())
     await at.pilot.pause()
 

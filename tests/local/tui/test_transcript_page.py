@@ -30,10 +30,9 @@ def long_session(count: int = 40) -> ScriptedSession:
 
 
 async def open_page(at: Desk) -> SearchedBlocks:
-    at.app.composer.text = "/transcript"
-    await at.pilot.press("enter")
+    await at.give("/transcript")
     await at.sees("Conversation on devbox:/srv/shop", "/ searches")
-    page = at.app.view.reading.page
+    page = at.view.reading.page
     assert page is not None
     return page.body
 
@@ -45,17 +44,17 @@ async def test_the_page_takes_the_whole_screen_and_esc_goes_back() -> None:
         await at.loses("Ask for a change")
         await at.until(lambda: at.status.lstrip().startswith("● devbox"))
         await at.type("typed")
-        assert at.app.composer.text == ""
-        await at.pilot.press("escape")
+        assert at.composer.text == ""
+        await at.press("escape")
         await at.sees("Ask for a change")
-        assert at.app.focused is at.app.composer and "Answer 40" not in at.screen
+        assert at.app.focused is at.composer and "Answer 40" not in at.screen
 
 
 async def test_ctrl_o_twice_opens_it_and_once_more_closes_it() -> None:
     async with desk(long_session()) as at:
-        await at.pilot.press("ctrl+o", "ctrl+o")
+        await at.press("ctrl+o", "ctrl+o")
         await at.sees("Conversation on devbox:/srv/shop", "Answer 40")
-        await at.pilot.press("ctrl+o")
+        await at.press("ctrl+o")
         await at.loses("Conversation on devbox:/srv/shop")
 
 
@@ -73,18 +72,18 @@ async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None
         await open_page(at)
         await at.type("/NEEDLE")
         await at.sees("/NEEDLE▏")
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.sees("4 of 4 for “needle”", "Answer 40: the needle")
         assert session.fetched[-1] == 1 or len(session.fetched) >= 4
-        await at.pilot.press("n")
+        await at.press("n")
         await at.sees("1 of 4", "Answer 10: the needle")
-        await at.pilot.press("n", "N", "N")
+        await at.press("n", "N", "N")
         await at.sees("4 of 4", "Answer 40: the needle")
         await at.enter("/nothing like it")
         await at.sees("nothing for “nothing like it”")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.sees("/ searches")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await at.sees("Ask for a change")
 
 
@@ -92,9 +91,9 @@ async def test_home_loads_the_beginning_and_end_goes_back_to_what_comes() -> Non
     session = long_session()
     async with desk(session, size=(80, 20)) as at:
         await open_page(at)
-        await at.pilot.press("home")
+        await at.press("home")
         await at.sees("Answer 1.")
-        await at.pilot.press("end")
+        await at.press("end")
         await at.sees("Answer 40: the needle")
         session._seq = 40
         session.text("And now this.", message_id="m99")
@@ -110,7 +109,7 @@ async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> N
             copied.append(text)
             return "copied"
 
-        at.app.view.reading._copied = copy
+        at.view.reading._copied = copy
         await open_page(at)
         session.begin()
         call = session.call("Bash", command="seq 30")
@@ -119,7 +118,7 @@ async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> N
         assert "\x1b" not in at.screen
         await at.enter("/line 17")
         await at.sees("1 of 1")
-        await at.pilot.press("y")
+        await at.press("y")
         await at.sees("This entry was copied.")
         assert "line 29" in copied[0] and "\x1b" not in copied[0]
 
@@ -134,7 +133,7 @@ async def test_a_question_that_comes_is_shown_below_the_page_and_the_keys_come_b
         await at.card_focused()
         await at.answer("1")
         assert (await answer)["behavior"] == "allow"
-        await at.until(lambda: at.app.focused is at.app.view.reading.page)
+        await at.until(lambda: at.app.focused is at.view.reading.page)
 
 
 async def test_without_a_connection_it_says_so() -> None:
@@ -142,19 +141,17 @@ async def test_without_a_connection_it_says_so() -> None:
     async with desk(session) as at:
         session.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")
-        at.app.composer.text = "/transcript"
-        await at.pilot.press("enter")
+        await at.give("/transcript")
         await at.sees("The conversation is not loaded: there is no connection")
 
 
 async def test_the_keys_of_a_page_are_those_of_the_settings() -> None:
     keymap = keymap_of({"view-search": "f", "view-next": "Ctrl+N"})
     async with desk(long_session(), size=(80, 20), screen=ScreenSettings(keymap=keymap)) as at:
-        at.app.composer.text = "/transcript"
-        await at.pilot.press("enter")
+        await at.give("/transcript")
         await at.sees("Answer 40", "f searches")
-        await at.pilot.press("slash", *"needle", "enter")  # it is no key any more
-        await at.pilot.press("f", *"needle", "enter")
+        await at.press("slash", *"needle", "enter")  # it is no key any more
+        await at.press("f", *"needle", "enter")
         await at.sees("4 of 4 for “needle”", "Ctrl+N next")
-        await at.pilot.press("ctrl+n")
+        await at.press("ctrl+n")
         await at.sees("1 of 4")

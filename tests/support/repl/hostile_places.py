@@ -154,30 +154,23 @@ ASKED: tuple[Place, ...] = (asked, asked_edit, asked_plan, asked_questions, aske
 async def trust_card(at: Desk, text: str) -> None:
     hook = {"kind": text, "name": text, "detail": text, "path": text}
     at.session.ask_trust(ProjectTrust(f"/srv/{text}", "mark", [hook]), f"trust {text}")
-    await at.until(lambda: at.app.view.card is not None)
+    await at.until(lambda: at.view.card is not None)
     await at.pilot.pause()
     at.session.withdraw_question(f"trust {text}")
-    await at.until(lambda: at.app.view.card is None)
-
-
-async def _after(at: Desk, line: str) -> None:
-    at.app.composer.focus()
-    at.app.composer.text = line
-    await at.pilot.press("enter")
-    await at.pilot.pause()
+    await at.until(lambda: at.view.card is None)
 
 
 async def mcp_servers(at: Desk, text: str) -> None:
     server = {"name": text, "status": text, "transport": text, "error": text, "tools": [{"name": text}]}
     at.session.control_answers["mcp_status"] = {"mcpServers": [server]}
-    await _after(at, "/mcp")
+    await at.give("/mcp")
 
 
 async def facts(at: Desk, text: str) -> None:
     at.session.begin(model=text, mode=text)
     for each in ("/model", "/mode", "/status"):
-        await _after(at, each)
-    await _after(at, "/copy")
+        await at.give(each)
+    await at.give("/copy")
 
 
 async def completions(at: Desk, text: str) -> None:
@@ -185,16 +178,16 @@ async def completions(at: Desk, text: str) -> None:
         return FoundNames((text, f"dir/{text}"), more=False, settled=True, cut=False)
 
     at.session.find_names = find
-    at.app.composer.focus()
-    at.app.composer.text = ""
+    at.composer.focus()
+    at.composer.text = ""
     await at.type("@a")
     await at.pilot.pause()
-    at.app.composer.text = ""
+    at.composer.text = ""
 
 
 async def banner(at: Desk, text: str) -> None:
     at.app.login_says(text)
-    at.app.view.login_says(text)
+    at.view.login_says(text)
     await at.pilot.pause()
 
 

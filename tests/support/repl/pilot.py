@@ -8,6 +8,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
@@ -24,6 +25,11 @@ from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.keymap import BURST_S
 from ccb.local.tui.app import Repl
+from ccb.local.tui.cards.question_card import QuestionCard
+from ccb.local.tui.composer.composer import Composer
+from ccb.local.tui.session_view import SessionView
+
+Json = dict[str, Any]
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
@@ -146,6 +152,20 @@ class Desk:
     pilot: Pilot[int]
 
     @property
+    def view(self) -> SessionView:
+        return self.app.view
+
+    @property
+    def composer(self) -> Composer:
+        return self.app.composer
+
+    @property
+    def card(self) -> QuestionCard:
+        """The card on the screen, of which there must be one."""
+        assert self.view.card is not None
+        return self.view.card
+
+    @property
     def screen(self) -> str:
         return screen_text(self.app)
 
@@ -179,16 +199,29 @@ class Desk:
 
     async def prompt(self, text: str) -> None:
         """Send a prompt and wait until the session has it."""
-        self.app.composer.focus()
         count = len(self.session.prompts)
-        self.app.composer.text = text
-        await self.pilot.press("enter")
+        await self.give(text)
         await self.until(lambda: len(self.session.prompts) > count)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
 
     async def enter(self, text: str) -> None:
         """Type a line and press Enter."""
         await self.type(text)
         await self.pilot.press("enter")
+
+    async def give(self, line: str) -> None:
+        """Press Enter on a line in the composer, which is not typed: no list of completions comes between."""
+        self.composer.focus()
+        self.composer.text = line
+        await self.pilot.press("enter")
+
+    async def asked(self, tool: str = "Bash", tool_input: Json | None = None, **fields: Any) -> None:
+        """Let the agent ask for a call under the id "ask" after a prompt, and go to the card."""
+        await self.prompt("go")
+        self.session.ask("ask", tool, tool_input or {"command": "make"}, **fields)
+        await self.card_focused()
 
     async def turn(self, text: str = "go") -> None:
         """Send a prompt, with which a turn begins."""
@@ -197,21 +230,23 @@ class Desk:
 
     async def card_focused(self) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
-        await self.until(lambda: self.app.view.card is not None and self.app.view.card.can_focus)
+        await self.until(lambda: self.view.card is not None and self.card.can_focus)
         await self.pilot.press("alt+a")
-        await self.until(lambda: self.app.view.card is not None and self.app.view.card.listens)
+        await self.card_listens()
         await self.pause_of_a_person()
+
+    async def card_listens(self) -> None:
+        await self.until(lambda: self.view.card is not None and self.card.listens)
 
     async def answer(self, *keys: str) -> None:
         """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""
-        for key in (*keys, "enter") if keys[-1] in "12345yn" else keys:
+        await self.alone(*keys, *["enter"] * (keys[-1] in "12345yn"))
+
+    async def alone(self, *keys: str) -> None:
+        """Press keys, each with a pause before it: a chord such as Alt+T counts only if it was pressed alone."""
+        for key in keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
-
-    async def chord(self, key: str) -> None:
-        """Press a chord such as Alt+T, which counts only if it was pressed alone."""
-        await self.pause_of_a_person()
-        await self.pilot.press(key)
 
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""

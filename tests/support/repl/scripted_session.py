@@ -63,10 +63,10 @@ class ScriptedSession:
     of the session cancels it. `past` is what `earlier` gives, `page` events at a time."""
 
     def __init__(self, *, greeting: Greeting | None = None, play: Play | None = None, driving: bool = True) -> None:
-        self._hello = greeting or hello()
+        self.hello = greeting or hello()
         self._play = play
-        self._state = LinkState.CONNECTED
-        self._driving = driving
+        self.state = LinkState.CONNECTED
+        self.driving = driving
         self._replaying = False
         self._outbox: list[Json] = []
         self._events: asyncio.Queue[Item | CcbError | None] = asyncio.Queue()
@@ -105,18 +105,6 @@ class ScriptedSession:
         self.request_bytes = (0, 0)
 
     @property
-    def hello(self) -> Greeting:
-        return self._hello
-
-    @property
-    def state(self) -> LinkState:
-        return self._state
-
-    @property
-    def driving(self) -> bool:
-        return self._driving
-
-    @property
     def unsent(self) -> int:
         return len(self._outbox)
 
@@ -128,13 +116,13 @@ class ScriptedSession:
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
         self.fetched.append(before)
-        if self._state not in (LinkState.CONNECTED, LinkState.FENCED):
+        if self.state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
         return [each for each in self.past if each.seq < before][-self.page :]
 
     async def names(self, query: str) -> FoundNames | None:
         self.looked_up.append(query)
-        if self._state is not LinkState.CONNECTED:
+        if self.state is not LinkState.CONNECTED:
             raise ConnectionLost("there is no connection")
         return await self.find_names(query)
 
@@ -152,7 +140,7 @@ class ScriptedSession:
     ) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
-        if not self._driving:
+        if not self.driving:
             raise UsageError("another client drives this session")
         text = content if isinstance(content, str) else str(content)
         identity = uuid or _id()
@@ -176,7 +164,7 @@ class ScriptedSession:
 
     def _apply(self, body: Json) -> None:
         """An input reaches the worker, now or with the next connection."""
-        if self._state is LinkState.CONNECTED and not self.swallow:
+        if self.state is LinkState.CONNECTED and not self.swallow:
             self.input(body)
         else:
             self._outbox.append(body)
@@ -207,7 +195,7 @@ class ScriptedSession:
         assert kind in (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT) and service is None, "the REPL answers nothing else"
 
     async def interrupt(self) -> None:
-        if not self._driving:
+        if not self.driving:
             raise UsageError("another client drives this session")
         self.interrupts += 1
         for request_id in self._asked:
@@ -225,7 +213,7 @@ class ScriptedSession:
 
     async def stop(self, *, finish: bool = False) -> None:
         self.stops += 1
-        if self._state is LinkState.CONNECTED:
+        if self.state is LinkState.CONNECTED:
             await self.close()
 
     async def close(self, *, done: bool = False) -> None:
@@ -274,9 +262,9 @@ class ScriptedSession:
 
     def link(self, state: LinkState, reason: str = "", attempt: int = 0, retry_at: float | None = None) -> None:
         """The connection changes; with FENCED somebody else drives, with CONNECTED this client does."""
-        self._state = state
+        self.state = state
         if state in (LinkState.CONNECTED, LinkState.FENCED):
-            self._driving = state is LinkState.CONNECTED
+            self.driving = state is LinkState.CONNECTED
         self._events.put_nowait(LinkChange(state, reason, attempt, retry_at))
 
     def deliver(self) -> None:
@@ -309,7 +297,7 @@ class ScriptedSession:
     def fail(self, error: CcbError) -> None:
         """The session is lost for good, which is also said to whoever sends something then."""
         self.prompt_failure = error
-        self._state, self._driving = LinkState.LOST, False
+        self.state, self.driving = LinkState.LOST, False
         self._events.put_nowait(error)
 
     def begin(self, *, model: str = MODEL, mode: str = "default") -> None:
@@ -319,7 +307,7 @@ class ScriptedSession:
             "prompt", context=[], items=[{"input": each} for each in self.identities[self._taken : self._taken + 1]]
         )
         self._taken += 1
-        init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self._hello.cwd.raw}
+        init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self.hello.cwd.raw}
         self.say({**init, "model": model, "permissionMode": mode, "tools": ["Bash", "Edit"]})
 
     def take(self, identity: str) -> None:

@@ -85,7 +85,7 @@ def picture(at: Desk) -> str:
 
 
 def _purposes(at: Desk) -> tuple[dict[str, str], dict[str, str]]:
-    palette, theme = at.app.view.transcript.palette(), at.app.current_theme
+    palette, theme = at.view.transcript.palette(), at.app.current_theme
     purposes = {"foreground": ".", "default": "."}
     named = ((theme.foreground, "."), (palette.accent, "a"), (palette.dim, "d"), (palette.good, "g"),
              (palette.bad, "r"), (palette.warn, "w"))  # fmt: skip

@@ -39,7 +39,7 @@ async def changes(at: Desk) -> None:
     answers = at.session.control_answers
     answers[REWIND_POINTS.name] = {"points": [{"id": "p1", "text": "Repair it."}]}
     answers[REWIND_FILES.name] = {"files": [{**each, "patch": _LINES} for each in _CHANGED]}
-    await _give(at, "/diff")
+    await at.give("/diff")
     await at.sees("cart.py", "self.costs")
 
 
@@ -48,7 +48,7 @@ async def rules(at: Desk) -> None:
     await answered(at)
     held = [{"behavior": behavior, "source": source, "rule": rule} for behavior, source, rule in _RULES]
     at.session.control_answers[LIST_RULES.name] = {"state": {"rules": held}}
-    await _give(at, "/permissions")
+    await at.give("/permissions")
     await at.sees("Permission rules", "Read(**/.env)")
 
 
@@ -56,7 +56,7 @@ async def conversation(at: Desk) -> None:
     """The whole conversation on a page."""
     await answered(at)
     at.session.past = [_said(seq) for seq in range(1, 30)]
-    await _give(at, "/transcript")
+    await at.give("/transcript")
     await at.sees("Conversation on devbox:/srv/shop", "29 of them")
 
 
@@ -71,7 +71,7 @@ def _said(seq: int) -> SessionEvent:
 async def tools(at: Desk) -> None:
     """The tools of the agent."""
     await answered(at)
-    await _give(at, "/tools")
+    await at.give("/tools")
     await at.sees("Tools of the agent on devbox")
 
 
@@ -83,7 +83,7 @@ async def hosts(at: Desk) -> None:
         RecentHost("alice@gpu-7.example.com", "/data/training/experiments", 7_200.0, "connection kept"),
         RecentHost("local", "/home/alice/notes", 260_000.0),
     ]
-    at.app.view.reading.open(HostPanel(places, lambda host: None))
+    at.view.reading.open(HostPanel(places, lambda host: None))
     await at.sees("gpu-7")
 
 
@@ -93,11 +93,5 @@ async def settings(at: Desk) -> None:
     path = "user: /home/alice/.config/ccb/settings.json, line"
     rows = [("model", f'"opus"\n{path} 2'), ("keys", f'{{"details": "Ctrl+Y"}}\n{path} 3')]
     more = [("/config edit", "opens the file in your editor; it counts from the next run on")]
-    at.app.view.reading.open_panel("Settings of this laptop", [("Set", rows), ("Change", more)])
+    at.view.reading.open_panel("Settings of this laptop", [("Set", rows), ("Change", more)])
     await at.sees("Settings of this laptop", '"opus"')
-
-
-async def _give(at: Desk, command: str) -> None:
-    at.app.composer.text = command
-    at.app.composer.focus()
-    await at.pilot.press("enter")

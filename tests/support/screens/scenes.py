@@ -122,8 +122,7 @@ async def rewind(at: Desk) -> None:
     """The list of the prompts to go back to."""
     await answered(at)
     at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True}
-    await at.type("/rewind")
-    await at.pilot.press("enter")
+    await at.enter("/rewind")
     await at.sees("before which prompt?")
 
 
@@ -178,7 +177,7 @@ async def todos(at: Desk) -> None:
     await _begun(at)
     at.session.done(at.session.call("TodoWrite", todos=TODOS), "Todos were written.")
     await at.sees("1 of 3 done")
-    await at.pilot.press("ctrl+t")
+    await at.press("ctrl+t")
     await at.sees("Repair the total", "Run the tests")
 
 
@@ -227,7 +226,7 @@ async def failed(at: Desk) -> None:
 
 async def help_panel(at: Desk) -> None:
     """The keys and commands."""
-    await at.pilot.press("f1")
+    await at.press("f1")
     await at.sees("Shift+Tab")
 
 
@@ -242,9 +241,8 @@ async def sessions(at: Desk) -> None:
         said = ["prompt: fix the flaky test", "call Bash pytest -q tests/test_api.py", "agent: It waits for a port."]
         return [*map(HostText, said)]
 
-    at.app.view.api.laptop = LaptopSide(sessions=cast(Any, SimpleNamespace(listed=listed, last_said=last_said)))
-    await at.type("/resume")
-    await at.pilot.press("enter")
+    at.view.api.laptop = LaptopSide(sessions=cast(Any, SimpleNamespace(listed=listed, last_said=last_said)))
+    await at.enter("/resume")
     await at.sees("fix the flaky")
 
 

@@ -31,12 +31,6 @@ async def asked(at: Desk, form: Elicitation, request_id: str = "laptop-1") -> No
     await at.card_focused()
 
 
-async def keys(at: Desk, *pressed: str) -> None:
-    for key in pressed:
-        await at.pause_of_a_person()
-        await at.pilot.press(key)
-
-
 async def answer(at: Desk, request_id: str = "laptop-1") -> Json:
     await at.until(lambda: at.session.answers)
     return at.session.answers[request_id]
@@ -46,20 +40,20 @@ async def test_a_form_is_filled_in_and_its_values_have_their_types() -> None:
     async with desk(size=(90, 30)) as at:
         await asked(at, Elicitation("shop", "What shall it be?", requested_schema=SCHEMA))
         await at.sees("The MCP server shop asks: Colour (1 of 4) on this laptop", "? What shall it be?", "1 ○ Red")
-        await keys(at, "1", "enter")
+        await at.alone("1", "enter")
         await at.sees("count (2 of 4)", "● 2")
-        await keys(at, "1", "enter")
-        await keys(at, "backspace", "7", "0", "enter")
+        await at.alone("1", "enter")
+        await at.alone("backspace", "7", "0", "enter")
         await at.sees("Wanted: at most 9.")
-        await keys(at, "backspace", "enter")
+        await at.alone("backspace", "enter")
         await at.sees("gift (optional)", "1 ○ yes")
-        await keys(at, "2", "enter")
+        await at.alone("2", "enter")
         await at.sees("note: for the parcel (optional)", "1 ○ type the answer")
-        await keys(at, "enter")
+        await at.alone("enter")
         await at.sees("your answers", "1 What shall it be? Colour", "→ 7", "→ no answer")
-        await keys(at, "left", "a", "s", "enter")  # where only a text is asked for, it can be typed at once
+        await at.alone("left", "a", "s", "enter")  # where only a text is asked for, it can be typed at once
         await at.sees("→ as")
-        await keys(at, "enter")
+        await at.alone("enter")
         filled = {"colour": "r", "count": 7, "gift": False, "note": "as"}
         assert await answer(at) == {"action": "accept", "content": filled}
 
@@ -70,11 +64,11 @@ async def test_esc_declines_and_a_form_that_cannot_be_shown_can_only_be_declined
             at, Elicitation("shop", "Your \x1b[31mname?", requested_schema={"properties": {"n": {"type": "object"}}})
         )
         await at.sees("ccb cannot show", "1 ○ decline")
-        await keys(at, "1", "enter")
+        await at.alone("1", "enter")
         assert await answer(at) == {"action": "decline"}
         await asked(at, Elicitation("shop", "Sure?", requested_schema={"properties": {}}), "2")
         await at.sees("1 ○ yes", "on devbox:/srv/shop")  # the host asks
-        await keys(at, "escape")
+        await at.alone("escape")
         assert await answer(at, "2") == {"action": "decline"}
 
 
@@ -82,7 +76,7 @@ async def test_an_address_is_shown_and_never_opened() -> None:
     async with desk(size=(90, 24)) as at:
         await asked(at, Elicitation("shop", "Pay first.", "url", None, "https://pay.example/1"))
         await at.sees("Pay first.", "https://pay.example/1", "I have opened it")
-        await keys(at, "1", "enter")
+        await at.alone("1", "enter")
         assert await answer(at) == {"action": "accept"}
 
 

@@ -33,12 +33,6 @@ async def asked(at: Desk, tool_input: Json) -> None:
     await at.card_focused()
 
 
-async def keys(at: Desk, *pressed: str) -> None:
-    for key in pressed:
-        await at.pause_of_a_person()
-        await at.pilot.press(key)
-
-
 async def answers(at: Desk) -> Json:
     await at.until(lambda: at.session.answers)
     response = at.session.answers["ask"]
@@ -51,110 +45,100 @@ async def test_a_number_marks_an_option_and_enter_gives_it() -> None:
     async with desk(size=(80, 24)) as at:
         await asked(at, ONE)
         await at.sees("The agent asks: Store on devbox:/srv/shop", "? Which store?", "1 ○ SQLite", "A server")
-        await keys(at, "2")
+        await at.alone("2")
         assert at.session.answers == {}
-        await keys(at, "enter")
+        await at.alone("enter")
         assert await answers(at) == {"Which store?": "Redis"}
-        await at.until(lambda: at.app.view.card is None and at.app.focused is at.app.composer)
+        await at.until(lambda: at.view.card is None and at.app.focused is at.composer)
 
 
 async def test_several_questions_come_one_by_one_and_are_shown_together_before_they_are_given() -> None:
     async with desk(size=(80, 24)) as at:
         await asked(at, TWO)
-        await keys(at, "down", "enter")
+        await at.alone("down", "enter")
         await at.sees("Checks (2 of 2)", "1 ☐ Unit", "2 ☐ Lint")
-        await keys(at, "1", "2", "enter")
+        await at.alone("1", "2", "enter")
         await at.sees("your answers", "→ SQLite", "→ Unit", "→ Lint")
-        await keys(at, "left", "1", "enter")
+        await at.alone("left", "1", "enter")
         await at.loses("→ Unit")
-        await keys(at, "enter")
+        await at.alone("enter")
         assert await answers(at) == {"Which store?": "SQLite", "Which checks?": "Lint"}
 
 
-async def test_an_answer_in_own_words() -> None:
-    async with desk() as at:
-        await asked(at, TWO)
-        await keys(at, "3", "enter")
-        await at.type("flat files")
-        await keys(at, "enter", "2", "down", "enter")
-        await at.sees("Your answer.")
-        await at.pilot.press("escape")
-        await keys(at, "3", "enter")
-        await at.type("types")
-        await keys(at, "enter", "enter", "enter")
-        assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
+async def test_an_answer_in_own_words(at: Desk) -> None:
+    await asked(at, TWO)
+    await at.alone("3", "enter")
+    await at.type("flat files")
+    await at.alone("enter", "2", "down", "enter")
+    await at.sees("Your answer.")
+    await at.press("escape")
+    await at.alone("3", "enter")
+    await at.type("types")
+    await at.alone("enter", "enter", "enter")
+    assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
 
 
-async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer() -> None:
-    async with desk() as at:
-        await asked(at, TWO)
-        await keys(at, "1", "3", "f")
-        await at.type("lat files")
-        assert at.app.composer.text == ""
-        await keys(at, "enter", "2", "down", *"types", "enter", "enter", "enter")
-        assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
+async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer(at: Desk) -> None:
+    await asked(at, TWO)
+    await at.alone("1", "3", "f")
+    await at.type("lat files")
+    assert at.composer.text == ""
+    await at.alone("enter", "2", "down", *"types", "enter", "enter", "enter")
+    assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
 
 
-async def test_esc_declines_with_a_reason_and_esc_again_goes_back() -> None:
-    async with desk() as at:
-        await asked(at, ONE)
-        await keys(at, "escape")
-        await at.sees("Why no answer?")
-        await keys(at, "escape", "1")
-        await at.sees("1 ○ SQLite")
-        await keys(at, "escape")
-        await at.type("ask later")
-        await keys(at, "enter")
-        await at.until(lambda: at.session.answers)
-        said = "The user declined to answer the questions. The user says: ask later"
-        assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
-        assert at.session.interrupts == 0
+async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> None:
+    await asked(at, ONE)
+    await at.alone("escape")
+    await at.sees("Why no answer?")
+    await at.alone("escape", "1")
+    await at.sees("1 ○ SQLite")
+    await at.alone("escape")
+    await at.type("ask later")
+    await at.alone("enter")
+    await at.until(lambda: at.session.answers)
+    said = "The user declined to answer the questions. The user says: ask later"
+    assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
+    assert at.session.interrupts == 0
 
 
-async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_nothing() -> None:
-    async with desk() as at:
-        await asked(at, {"questions": [SEVERAL]})
-        for char in ("1", "space", "f", "i", "x"):
-            await keys(at, char)
-        assert at.app.composer.text == "1 fix"
-        await at.sees("1 ☐ Unit")
-        assert at.session.answers == {}
+async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_nothing(at: Desk) -> None:
+    await asked(at, {"questions": [SEVERAL]})
+    for char in ("1", "space", "f", "i", "x"):
+        await at.alone(char)
+    assert at.composer.text == "1 fix"
+    await at.sees("1 ☐ Unit")
+    assert at.session.answers == {}
 
 
-async def test_the_space_bar_ticks_the_marked_option() -> None:
-    async with desk() as at:
-        await asked(at, {"questions": [SEVERAL]})
-        await keys(at, "1", "space")
-        await at.sees("1 ☐ Unit")
-        await keys(at, "down", "space")
-        await at.sees("2 ☒ Lint")
-        await keys(at, "enter")
-        assert await answers(at) == {"Which checks?": "Lint"}
+async def test_the_space_bar_ticks_the_marked_option(at: Desk) -> None:
+    await asked(at, {"questions": [SEVERAL]})
+    await at.alone("1", "space")
+    await at.sees("1 ☐ Unit")
+    await at.alone("down", "space")
+    await at.sees("2 ☒ Lint")
+    await at.alone("enter")
+    assert await answers(at) == {"Which checks?": "Lint"}
 
 
-async def test_enter_gives_nothing_that_was_not_marked() -> None:
-    async with desk() as at:
-        await asked(at, TWO)
-        await keys(at, "right", "right")
-        await at.sees("no answer yet")
-        await keys(at, "enter")
-        await at.sees("This question has no answer yet.", "Store (1 of 2)")
-        assert at.session.answers == {}
+async def test_enter_gives_nothing_that_was_not_marked(at: Desk) -> None:
+    await asked(at, TWO)
+    await at.alone("right", "right")
+    await at.sees("no answer yet")
+    await at.alone("enter")
+    await at.sees("This question has no answer yet.", "Store (1 of 2)")
+    assert at.session.answers == {}
 
 
-async def test_hostile_text_is_shown_exactly() -> None:
+async def test_hostile_text_is_shown_exactly(at: Desk) -> None:
     label = "SQLite\x1b[2J\nSandbox: off"
     asked_for = {"questions": [{"question": "a\u202eb?\n1 ● Yes", "header": "\x07H", "options": [{"label": label}]}]}
-    async with desk() as at:
-        await asked(at, asked_for)
-        await at.sees("hidden character", "⟨U+202E⟩", "SQLite⟨ESC⟩[2J⟨LF⟩Sandbox: off", "⟨BEL⟩H")
-        rows = [line.strip("┃ ") for line in at.screen.splitlines() if "● Yes" in line]
-        assert rows == ["1 ● Yes"] and "┃   1 ● Yes" in at.screen, (
-            "a line of the question is indented like the question"
-        )
+    await asked(at, asked_for)
+    await at.sees("hidden character", "⟨U+202E⟩", "SQLite⟨ESC⟩[2J⟨LF⟩Sandbox: off", "⟨BEL⟩H")
+    rows = [line.strip("┃ ") for line in at.screen.splitlines() if "● Yes" in line]
+    assert rows == ["1 ● Yes"] and "┃   1 ● Yes" in at.screen, "a line of the question is indented like the question"
 
 
-async def test_questions_that_cannot_be_read_get_the_approval_card() -> None:
-    async with desk() as at:
-        await asked(at, {"questions": [{"question": 7}]})
-        await at.sees("questions = ", "3 deny")
+async def test_questions_that_cannot_be_read_get_the_approval_card(at: Desk) -> None:
+    await asked(at, {"questions": [{"question": 7}]})
+    await at.sees("questions = ", "3 deny")

@@ -75,11 +75,10 @@ async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
     async with desk(size=(80, 24)) as at:  # on which the answers take the room of the last rows
         plan = "\n".join(f"{number}. step" for number in range(28))
         await asked(at, plan, ways=[*WAYS, RULES], allowedPrompts=[{"tool": "Bash", "prompt": "make test"}])
-        card = at.app.view.card
-        assert card is not None
+        card = at.card
         await at.until(lambda: card.unseen)
         while before := card.unseen:
-            await at.pilot.press("space")
+            await at.press("space")
             await at.until(partial(_is_below, card, before))
         await at.sees("1 go, accept edits", "5 go, ask before those commands too")
         await at.pause_of_a_person()
@@ -94,63 +93,57 @@ async def test_a_rule_that_the_card_does_not_show_is_never_allowed_with_a_plan()
         assert [each["type"] for each in (await answer(at))["updatedPermissions"]] == ["setMode"]
 
 
-async def test_the_approved_plan_stays_in_the_transcript() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        at.session.begin(mode="plan")
-        call = at.session.call("ExitPlanMode")
-        at.session.done(call, "The user has approved the plan. Start.", structured={"plan": f"{PLAN}\x1b[2J"})
-        await at.sees("● ExitPlanMode", "1 Write it", "2 Test it")
-        assert "Start." not in at.screen
+async def test_the_approved_plan_stays_in_the_transcript(at: Desk) -> None:
+    await at.prompt("go")
+    at.session.begin(mode="plan")
+    call = at.session.call("ExitPlanMode")
+    at.session.done(call, "The user has approved the plan. Start.", structured={"plan": f"{PLAN}\x1b[2J"})
+    await at.sees("● ExitPlanMode", "1 Write it", "2 Test it")
+    assert "Start." not in at.screen
 
 
-async def test_the_mode_before_plan_mode_is_offered_if_it_was_another() -> None:
-    async with desk() as at:
-        await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
-        await at.sees("4 go, bypassPermissions as before")
+async def test_the_mode_before_plan_mode_is_offered_if_it_was_another(at: Desk) -> None:
+    await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
+    await at.sees("4 go, bypassPermissions as before")
 
 
-async def test_keep_planning_tells_the_agent_what_should_be_different() -> None:
-    async with desk() as at:
-        await asked(at)
-        await at.answer("3")
-        await at.enter("no new file")
-        said = "The user wants to go on planning; plan mode stays on. The user says: no new file"
-        assert await answer(at) == {"behavior": "deny", "message": said}
+async def test_keep_planning_tells_the_agent_what_should_be_different(at: Desk) -> None:
+    await asked(at)
+    await at.answer("3")
+    await at.enter("no new file")
+    said = "The user wants to go on planning; plan mode stays on. The user says: no new file"
+    assert await answer(at) == {"behavior": "deny", "message": said}
 
 
-async def test_the_person_changes_the_plan_before_they_approve_it() -> None:
-    async with desk() as at:
-        await asked(at)
-        await at.sees("Ctrl+G changes the plan")
-        await at.pilot.press("ctrl+g")
-        await at.sees("Ctrl+G or Esc: done")
-        await at.type("1 ")
-        assert at.session.answers == {}, "in the editor a number is text"
-        await at.pilot.press("escape")
-        await at.sees("as you changed it", "│ 1 # Cache")
-        await at.answer("1")
-        changed = (await answer(at))["updatedInput"]
-        assert changed == {"plan": f"1 {PLAN}", "planWasEdited": True}
+async def test_the_person_changes_the_plan_before_they_approve_it(at: Desk) -> None:
+    await asked(at)
+    await at.sees("Ctrl+G changes the plan")
+    await at.press("ctrl+g")
+    await at.sees("Ctrl+G or Esc: done")
+    await at.type("1 ")
+    assert at.session.answers == {}, "in the editor a number is text"
+    await at.press("escape")
+    await at.sees("as you changed it", "│ 1 # Cache")
+    await at.answer("1")
+    changed = (await answer(at))["updatedInput"]
+    assert changed == {"plan": f"1 {PLAN}", "planWasEdited": True}
 
 
-async def test_who_loses_the_session_while_they_change_the_plan_keeps_the_change() -> None:
-    async with desk() as at:
-        await asked(at)
-        await at.pilot.press("ctrl+g")
-        await at.type("1 ")
-        at.session.link(LinkState.FENCED, "bob drives")
-        await at.sees("Waits for the client that drives this session.", "│ 1 # Cache")
-        assert at.app.focused is at.app.composer
+async def test_who_loses_the_session_while_they_change_the_plan_keeps_the_change(at: Desk) -> None:
+    await asked(at)
+    await at.press("ctrl+g")
+    await at.type("1 ")
+    at.session.link(LinkState.FENCED, "bob drives")
+    await at.sees("Waits for the client that drives this session.", "│ 1 # Cache")
+    assert at.app.focused is at.composer
 
 
-async def test_a_plan_with_hidden_characters_is_shown_exactly_and_not_edited() -> None:
-    async with desk() as at:
-        await asked(at, plan="# A\x1b[2Jb\u202ec")
-        await at.sees("A⟨ESC⟩[2Jb⟨U+202E⟩c", "hidden characters")
-        await at.pilot.press("ctrl+g")
-        await at.pilot.pause()
-        assert "Ctrl+G" not in at.screen
+async def test_a_plan_with_hidden_characters_is_shown_exactly_and_not_edited(at: Desk) -> None:
+    await asked(at, plan="# A\x1b[2Jb\u202ec")
+    await at.sees("A⟨ESC⟩[2Jb⟨U+202E⟩c", "hidden characters")
+    await at.press("ctrl+g")
+    await at.pilot.pause()
+    assert "Ctrl+G" not in at.screen
 
 
 async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() -> None:
@@ -161,11 +154,10 @@ async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() 
         await at.sees("read on")
 
 
-async def test_the_agent_asks_whether_it_plans_first() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.ask("ask", "EnterPlanMode", {})
-        await at.card_focused()
-        await at.sees("Plan first?", "changes nothing until you approve", "2 no, go on")
-        await at.answer("y")
-        assert await answer(at) == {"behavior": "allow", "updatedInput": {}}
+async def test_the_agent_asks_whether_it_plans_first(at: Desk) -> None:
+    await at.turn()
+    at.session.ask("ask", "EnterPlanMode", {})
+    await at.card_focused()
+    await at.sees("Plan first?", "changes nothing until you approve", "2 no, go on")
+    await at.answer("y")
+    assert await answer(at) == {"behavior": "allow", "updatedInput": {}}

@@ -32,18 +32,17 @@ async def test_the_card_shows_what_would_be_switched_on_and_a_yes_is_the_answer(
         await at.sees("rm -rf ~", "allow rule │ Bash(make *)", "1 trust it on this host", "2 not now")
         await at.answer("1")
         assert await asking == {"trusted": True}
-        await at.until(lambda: at.app.view.card is None)
+        await at.until(lambda: at.view.card is None)
 
 
-async def test_a_no_is_the_answer_too_and_a_withdrawn_question_goes_away() -> None:
-    async with desk() as at:
-        asking = await asked(at, "make")
-        await at.answer("2")
-        assert await asking == {"trusted": False}
-        at.session.ask_trust(question("make"), "again")
-        await at.card_focused()
-        at.session.withdraw_question("again")
-        await at.until(lambda: at.app.view.card is None)
+async def test_a_no_is_the_answer_too_and_a_withdrawn_question_goes_away(at: Desk) -> None:
+    asking = await asked(at, "make")
+    await at.answer("2")
+    assert await asking == {"trusted": False}
+    at.session.ask_trust(question("make"), "again")
+    await at.card_focused()
+    at.session.withdraw_question("again")
+    await at.until(lambda: at.view.card is None)
 
 
 async def test_hostile_text_cannot_drive_the_terminal_or_imitate_the_card() -> None:

@@ -34,7 +34,7 @@ RULES = {
 
 async def offers(at: Desk, typed: str, *texts: str) -> None:
     """Type a text in place of what is there, and wait for the list."""
-    at.app.composer.text = ""
+    at.composer.text = ""
     await at.type(typed)
     await at.sees(*texts)
 
@@ -58,9 +58,9 @@ async def test_what_the_session_knows_is_offered_behind_its_commands() -> None:
         await offers(at, "/mcp ", "reconnect db")
         await offers(at, "/tools ", "mcp__db__query")
         await at.type("db")
-        await at.pilot.press("tab", "enter")
+        await at.press("tab", "enter")
         await at.sees("Tools of the agent on devbox: mcp__db__query", "of an MCP server")
-        await at.pilot.press("escape")
+        await at.press("escape")
         await offers(at, "/help reco", "reconnect  connect now")
 
 
@@ -93,7 +93,7 @@ async def test_a_host_that_cannot_be_asked_only_means_that_nothing_is_offered() 
     async with desk(laptop=LaptopSide(sessions=cast(Any, SimpleNamespace(listed=refuse)))) as at:
         await at.type("/resume x")
         await at.pilot.pause(0.1)
-        assert at.app.composer.text == "/resume x" and "no connection" not in at.screen
+        assert at.composer.text == "/resume x" and "no connection" not in at.screen
 
 
 async def test_a_rule_is_offered_and_then_marked_in_the_panel() -> None:
@@ -101,5 +101,5 @@ async def test_a_rule_is_offered_and_then_marked_in_the_panel() -> None:
     session.control_answers[LIST_RULES.name] = RULES
     async with desk(session, size=(120, 30)) as at:
         await offers(at, "/permissions B", "Bash(make:*)  allow")
-        await at.pilot.press("tab", "enter")
+        await at.press("tab", "enter")
         await at.sees("› allow")

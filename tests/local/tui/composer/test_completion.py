@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import Desk
 
 from ccb.local.slash_commands.command_table import worker_rows
 from ccb.local.tui.composer.completion_names import Candidate, fitting, from_worker
@@ -32,54 +32,48 @@ def test_a_command_of_the_worker_that_the_laptop_has_is_not_listed_twice() -> No
     assert [row.name for row in worker_rows([("/clear", ""), ("/lint [FILE]", "")])] == ["/lint [FILE]"]
 
 
-async def test_the_list_filters_completes_and_closes() -> None:
-    async with desk() as at:
-        at.session.control_answers["list_commands"] = {"commands": LISTED}
-        await at.type("/")
-        await at.until(lambda: "Summarise what was said" in at.screen)
-        assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
-        await at.type("com")
-        await at.until(lambda: "/doctor" not in at.screen)
-        assert "/compact [hint]" in at.screen
-        await at.pilot.press("tab")
-        assert at.app.composer.text == "/compact "
-        await at.until(lambda: "Summarise" not in at.screen)
-        await at.type("now")
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.prompts == ["/compact now"])
+async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
+    at.session.control_answers["list_commands"] = {"commands": LISTED}
+    await at.type("/")
+    await at.sees("Summarise what was said")
+    assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
+    await at.type("com")
+    await at.loses("/doctor")
+    assert "/compact [hint]" in at.screen
+    await at.press("tab")
+    assert at.composer.text == "/compact "
+    await at.loses("Summarise")
+    await at.enter("now")
+    await at.until(lambda: at.session.prompts == ["/compact now"])
 
 
-async def test_arrows_choose_and_enter_completes_before_it_sends() -> None:
-    async with desk() as at:
-        await at.type("/st")
-        await at.until(lambda: "/status" in at.screen and "/stop" in at.screen)
-        await at.pilot.press("down", "enter")
-        assert at.app.composer.text == "/stop" and at.session.stops == 0
-        await at.pilot.press("escape")
-        assert at.app.composer.text == "/stop" and at.session.interrupts == 0
-        at.app.composer.text = ""
-        await at.type("/he")
-        await at.pilot.press("escape")
-        await at.until(lambda: "show this help" not in at.screen)
-        await at.type("l")
-        await at.until(lambda: "show this help" in at.screen)
+async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> None:
+    await at.type("/st")
+    await at.sees("/status", "/stop")
+    await at.press("down", "enter")
+    assert at.composer.text == "/stop" and at.session.stops == 0
+    await at.press("escape")
+    assert at.composer.text == "/stop" and at.session.interrupts == 0
+    at.composer.text = ""
+    await at.type("/he")
+    await at.press("escape")
+    await at.loses("show this help")
+    await at.type("l")
+    await at.sees("show this help")
 
 
-async def test_what_a_command_of_the_worker_prints_is_shown() -> None:
-    async with desk() as at:
-        at.session.control_answers["list_commands"] = {"commands": [{"name": "hooks"}]}
-        await at.prompt("/hooks")
-        text = "<local-command-stdout>PreToolUse\n  \x1b[31mguard.sh</local-command-stdout>"
-        message = {"role": "user", "content": [{"type": "text", "text": text}]}
-        at.session.say({"type": "user", "message": message, "isReplay": True, "parent_tool_use_id": None})
-        await at.sees("PreToolUse", "guard.sh")
-        assert "local-command" not in at.screen and "\x1b" not in at.screen
+async def test_what_a_command_of_the_worker_prints_is_shown(at: Desk) -> None:
+    at.session.control_answers["list_commands"] = {"commands": [{"name": "hooks"}]}
+    await at.prompt("/hooks")
+    text = "<local-command-stdout>PreToolUse\n  \x1b[31mguard.sh</local-command-stdout>"
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    at.session.say({"type": "user", "message": message, "isReplay": True, "parent_tool_use_id": None})
+    await at.sees("PreToolUse", "guard.sh")
+    assert "local-command" not in at.screen and "\x1b" not in at.screen
 
 
-async def test_a_name_that_nobody_knows_is_not_sent() -> None:
-    async with desk() as at:
-        at.session.control_answers["list_commands"] = {"commands": LISTED}
-        await at.type("/nonsense")
-        await at.pilot.press("enter")
-        await at.sees("There is no command /nonsense")
-        assert at.session.prompts == []
+async def test_a_name_that_nobody_knows_is_not_sent(at: Desk) -> None:
+    at.session.control_answers["list_commands"] = {"commands": LISTED}
+    await at.enter("/nonsense")
+    await at.sees("There is no command /nonsense")
+    assert at.session.prompts == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.remote.tools_kit import open_toolbox
@@ -60,6 +60,7 @@ def card(tool: str, tool_input: Json, width: int, change: object = None) -> list
 
 
 @given(ANY_TEXT, WIDTHS)
+@example("x" * 24 + "\t0", 30)  # the spaces of a tab at the end of a row are none
 def test_a_command_can_be_rebuilt(command: str, width: int) -> None:
     assert read_values(card("Bash", {"command": command}, width)) == {"command": command}
 
@@ -133,18 +134,17 @@ def test_a_change_of_a_file_can_be_applied_from_the_card(
 async def _read_from_the_screen(at: Desk) -> list[str]:
     """All rows of the card, read page by page as a person does."""
     await at.card_focused()
-    assert at.app.view.card is not None
-    subject = at.app.view.card.query_one("ApprovalSubject")
+    subject = at.card.query_one("ApprovalSubject")
     rows: dict[int, str] = {}
     for _ in range(100):
         region = subject.content_region
         top = round(subject.scroll_y)
         for number, line in enumerate(at.screen.splitlines()[region.y : region.bottom]):
             rows[top + number] = line[region.x :].rstrip("┃│ ▁▂▃▄▅▆▇█")
-        if not at.app.view.card.unseen:
+        if not at.card.unseen:
             break
         await at.answer("space")
-    return [rows[number] for number in range(len(at.app.view.card.rows))]
+    return [rows[number] for number in range(len(at.card.rows))]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (41, 12)])

@@ -56,8 +56,8 @@ def test_an_error_that_says_itself_what_to_do_or_that_is_not_known_stays_as_it_i
 async def test_an_error_is_a_card_with_a_bar_that_is_not_copied() -> None:
     async with desk(size=(60, 30)) as at:
         error = ConnectionLost("It broke. " * 10, evidence="exit 1", do="Mend it.")
-        at.app.view.reducer.notice("before")
-        at.app.view.actions.show_error(error)
+        at.view.reducer.notice("before")
+        at.view.actions.show_error(error)
         await at.sees("▌ It broke.", "▌ exit 1", "▌ → Mend it.")
         assert len([line for line in at.lines if line.strip().startswith("▌")]) == 4, "the long line has a bar as well"
         at.app.screen.text_select_all()
@@ -65,8 +65,7 @@ async def test_an_error_is_a_card_with_a_bar_that_is_not_copied() -> None:
         assert ("It broke. " * 10).strip() + "\nexit 1\n→ Mend it." in copied
 
 
-def test_a_budget_that_is_used_up_is_said_once() -> None:
-    told = Paper()
+def test_a_budget_that_is_used_up_is_said_once(told: Paper) -> None:
     told.apply()
     told.reducer.notice("first")
     said = "the budget of the session is used up: $2.00 of $1.00"

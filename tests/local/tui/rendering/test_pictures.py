@@ -92,7 +92,7 @@ async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no
         (ScreenSettings(), {**COLOURFUL, "NO_COLOR": "1"}),
     ):
         async with desk(screen=screen, environ=environ) as at:
-            assert at.app.view.transcript.shelf is None
+            assert at.view.transcript.shelf is None
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,7 @@ async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no
         encoded(png() + bytes(100_000)) + "ü",
     ],
 )
-def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: str) -> None:
-    told = Paper()
+def test_what_is_damaged_or_too_large_to_decode_is_only_named(told: Paper, data: str) -> None:
     told.done(told.call("Read", file_path="/srv/shop/plot.png"), [block(data)])
     told.sees("● Read plot.png  PNG")
     assert pictures._drawn(PictureData(data), (80, 20)) == []

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.support.person.terminal import Terminal, screen_env, terminal
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
-from tests.support.repl.scripted_work import ANSWER
 from textual.color import Color
 from textual.theme import Theme
 
@@ -59,8 +58,7 @@ def test_strong_contrast_is_strong(theme: Theme) -> None:
 
 
 async def choose(at: Desk, name: str) -> None:
-    at.app.composer.text = f"/theme {name}"
-    await at.pilot.press("enter")
+    await at.give(f"/theme {name}")
 
 
 async def test_the_chosen_theme_is_kept_until_auto(tmp_path: Path) -> None:
@@ -134,17 +132,6 @@ def test_the_theme_fits_the_terminal(environ: dict[str, str], theme: Theme) -> N
     assert terminal_colours(environ).theme == theme.name
 
 
-@pytest.mark.parametrize("environ", [COLOURFUL, {"TERM": "xterm"}], ids=["many colours", "16 colours"])
-@pytest.mark.parametrize("name", ["light", "dark"])
-async def test_all_themes_show_the_same_text(name: str, environ: dict[str, str]) -> None:
-    async with desk(size=(90, 30), environ=environ) as at:
-        await at.enter(f"/theme {name}")
-        await at.until(lambda: at.app.current_theme.dark == (name == "dark"))
-        await at.turn()
-        at.session.text(ANSWER)
-        await at.sees("The total ignored", "test_total  failed  passed")
-
-
 def selected_text(at: Desk) -> str:
     """What is drawn as selected; fails where it cannot be read."""
     marked = Color.parse(at.app.theme_variables["screen-selection-background"]).rgb
@@ -159,14 +146,13 @@ def selected_text(at: Desk) -> str:
 
 
 @pytest.mark.parametrize("theme", [DARK, LIGHT], ids=lambda theme: theme.name)
-async def test_what_is_selected_can_be_read(theme: Theme) -> None:
-    async with desk() as at:
-        at.app.theme = theme.name
-        await at.turn("talk")
-        at.session.text("some `code` and **bold** text")
-        await at.sees("and bold text")
-        at.app.screen.text_select_all()
-        await at.until(lambda: "some code and bold text" in selected_text(at))
+async def test_what_is_selected_can_be_read(at: Desk, theme: Theme) -> None:
+    at.app.theme = theme.name
+    await at.turn("talk")
+    at.session.text("some `code` and **bold** text")
+    await at.sees("and bold text")
+    at.app.screen.text_select_all()
+    await at.until(lambda: "some code and bold text" in selected_text(at))
 
 
 @pytest.mark.parametrize("environ", [{"TERM": "xterm"}, COLOURFUL | {"NO_COLOR": "1"}], ids=["16 colours", "none"])

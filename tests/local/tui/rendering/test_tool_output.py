@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import Desk
 
 from ccb.local.transcript.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
 from ccb.local.tui.rendering.diffs import EditView
@@ -36,12 +36,11 @@ async def _ran(at: Desk, output: str) -> None:
 
 
 @pytest.mark.parametrize("lines", [1_000, 5_000])
-async def test_ctrl_o_shows_a_long_output_to_its_end(lines: int) -> None:
-    async with desk() as at:
-        await _ran(at, "".join(f"line {n}\n" for n in range(lines)))
-        await at.pilot.press("ctrl+o")
-        await at.sees(f"line {lines - 1}", f"line {lines - 15}")
-        assert "Ctrl+O" not in at.screen
+async def test_ctrl_o_shows_a_long_output_to_its_end(at: Desk, lines: int) -> None:
+    await _ran(at, "".join(f"line {n}\n" for n in range(lines)))
+    await at.press("ctrl+o")
+    await at.sees(f"line {lines - 1}", f"line {lines - 15}")
+    assert "Ctrl+O" not in at.screen
 
 
 def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_counted(palette: Palette) -> None:
@@ -52,12 +51,11 @@ def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_count
     assert len(lines) == MAX_DETAIL_LINES + 1
 
 
-async def test_a_result_too_long_to_keep_keeps_its_end() -> None:
-    async with desk() as at:
-        await _ran(at, "x" * 100 + "\n" + "y" * MAX_BLOCK_CHARS + "\nTHE END")
-        await at.sees("THE END")
-        await at.pilot.press("ctrl+o")
-        await at.sees("THE END")
+async def test_a_result_too_long_to_keep_keeps_its_end(at: Desk) -> None:
+    await _ran(at, "x" * 100 + "\n" + "y" * MAX_BLOCK_CHARS + "\nTHE END")
+    await at.sees("THE END")
+    await at.press("ctrl+o")
+    await at.sees("THE END")
 
 
 def test_blank_lines_count(palette: Palette) -> None:

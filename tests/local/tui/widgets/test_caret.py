@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 from tests.local.tui.test_sessions import switching
-from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession
 from textual.widgets import Input
 
@@ -21,18 +21,17 @@ async def cursor_is_behind(at: Desk, text: str) -> None:
     await at.until(there)
 
 
-async def test_in_the_composer_whatever_moves_it() -> None:
-    async with desk() as at:
-        await at.type("/he")
-        await cursor_is_behind(at, "/he")  # above it is the list of commands
-        await at.pilot.press("escape", "ctrl+u")
-        at.app.composer.text = "日本"
-        at.app.composer.move_cursor(at.app.composer.document.end)
-        await cursor_is_behind(at, "日本")
-        await at.pilot.resize_terminal(50, 20)
-        at.session.begin()
-        at.session.text("word " * 100)
-        await cursor_is_behind(at, "日本")
+async def test_in_the_composer_whatever_moves_it(at: Desk) -> None:
+    await at.type("/he")
+    await cursor_is_behind(at, "/he")  # above it is the list of commands
+    await at.press("escape", "ctrl+u")
+    at.composer.text = "日本"
+    at.composer.move_cursor(at.composer.document.end)
+    await cursor_is_behind(at, "日本")
+    await at.pilot.resize_terminal(50, 20)
+    at.session.begin()
+    at.session.text("word " * 100)
+    await cursor_is_behind(at, "日本")
 
 
 async def test_in_the_filter_of_a_list() -> None:
@@ -43,21 +42,19 @@ async def test_in_the_filter_of_a_list() -> None:
         await cursor_is_behind(at, "fla")
 
 
-async def test_in_the_search_of_a_page() -> None:
-    async with desk() as at:
-        await at.enter("/transcript")
-        await at.sees("Conversation on devbox")
-        await at.pilot.press("slash")
-        await at.type("ans")
-        await cursor_is_behind(at, "/ans")
+async def test_in_the_search_of_a_page(at: Desk) -> None:
+    await at.enter("/transcript")
+    await at.sees("Conversation on devbox")
+    await at.press("slash")
+    await at.type("ans")
+    await cursor_is_behind(at, "/ans")
 
 
-async def test_in_the_reason_of_a_refusal() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.ask("ask", "Bash", {"command": "make"})
-        await at.card_focused()
-        await at.answer("n")
-        await at.until(lambda: isinstance(at.app.focused, Input))
-        await at.type("not now")
-        await cursor_is_behind(at, "not now")
+async def test_in_the_reason_of_a_refusal(at: Desk) -> None:
+    await at.turn()
+    at.session.ask("ask", "Bash", {"command": "make"})
+    await at.card_focused()
+    await at.answer("n")
+    await at.until(lambda: isinstance(at.app.focused, Input))
+    await at.type("not now")
+    await cursor_is_behind(at, "not now")

@@ -33,7 +33,7 @@ async def selected(at: Desk, start: str, end: str) -> str:
     first = next(n for n, line in enumerate(lines) if start in line)
     last = max(n for n, line in enumerate(lines) if end in line)
     at.app._clipboard = ""
-    transcript = at.app.view.transcript
+    transcript = at.view.transcript
     await at.pilot.mouse_down(transcript, offset=(lines[first].index(start), first))
     await at.pilot.hover(transcript, offset=(lines[last].rindex(end) + len(end) - 1, last))
     await at.pilot.mouse_up(transcript, offset=(lines[last].rindex(end) + len(end) - 1, last))
@@ -56,18 +56,17 @@ async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(wi
         assert await selected(at, "❯ a question", "that ends") == f"a question, {_LONG} that ends"
 
 
-async def test_one_line_of_code_keeps_the_indent_of_the_code_only() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.text("```\nfirst\n    second\n```")
-        await at.sees("second")
-        transcript, lines = at.app.view.transcript, at.screen.splitlines()
-        row = next(n for n, line in enumerate(lines) if "second" in line)
-        await at.pilot.mouse_down(transcript, offset=(0, row))
-        await at.pilot.hover(transcript, offset=(30, row))
-        await at.pilot.mouse_up(transcript, offset=(30, row))
-        await at.until(lambda: at.app.clipboard)
-        assert at.app.clipboard == "    second"
+async def test_one_line_of_code_keeps_the_indent_of_the_code_only(at: Desk) -> None:
+    await at.turn()
+    at.session.text("```\nfirst\n    second\n```")
+    await at.sees("second")
+    transcript, lines = at.view.transcript, at.screen.splitlines()
+    row = next(n for n, line in enumerate(lines) if "second" in line)
+    await at.pilot.mouse_down(transcript, offset=(0, row))
+    await at.pilot.hover(transcript, offset=(30, row))
+    await at.pilot.mouse_up(transcript, offset=(30, row))
+    await at.until(lambda: at.app.clipboard)
+    assert at.app.clipboard == "    second"
 
 
 async def test_a_table_is_copied_as_it_is_drawn_and_output_without_its_indent() -> None:

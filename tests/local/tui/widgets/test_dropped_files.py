@@ -42,9 +42,9 @@ def png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:
 
 async def paste(at: Desk, text: str) -> None:
     """Paste a text, and wait until the composer has it."""
-    before = at.app.composer.text
-    at.app.composer.post_message(events.Paste(text))
-    await at.until(lambda: at.app.composer.text != before)
+    before = at.composer.text
+    at.composer.post_message(events.Paste(text))
+    await at.until(lambda: at.composer.text != before)
     await at.pilot.pause()
 
 
@@ -75,38 +75,36 @@ def test_a_text_that_holds_anything_else_is_text(tmp_path: Path) -> None:
         assert dropped_paths(text) == [], text
 
 
-async def test_a_dropped_image_goes_with_the_prompt(tmp_path: Path) -> None:
+async def test_a_dropped_image_goes_with_the_prompt(at: Desk, tmp_path: Path) -> None:
     path = tmp_path / "plot.png"
     path.write_bytes(png(padding=120 << 10))
-    async with desk() as at:
-        await at.type("why does ")
-        await paste(at, f"'{path}' ")
-        assert at.app.composer.text == "why does [image: plot.png 120 KB] "
-        await at.sees("plot.png of this laptop will go along with the prompt")
-        await at.enter("look so?")
-        await at.until(lambda: at.session.contents)
-        text = "why does [image: plot.png 120 KB] look so?"
-        source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(path.read_bytes()).decode()}
-        assert at.session.contents == [[{"type": "text", "text": text}, {"type": "image", "source": source}]]
-        await at.sees("❯ why does [image: plot.png 120 KB] look so?")
-        await at.pilot.press("up", "enter")
-        await at.until(lambda: len(at.session.contents) == 2)
-        assert at.session.contents[1] == at.session.contents[0], "a prompt that is sent again has its files again"
+    await at.type("why does ")
+    await paste(at, f"'{path}' ")
+    assert at.composer.text == "why does [image: plot.png 120 KB] "
+    await at.sees("plot.png of this laptop will go along with the prompt")
+    await at.enter("look so?")
+    await at.until(lambda: at.session.contents)
+    text = "why does [image: plot.png 120 KB] look so?"
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(path.read_bytes()).decode()}
+    assert at.session.contents == [[{"type": "text", "text": text}, {"type": "image", "source": source}]]
+    await at.sees("❯ why does [image: plot.png 120 KB] look so?")
+    await at.press("up", "enter")
+    await at.until(lambda: len(at.session.contents) == 2)
+    assert at.session.contents[1] == at.session.contents[0], "a prompt that is sent again has its files again"
 
 
-async def test_a_text_file_goes_along_with_its_name(tmp_path: Path) -> None:
+async def test_a_text_file_goes_along_with_its_name(at: Desk, tmp_path: Path) -> None:
     (tmp_path / 'no"tes].txt').write_text("one\n@main.py\n")
-    async with desk() as at:
-        await paste(at, str(tmp_path / 'no"tes].txt'))
-        assert at.app.composer.text == "[file: no_tes_.txt 13 B] "
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.contents)
-        (content,) = at.session.contents
-        assert isinstance(content, list) and len(content) == 2
-        assert content[1]["text"] == '<attached-file name="no_tes_.txt">\none\n@main.py\n\n</attached-file>'
-        assert is_attached_file(content[1]) and not is_attached_file(content[0])
-        await at.sees("❯ [file: no_tes_.txt 13 B]")
-        assert "@main.py" not in at.screen
+    await paste(at, str(tmp_path / 'no"tes].txt'))
+    assert at.composer.text == "[file: no_tes_.txt 13 B] "
+    await at.press("enter")
+    await at.until(lambda: at.session.contents)
+    (content,) = at.session.contents
+    assert isinstance(content, list) and len(content) == 2
+    assert content[1]["text"] == '<attached-file name="no_tes_.txt">\none\n@main.py\n\n</attached-file>'
+    assert is_attached_file(content[1]) and not is_attached_file(content[0])
+    await at.sees("❯ [file: no_tes_.txt 13 B]")
+    assert "@main.py" not in at.screen
 
 
 async def test_a_placeholder_goes_as_a_whole_and_undo_gives_the_path_back(tmp_path: Path) -> None:
@@ -114,14 +112,14 @@ async def test_a_placeholder_goes_as_a_whole_and_undo_gives_the_path_back(tmp_pa
     path.write_bytes(png())
     async with desk(size=(160, 30)) as at:
         await paste(at, str(path))
-        assert at.app.composer.text.startswith("[image: plot.png")
-        await at.pilot.press("ctrl+underscore")
-        assert at.app.composer.text == str(path)
-        await at.pilot.press("enter")
+        assert at.composer.text.startswith("[image: plot.png")
+        await at.press("ctrl+underscore")
+        assert at.composer.text == str(path)
+        await at.press("enter")
         await at.until(lambda: at.session.contents == [str(path)])
         await paste(at, str(path))
-        await at.pilot.press("backspace", "backspace")
-        assert at.app.composer.text == ""
+        await at.press("backspace", "backspace")
+        assert at.composer.text == ""
 
 
 async def test_only_what_is_pasted_is_taken(tmp_path: Path) -> None:
@@ -129,9 +127,9 @@ async def test_only_what_is_pasted_is_taken(tmp_path: Path) -> None:
     path.write_bytes(png())
     placeholder = read_attachment(path).placeholder
     async with desk(size=(160, 30)) as at:
-        at.app.composer.type(str(path))  # as from an approval card
-        assert at.app.composer.text == str(path)
-        at.app.composer.clear()
+        at.composer.type(str(path))  # as from an approval card
+        assert at.composer.text == str(path)
+        at.composer.clear()
         at.session.text(f"{path} {placeholder}")
         await at.prompt(f"{path} {placeholder}")
         assert at.session.contents == [f"{path} {placeholder}"], "words that look like a placeholder stay words"
@@ -175,12 +173,11 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
             dropped_files(str(path))
 
 
-async def test_a_refused_file_stays_a_path(tmp_path: Path) -> None:
+async def test_a_refused_file_stays_a_path(at: Desk, tmp_path: Path) -> None:
     (tmp_path / "core").write_bytes(b"\x7fELF\0\0")
-    async with desk() as at:
-        await paste(at, str(tmp_path / "core"))
-        assert at.app.composer.text == str(tmp_path / "core")
-        await at.sees("core is neither text nor an image")
+    await paste(at, str(tmp_path / "core"))
+    assert at.composer.text == str(tmp_path / "core")
+    await at.sees("core is neither text nor an image")
 
 
 def test_as_many_files_as_a_request_holds(tmp_path: Path) -> None:
@@ -225,11 +222,11 @@ async def test_a_file_that_was_not_read_in_time_stays_text_and_counts_for_nothin
     async with desk() as at:
         await paste(at, str(tmp_path / "x.txt"))
         await at.sees("it was not read within")
-        assert at.app.composer.text == str(tmp_path / "x.txt")
+        assert at.composer.text == str(tmp_path / "x.txt")
         hangs.set()
         await asyncio.to_thread(is_read.wait)
         await at.pilot.pause()
-        assert not at.app.composer.attachments.placeholder_before("[file: x.txt 1 B]")
+        assert not at.composer.attachments.placeholder_before("[file: x.txt 1 B]")
 
 
 def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
@@ -242,14 +239,13 @@ def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
     assert [block["text"].split("\n")[1] for block in kept.blocks(" ".join(shown))[1:]] == ["a", "b"]
 
 
-async def test_a_command_takes_no_files(tmp_path: Path) -> None:
+async def test_a_command_takes_no_files(at: Desk, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("x")
-    async with desk() as at:
-        await at.type("! cat ")
-        await paste(at, str(tmp_path / "x.txt"))
-        await at.pilot.press("enter")
-        await at.sees("Nothing was sent: what begins with ! takes no files.")
-        assert at.app.composer.text.startswith("! cat [file:") and not at.session.contents
+    await at.type("! cat ")
+    await paste(at, str(tmp_path / "x.txt"))
+    await at.press("enter")
+    await at.sees("Nothing was sent: what begins with ! takes no files.")
+    assert at.composer.text.startswith("! cat [file:") and not at.session.contents
 
 
 async def test_later_runs_find_the_path_in_the_history_and_in_the_draft(tmp_path: Path) -> None:
@@ -257,56 +253,53 @@ async def test_later_runs_find_the_path_in_the_history_and_in_the_draft(tmp_path
     path.write_text("x")
     store = PromptStore(tmp_path, "devbox:/srv/shop")
     async with desk() as at:
-        at.app.composer.remember(store, *store.load())
+        at.composer.remember(store, *store.load())
         await paste(at, str(path))
-        await at.pilot.press("enter")
+        await at.press("enter")
         await at.until(lambda: at.session.contents)
         await at.type("see ")
         await paste(at, str(path))
     assert store.load() == ([f"'{path}'"], f"see '{path}'")
 
 
-async def test_the_image_in_the_clipboard_goes_with_the_prompt_and_backspace_removes_it() -> None:
+async def test_the_image_in_the_clipboard_goes_with_the_prompt_and_backspace_removes_it(at: Desk) -> None:
     async def from_clipboard() -> bytes:
         return png(64, 48)
 
-    async with desk() as at:
-        at.app.composer.around.clipboard_image = from_clipboard
-        await at.type("see ")
-        await at.pilot.press("ctrl+v")
-        await at.until(lambda: at.app.composer.text == "see [Image #1 64x48] ")
-        await at.sees("the image will go along with the prompt; Backspace removes it")
-        await at.pilot.press("ctrl+v")
-        await at.until(lambda: at.app.composer.text == "see [Image #1 64x48] [Image #2 64x48] ")
-        await at.pilot.press("backspace", "backspace")
-        assert at.app.composer.text == "see [Image #1 64x48] "
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.contents)
-        content = at.session.contents[0]
-        assert isinstance(content, list)
-        text, image = content
-        assert text["text"] == "see [Image #1 64x48]" and image["source"]["media_type"] == "image/png"
-        at.app.composer.text = "/paste"
-        await at.pilot.press("enter")
-        await at.until(lambda: at.app.composer.text == "[Image #3 64x48] ")
+    at.composer.around.clipboard_image = from_clipboard
+    await at.type("see ")
+    await at.press("ctrl+v")
+    await at.until(lambda: at.composer.text == "see [Image #1 64x48] ")
+    await at.sees("the image will go along with the prompt; Backspace removes it")
+    await at.press("ctrl+v")
+    await at.until(lambda: at.composer.text == "see [Image #1 64x48] [Image #2 64x48] ")
+    await at.press("backspace", "backspace")
+    assert at.composer.text == "see [Image #1 64x48] "
+    await at.press("enter")
+    await at.until(lambda: at.session.contents)
+    content = at.session.contents[0]
+    assert isinstance(content, list)
+    text, image = content
+    assert text["text"] == "see [Image #1 64x48]" and image["source"]["media_type"] == "image/png"
+    await at.give("/paste")
+    await at.until(lambda: at.composer.text == "[Image #3 64x48] ")
 
 
-async def test_without_an_image_in_the_clipboard_the_reason_is_said() -> None:
+async def test_without_an_image_in_the_clipboard_the_reason_is_said(at: Desk) -> None:
     async def from_clipboard() -> bytes:
         raise NoImage("there is no image in the clipboard")
 
-    async with desk() as at:
-        at.app.composer.around.clipboard_image = from_clipboard
-        await at.pilot.press("ctrl+v")
-        await at.sees("there is no image in the clipboard")
-        at.app.copy_to_clipboard("copied in ccb")
-        await at.pilot.press("ctrl+v")
-        await at.until(lambda: at.app.composer.text == "copied in ccb")
+    at.composer.around.clipboard_image = from_clipboard
+    await at.press("ctrl+v")
+    await at.sees("there is no image in the clipboard")
+    at.app.copy_to_clipboard("copied in ccb")
+    await at.press("ctrl+v")
+    await at.until(lambda: at.composer.text == "copied in ccb")
 
 
 def test_an_image_of_the_clipboard_has_no_path_that_later_runs_could_find() -> None:
     kept = Attachments()
-    shown = kept.take_image(image_attachment(png(), "the image", None)).shown
+    shown = kept.take([image_attachment(png(), "the image", None)]).shown
     assert shown == "[Image #1 3x2]" and kept.with_paths(f"see {shown}") == "see "
     with pytest.raises(NotAttached):
         image_attachment(b"no image", "the image", None)

@@ -44,7 +44,7 @@ def numbers(at: Desk) -> list[str]:
 async def _top(at: Desk) -> None:
     """Page up until nothing moves any more."""
     for _ in range(60):
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.pilot.pause()
 
 
@@ -90,8 +90,8 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
     session.text("Made.")
     async with desk(session) as at:
         await at.sees("Made.")
-        assert at.app.view.card is None
-        assert at.app.view.approvals.open_count == 0
+        assert at.view.card is None
+        assert at.view.approvals.open_count == 0
 
 
 def sent(identity: str, text: str, *, taken: bool) -> dict[str, object]:
@@ -127,33 +127,32 @@ async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded
     session.text("event 0006")
     async with desk(session) as at:
         await at.sees(TOP, "❯ port it to Rust", "event 0006")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("event 0001", "event 0005")
         assert at.screen.count("port it to Rust") == 1
         assert at.screen.index("event 0001") < at.screen.index("port it to Rust") < at.screen.index("event 0005")
 
 
-async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_waits_no_more() -> None:
-    session = ScriptedSession()
-    async with desk(session) as at:
-        await at.prompt("first")
-        session.begin()
-        await at.prompt("second")
-        session.deliver()
-        await at.sees("❯ second  (queued)")
-        session.skip(5000, prompts=[sent("p3", "of somebody else", taken=False)])
-        await at.sees("❯ of somebody else  (queued)")
-        assert "second  (queued)" not in at.screen
-        session.skip(5000, prompts=[sent("p3", "of somebody else", taken=True)])
-        await at.loses("(queued)")
-        await at.sees("of somebody else")
-        assert at.screen.count("of somebody else") == 1
+async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_waits_no_more(at: Desk) -> None:
+    session = at.session
+    await at.prompt("first")
+    session.begin()
+    await at.prompt("second")
+    session.deliver()
+    await at.sees("❯ second  (queued)")
+    session.skip(5000, prompts=[sent("p3", "of somebody else", taken=False)])
+    await at.sees("❯ of somebody else  (queued)")
+    assert "second  (queued)" not in at.screen
+    session.skip(5000, prompts=[sent("p3", "of somebody else", taken=True)])
+    await at.loses("(queued)")
+    await at.sees("of somebody else")
+    assert at.screen.count("of somebody else") == 1
 
 
 async def test_page_up_at_the_line_loads_a_page_that_ends_where_the_one_before_began() -> None:
     async with desk(long_session(), size=(60, 14)) as at:
         await at.sees(TOP, "event 0026")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.until(lambda: at.session.fetched == [26])
         await at.sees("event 0025", "event 0026")
         shown = numbers(at)
@@ -167,10 +166,10 @@ async def test_everything_can_be_reached_in_order_and_each_once() -> None:
         await _top(at)
         await at.until(lambda: at.session.fetched == [26, 16, 6])
         await at.loses("not loaded")
-        at.app.view.transcript.scroll_home(animate=False)
+        at.view.transcript.scroll_home(animate=False)
         await at.sees("event 0001")
         texts = [
-            text for block in at.app.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
+            text for block in at.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
         ]
         assert texts == [f"event {n:04}" for n in range(1, 27)]
 
@@ -182,7 +181,7 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
             session.text(f"event {n:04}", message_id=f"msg_{n}")
     async with desk(session, size=(60, 14)) as at:
         await at.sees("event 0039")
-        at.app.view.transcript.scroll_home(animate=False)
+        at.view.transcript.scroll_home(animate=False)
         await at.sees(TOP)
         before = at.lines
         row = next(n for n, line in enumerate(before) if "event 0026" in line)
@@ -207,12 +206,12 @@ async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
             session.text("event 0022", message_id="msg_22")
         await at.sees("event 0001", "… 20 events are not loaded · PgUp here loads them", "event 0022")
         for _ in range(8):
-            await at.pilot.press("pageup")
+            await at.press("pageup")
             await at.pilot.pause()
         await at.until(lambda: session.fetched == [22, 12])
-        await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.app.view.transcript.blocks))
+        await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.view.transcript.blocks))
         texts = [
-            text for block in at.app.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
+            text for block in at.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
         ]
         assert texts == [f"event {n:04}" for n in range(1, 23)]
 
@@ -229,7 +228,7 @@ async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:
         session.done("toolu_9", "it was made")
     async with desk(session) as at:
         await at.sees(TOP, "working")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("● Bash make", "it was made", "○ Bash make all")
         session.done("toolu_10", "all of it")
         await at.sees("● Bash make all", "all of it")
@@ -243,69 +242,52 @@ async def test_what_was_withdrawn_later_is_not_loaded() -> None:
         session.fact("withdrawn", message_id="msg_1")
     async with desk(session) as at:
         await at.sees(TOP)
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("a second try")
         assert "taken back" not in at.screen
 
 
-async def test_a_running_call_whose_end_was_skipped_is_not_called_failed() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
-        at.session.open_block("text", message_id="msg_2")
-        at.session.delta("Half a sen")
-        await at.sees("compiling", "Half a sen")
-        at.session.skip(500)
-        await at.sees("? Bash make", "its result is not known here")
-        await at.loses("Half a sen")
+async def test_a_running_call_whose_end_was_skipped_is_not_called_failed(at: Desk) -> None:
+    await at.turn()
+    at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+    at.session.open_block("text", message_id="msg_2")
+    at.session.delta("Half a sen")
+    await at.sees("compiling", "Half a sen")
+    at.session.skip(500)
+    await at.sees("? Bash make", "its result is not known here")
+    await at.loses("Half a sen")
 
 
-async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_hole_to_load() -> None:
-    async with desk() as at:
-        await at.turn()
-        at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
-        await at.sees("compiling", "working")
-        at.session.fact("damaged", what="the host has lost the last 2 event(s)")
-        for _ in range(3):
-            at.session.fact("damaged")  # what cannot be read is told as often as there is of it
-        at.session.lose(2)
-        await at.sees("is damaged: “the host has lost the last 2", "? Bash make")
-        await at.loses("working")
-        at.session.finish(is_error=True, errors=["the worker was stopped"])
-        await at.sees("the worker was stopped")
-        assert at.screen.count("is damaged") == 1
-        assert not any("not loaded" in line for line in at.lines)
+async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_hole_to_load(at: Desk) -> None:
+    await at.turn()
+    at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
+    await at.sees("compiling", "working")
+    at.session.fact("damaged", what="the host has lost the last 2 event(s)")
+    for _ in range(3):
+        at.session.fact("damaged")  # what cannot be read is told as often as there is of it
+    at.session.lose(2)
+    await at.sees("is damaged: “the host has lost the last 2", "? Bash make")
+    await at.loses("working")
+    at.session.finish(is_error=True, errors=["the worker was stopped"])
+    await at.sees("the worker was stopped")
+    assert at.screen.count("is damaged") == 1
+    assert not any("not loaded" in line for line in at.lines)
 
 
-async def test_a_prompt_that_arrived_within_the_hole_waits_no_longer() -> None:
-    async with desk() as at:
-        at.session.swallow = True
-        await at.prompt("into the tunnel")
-        at.session.link(LinkState.NEEDS_PERSON, "eof")
-        await at.sees("into the tunnel  (waiting to be sent)")
-        at.session.link(LinkState.CONNECTED)
-        at.session.skip(500)
-        await at.sees("events are not loaded", "(waiting to be sent)")
-        at.session._outbox.clear()
-        await at.loses("(waiting to be sent)")
-        assert at.screen.count("into the tunnel") == 1
-
-
-async def test_a_prompt_that_is_shown_already_is_not_loaded_again() -> None:
-    session = ScriptedSession()
-    async with desk(session) as at:
-        await at.prompt("only once")
-        own = {"type": "user", "uuid": session.identities[0], "message": {"role": "user", "content": "only once"}}
-        other = {"type": "user", "uuid": "other", "message": {"role": "user", "content": "of another"}}
-        session.skip(2)
-        session.past = [
-            SessionEvent("input", {"id": session.identities[0], "body": own}, 2, True),
-            SessionEvent("input", {"id": "other", "body": other}, 3, True),
-        ]
-        await at.sees("events are not loaded")
-        await at.pilot.press("pageup")
-        await at.sees("❯ of another")
-        assert at.screen.count("only once") == 1
+async def test_a_prompt_that_is_shown_already_is_not_loaded_again(at: Desk) -> None:
+    session = at.session
+    await at.prompt("only once")
+    own = {"type": "user", "uuid": session.identities[0], "message": {"role": "user", "content": "only once"}}
+    other = {"type": "user", "uuid": "other", "message": {"role": "user", "content": "of another"}}
+    session.skip(2)
+    session.past = [
+        SessionEvent("input", {"id": session.identities[0], "body": own}, 2, True),
+        SessionEvent("input", {"id": "other", "body": other}, 3, True),
+    ]
+    await at.sees("events are not loaded")
+    await at.press("pageup")
+    await at.sees("❯ of another")
+    assert at.screen.count("only once") == 1
 
 
 class Slow(ScriptedSession):
@@ -326,9 +308,9 @@ async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
     assert isinstance(session, Slow)
     async with desk(session) as at:
         await at.sees(TOP)
-        await at.pilot.press("pageup", "pageup")
+        await at.press("pageup", "pageup")
         await at.sees("… loading earlier events")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         assert at.session.fetched == [26]
         session.gate.set()
         await at.sees("event 0016", TOP)
@@ -340,10 +322,10 @@ async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries
         await at.sees(TOP)
         at.session.link(LinkState.NEEDS_PERSON, "a password is asked for")
         await at.sees("a password is asked for")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("earlier events are not loaded: there is no connection · PgUp tries again")
         at.session.link(LinkState.CONNECTED)
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("event 0025")
 
 
@@ -352,7 +334,7 @@ async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
     session.past = session.past[:20]
     async with desk(session, size=(60, 40)) as at:
         await at.sees(TOP)
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.sees("event 0020", "… 5 events are missing on the host", "event 0026")
 
 
@@ -364,7 +346,7 @@ async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPa
             while "… earlier events are not loaded: this page is full" not in at.screen:
                 await _top(at)
         assert at.session.fetched == [101, 91]
-        assert len(at.app.view.transcript.blocks) <= 25
+        assert len(at.view.transcript.blocks) <= 25
 
 
 async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
@@ -379,6 +361,6 @@ async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
     session.text("Still here.")
     async with desk(session) as at:
         await at.sees("Still here.")
-        await at.pilot.press("pageup")
+        await at.press("pageup")
         await at.until(lambda: at.session.fetched)
         await at.sees("Still here.")

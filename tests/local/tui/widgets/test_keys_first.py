@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.repl.pilot import Desk, desk, key_event
+from tests.support.repl.pilot import Desk, key_event
 from textual.geometry import Region
 from textual.screen import Screen
 from textual.strip import Strip
@@ -30,7 +30,7 @@ async def _streaming(at: Desk, lines: int = 60) -> None:
     await at.sees(f"item {lines - 1}")
 
 
-async def test_a_key_is_painted_before_the_text_that_came_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_painted_before_the_text_that_came_with_it(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     painted: list[str] = []
     render_lines: dict[type, Callable[[Any, Region], list[Strip]]] = {
         kind: kind.render_lines for kind in (Composer, Transcript)
@@ -40,35 +40,33 @@ async def test_a_key_is_painted_before_the_text_that_came_with_it(monkeypatch: p
         painted.append(type(widget).__name__)
         return render_lines[type(widget)](widget, crop)
 
-    async with desk() as at:
-        await _streaming(at)
-        for kind in (Composer, Transcript):
-            monkeypatch.setattr(kind, "render_lines", noting)
-        driver = at.app._driver
-        assert driver is not None
-        for number in range(5):
-            await asyncio.sleep(0.1)  # the frame before is over
-            at.session.delta(f"\n\n- much later {number}\n")
-            for _ in range(50):
-                at.session.delta("word ")
-            painted.clear()
-            at.app.keys_first.came()  # as the thread says that reads the terminal
-            driver.send_message(key_event("x"))
-            await at.sees(f"much later {number}")
-            assert painted[0] == "Composer", painted
-            assert "x" * (number + 1) in at.app.composer.text
+    await _streaming(at)
+    for kind in (Composer, Transcript):
+        monkeypatch.setattr(kind, "render_lines", noting)
+    driver = at.app._driver
+    assert driver is not None
+    for number in range(5):
+        await asyncio.sleep(0.1)  # the frame before is over
+        at.session.delta(f"\n\n- much later {number}\n")
+        for _ in range(50):
+            at.session.delta("word ")
+        painted.clear()
+        at.app.keys_first.came()  # as the thread says that reads the terminal
+        driver.send_message(key_event("x"))
+        await at.sees(f"much later {number}")
+        assert painted[0] == "Composer", painted
+        assert "x" * (number + 1) in at.composer.text
 
 
-async def test_the_stream_stands_still_for_a_key_that_is_not_shown_yet_but_not_for_long() -> None:
-    async with desk() as at:
-        await _streaming(at)
-        laid_out = at.app.view.transcript.virtual_size.height
-        at.app.keys_first.came()  # and nothing is ever painted for it
-        began = time.monotonic()
-        at.session.delta("- the last item\n")
-        await at.until(lambda: at.app.view.transcript.virtual_size.height > laid_out)
-        assert time.monotonic() - began > 0.03, "it waited"
-        await at.sees("the last item")
+async def test_the_stream_stands_still_for_a_key_that_is_not_shown_yet_but_not_for_long(at: Desk) -> None:
+    await _streaming(at)
+    laid_out = at.view.transcript.virtual_size.height
+    at.app.keys_first.came()  # and nothing is ever painted for it
+    began = time.monotonic()
+    at.session.delta("- the last item\n")
+    await at.until(lambda: at.view.transcript.virtual_size.height > laid_out)
+    assert time.monotonic() - began > 0.03, "it waited"
+    await at.sees("the last item")
 
 
 def test_keys_that_change_nothing_leave_time_for_work_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +102,9 @@ async def test_much_work_is_cut_into_slices_between_which_others_run() -> None:
     assert turns > 10
 
 
-async def test_a_key_lays_nothing_out_and_asks_no_other_widget_for_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_lays_nothing_out_and_asks_no_other_widget_for_its_rows(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     laid_out: list[str] = []
     asked: set[str] = set()
     lay_out, render_lines = Screen._refresh_layout, Widget.render_lines
@@ -117,12 +117,11 @@ async def test_a_key_lays_nothing_out_and_asks_no_other_widget_for_its_rows(monk
         asked.add(type(widget).__name__)
         return render_lines(widget, crop)
 
-    async with desk() as at:
-        await at.type("a")
-        await asyncio.sleep(0.2)
-        monkeypatch.setattr(Screen, "_refresh_layout", noting_layout)
-        monkeypatch.setattr(Widget, "render_lines", noting)
-        await at.type("b word")
-        assert at.app.composer.text == "ab word"
-        assert not laid_out
-        assert "Composer" in asked and "Transcript" not in asked
+    await at.type("a")
+    await asyncio.sleep(0.2)
+    monkeypatch.setattr(Screen, "_refresh_layout", noting_layout)
+    monkeypatch.setattr(Widget, "render_lines", noting)
+    await at.type("b word")
+    assert at.composer.text == "ab word"
+    assert not laid_out
+    assert "Composer" in asked and "Transcript" not in asked

@@ -76,8 +76,8 @@ async def test_a_page_longer_than_the_cache_reads_the_same_up_and_down() -> None
         for number in range(1_500):
             at.session.text(f"Message {number} of many.", message_id=f"m{number}")
         await at.sees("Message 1499 of many.")
-        at.app.view.transcript.scroll_home(animate=False)
+        at.view.transcript.scroll_home(animate=False)
         await at.sees("Message 0 of many.", "Message 9 of many.")
         for _ in range(120):
-            await at.pilot.press("pagedown")
+            await at.press("pagedown")
         await at.sees("Message 1499 of many.", "Message 1490 of many.")

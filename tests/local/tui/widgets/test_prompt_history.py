@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import Desk, desk
 from textual import events
 
 from ccb.local.config.prompt_history import MAX_PROMPTS, PromptStore
@@ -47,27 +47,27 @@ async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
     for each in ("fix the login form", "run the tests", "explain the login"):
         store.add(each)
     async with desk() as at:
-        composer = at.app.composer
+        composer = at.composer
         composer.remember(store, *store.load())
-        await at.pilot.press("up")
+        await at.press("up")
         assert composer.text == "explain the login"
         composer.clear()
         await at.type("login")
-        await at.pilot.press("ctrl+r")
-        await at.until(lambda: "fix the login form" in at.screen and "explain the login" in at.screen)
+        await at.press("ctrl+r")
+        await at.sees("fix the login form", "explain the login")
         assert "run the tests" not in at.screen
-        await at.pilot.press("ctrl+r", "enter")
+        await at.press("ctrl+r", "enter")
         assert composer.text == "fix the login form" and at.session.prompts == []
-        await at.until(lambda: "explain the login" not in at.screen)
-        await at.pilot.press("enter")
+        await at.loses("explain the login")
+        await at.press("enter")
         await at.until(lambda: at.session.prompts == ["fix the login form"])
         await at.type("rtst")
-        await at.pilot.press("ctrl+r")
-        await at.until(lambda: "run the tests" in at.screen)
+        await at.press("ctrl+r")
+        await at.sees("run the tests")
         await at.type("zz")
-        await at.until(lambda: "no earlier prompt fits" in at.screen)
-        await at.pilot.press("escape")
-        await at.until(lambda: "no earlier prompt fits" not in at.screen)
+        await at.sees("no earlier prompt fits")
+        await at.press("escape")
+        await at.loses("no earlier prompt fits")
         assert composer.text == "rtstzz" and at.session.interrupts == 0
     prompts, draft = store.load()
     assert prompts[-2:] == ["explain the login", "fix the login form"] and draft == "rtstzz"
@@ -77,43 +77,39 @@ async def test_a_draft_comes_back_with_the_next_run_unless_something_is_typed(tm
     store = PromptStore(tmp_path, "devbox:/srv/shop")
     store.keep_draft("begun\nyesterday")
     async with desk() as at:
-        at.app.composer.remember(store, *store.load())
-        assert at.app.composer.text == "begun\nyesterday"
+        at.composer.remember(store, *store.load())
+        assert at.composer.text == "begun\nyesterday"
     async with desk() as at:
         await at.type("new")
-        at.app.composer.remember(store, *store.load())
-        assert at.app.composer.text == "new"
+        at.composer.remember(store, *store.load())
+        assert at.composer.text == "new"
 
 
-async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole() -> None:
+async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -> None:
     long = "\n".join(f"line {number}" for number in range(40))
-    async with desk() as at:
-        composer = at.app.composer
-        await at.type("look: ")
-        for text in (long + "\n", "x" * 3000, "short"):
-            composer.post_message(events.Paste(text))
-            await at.pilot.pause()
-        assert composer.text == "look: [Pasted text #1, 40 lines][Pasted text #2, 3,000 characters]short"
-        for _ in "short":
-            await at.pilot.press("backspace")
-        await at.pilot.press("backspace")
-        assert composer.text == "look: [Pasted text #1, 40 lines]", "a placeholder goes as a whole"
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.prompts == [f"look: {long}"])
-        await at.pilot.press("up")
-        assert composer.text == f"look: {long}"
+    composer = at.composer
+    await at.type("look: ")
+    for text in (long + "\n", "x" * 3000, "short"):
+        composer.post_message(events.Paste(text))
+        await at.pilot.pause()
+    assert composer.text == "look: [Pasted text #1, 40 lines][Pasted text #2, 3,000 characters]short"
+    for _ in "short":
+        await at.press("backspace")
+    await at.press("backspace")
+    assert composer.text == "look: [Pasted text #1, 40 lines]", "a placeholder goes as a whole"
+    await at.press("enter")
+    await at.until(lambda: at.session.prompts == [f"look: {long}"])
+    await at.press("up")
+    assert composer.text == f"look: {long}"
 
 
-async def test_a_line_that_begins_with_a_hash_is_a_note() -> None:
-    async with desk() as at:
-        at.session.control_answers["remember"] = {"path": "/srv/shop/CLAUDE.md"}
-        await at.enter("# use tabs")
-        await at.sees("Noted in /srv/shop/CLAUDE.md: use tabs")
-        assert at.session.controls == [("remember", {"note": "use tabs"})] and at.session.prompts == []
-        at.app.composer.text = "# Title\ntext"
-        await at.pilot.press("enter")
-        await at.sees("Nothing was sent")
-        assert at.app.composer.text == "# Title\ntext"
-        at.app.composer.text = " # Title\ntext"
-        await at.pilot.press("enter")
-        await at.until(lambda: at.session.prompts == ["# Title\ntext"])
+async def test_a_line_that_begins_with_a_hash_is_a_note(at: Desk) -> None:
+    at.session.control_answers["remember"] = {"path": "/srv/shop/CLAUDE.md"}
+    await at.enter("# use tabs")
+    await at.sees("Noted in /srv/shop/CLAUDE.md: use tabs")
+    assert at.session.controls == [("remember", {"note": "use tabs"})] and at.session.prompts == []
+    await at.give("# Title\ntext")
+    await at.sees("Nothing was sent")
+    assert at.composer.text == "# Title\ntext"
+    await at.give(" # Title\ntext")
+    await at.until(lambda: at.session.prompts == ["# Title\ntext"])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.session_client import LinkState
 from ccb.local.transcript.session_facts import UsageTotals
@@ -156,7 +156,7 @@ async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() ->
     async with desk(size=(60, 24)) as at:
         await at.turn()
         await at.until(lambda: "  ask  working" in at.status)
-        await at.pilot.press("shift+tab")
+        await at.press("shift+tab")
         await at.until(lambda: "  accept edits  working" in at.status)
 
 
@@ -164,23 +164,22 @@ WORKED = re.compile(r"(?:working|waits for the model) (\d+) s")
 
 
 @pytest.mark.slow
-async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work() -> None:
-    async with desk() as at:
-        await at.prompt("go")
-        began_at = time.monotonic()
-        at.session.begin()
-        await at.until(lambda: WORKED.search(at.status))
-        at.session.ask("ask", "Bash", {"command": "make"})
-        await at.card_focused()
-        await at.until(lambda: "waits for an answer" in at.status)
-        asked_at = time.monotonic()
-        assert not WORKED.search(at.status)
-        await at.until(lambda: time.monotonic() - asked_at > 2.5)
-        waited = time.monotonic() - asked_at
-        await at.answer("1")
-        await at.until(lambda: WORKED.search(at.status))
-        shown = WORKED.search(at.status)
-        assert shown and int(shown[1]) <= time.monotonic() - began_at - waited + 0.5
+async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(at: Desk) -> None:
+    await at.prompt("go")
+    began_at = time.monotonic()
+    at.session.begin()
+    await at.until(lambda: WORKED.search(at.status))
+    at.session.ask("ask", "Bash", {"command": "make"})
+    await at.card_focused()
+    await at.until(lambda: "waits for an answer" in at.status)
+    asked_at = time.monotonic()
+    assert not WORKED.search(at.status)
+    await at.until(lambda: time.monotonic() - asked_at > 2.5)
+    waited = time.monotonic() - asked_at
+    await at.answer("1")
+    await at.until(lambda: WORKED.search(at.status))
+    shown = WORKED.search(at.status)
+    assert shown and int(shown[1]) <= time.monotonic() - began_at - waited + 0.5
 
 
 def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:

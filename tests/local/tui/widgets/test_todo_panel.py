@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import Desk, desk
 
 Json = dict[str, Any]
 
@@ -21,20 +21,19 @@ async def test_the_todo_in_progress_is_shown_live_and_ctrl_t_shows_all() -> None
         todos[4]["status"] = "in_progress"
         at.session.done(at.session.call("TodoWrite", todos=todos), "ok")
         await at.sees("◐ Doing step 4   4 of 12 done, Ctrl+T")
-        await at.pilot.press("ctrl+t")
+        await at.press("ctrl+t")
         await at.sees("… 4 more, 4 of 12 done")
         todos[4]["status"], todos[5]["status"] = "completed", "in_progress"
         at.session.done(at.session.call("TodoWrite", todos=todos), "ok")
         await at.sees("5 of 12 done")
-        await at.pilot.press("ctrl+t")
+        await at.press("ctrl+t")
         await at.sees("◐ Doing step 5   5 of 12 done, Ctrl+T")
         at.session.done(at.session.call("TodoWrite", todos=[item("step", "completed")]), "ok")
         await at.loses("Ctrl+T")
-        await at.pilot.press("ctrl+t")
+        await at.press("ctrl+t")
         await at.sees("nothing is on the todo list")
 
 
-async def test_a_terminal_that_comes_later_shows_the_list_of_the_snapshot() -> None:
-    async with desk() as at:
-        at.session.skip(10, todos=[item("step\x1b[2J", "in_progress"), "broken", {"status": 7}])
-        await at.sees("◐ Doing step", "0 of 2 done")
+async def test_a_terminal_that_comes_later_shows_the_list_of_the_snapshot(at: Desk) -> None:
+    at.session.skip(10, todos=[item("step\x1b[2J", "in_progress"), "broken", {"status": 7}])
+    await at.sees("◐ Doing step", "0 of 2 done")

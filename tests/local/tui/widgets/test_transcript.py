@@ -13,7 +13,6 @@ from rich.console import Console
 from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
-from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
 from ccb.local.session.model_waits import retry_text
@@ -25,8 +24,7 @@ from ccb.local.tui.widgets.transcript import Transcript
 from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 
-def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
-    told = Paper()
+def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished(told: Paper) -> None:
     told.open_block("text")
     told.delta("The answer ")
     told.sees("The answer")
@@ -38,17 +36,9 @@ def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> N
     assert not told.reducer.running
 
 
-def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
-    told = Paper()
-    told.open_block("text")
-    told.delta("The wer")
-    told.sees("The wer")
-    told.text("The answer.")
-    told.sees("The answer.")
-    told.loses("The wer")
-
-
-async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn: list[Block] = []
 
     def noting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
@@ -56,25 +46,24 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         return draw_parts(console, renderer, block, width)
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", noting)
-    async with desk() as at:
-        await at.turn("hello")
-        at.session.open_block("text")
-        for number in range(120):
-            at.session.delta(f"- item {number} of a long list that is split\n")
-        await at.sees("item 119")
-        blocks = [each for each in at.app.view.transcript.blocks if isinstance(each, MarkdownBlock)]
-        assert len(blocks) > 5
-        await at.until(lambda: not at.app.view.transcript._drawing.unfinished)
-        at.session.delta("- the last item\n")
-        drawn.clear()
-        await at.sees("the last item")
-        now = [each for each in at.app.view.transcript.blocks if isinstance(each, MarkdownBlock)]
-        assert now[-1] in drawn and set(drawn) <= set(now[-2:]), "and the piece that was cut off from it"
-        drawn.clear()
-        at.session.text("".join(each.text for each in blocks))
-        at.session.finish()
-        await at.until(lambda: not at.app.view.reducer.running)
-        assert not set(drawn) & set(blocks[:-1])
+    await at.turn("hello")
+    at.session.open_block("text")
+    for number in range(120):
+        at.session.delta(f"- item {number} of a long list that is split\n")
+    await at.sees("item 119")
+    blocks = [each for each in at.view.transcript.blocks if isinstance(each, MarkdownBlock)]
+    assert len(blocks) > 5
+    await at.until(lambda: not at.view.transcript._drawing.unfinished)
+    at.session.delta("- the last item\n")
+    drawn.clear()
+    await at.sees("the last item")
+    now = [each for each in at.view.transcript.blocks if isinstance(each, MarkdownBlock)]
+    assert now[-1] in drawn and set(drawn) <= set(now[-2:]), "and the piece that was cut off from it"
+    drawn.clear()
+    at.session.text("".join(each.text for each in blocks))
+    at.session.finish()
+    await at.until(lambda: not at.view.reducer.running)
+    assert not set(drawn) & set(blocks[:-1])
 
 
 async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_the_end(
@@ -104,7 +93,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
 
 
 async def _settled(at: Desk) -> None:
-    await at.until(lambda: not at.app.view.reducer.running and at.app.view.transcript.virtual_size.height > 300)
+    await at.until(lambda: not at.view.reducer.running and at.view.transcript.virtual_size.height > 300)
 
 
 async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> None:
@@ -130,18 +119,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
     assert texts[0] == texts[1]
 
 
-def test_a_withdrawn_answer_disappears_and_its_second_try_stays() -> None:
-    told = Paper()
-    told.text("A first try that was cut", message_id="msg_1")
-    told.sees("A first try")
-    told.fact("withdrawn", message_id="msg_1")
-    told.text("The second try.", message_id="msg_2")
-    told.sees("The second try.")
-    told.loses("A first try")
-
-
-def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away() -> None:
-    told = Paper()
+def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away(told: Paper) -> None:
     told.open_block("text", message_id="msg_1")
     told.delta("half a sen")
     told.open_block("tool_use", 1, "msg_1", id="toolu_cut", name="Bash", input={})
@@ -152,8 +130,7 @@ def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away() -> None:
     told.loses("half a sen", "Bash")
 
 
-def test_thinking_is_a_line_until_details_are_asked_for() -> None:
-    told = Paper()
+def test_thinking_is_a_line_until_details_are_asked_for(told: Paper) -> None:
     told.open_block("thinking")
     told.delta("Secretly pondering", kind="thinking")
     told.sees("Thinking…")
@@ -166,8 +143,7 @@ def test_thinking_is_a_line_until_details_are_asked_for() -> None:
     told.loses("Secretly")
 
 
-def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() -> None:
-    told = Paper()
+def test_a_tool_shows_its_state_its_newest_output_and_then_its_result(told: Paper) -> None:
     told.open_block("tool_use", id="toolu_1", name="Bash", input={})
     told.sees("○ Bash")
     call = told.call("Bash", tool_id="toolu_1", command="make test")
@@ -181,8 +157,7 @@ def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() -> None:
     assert told.screen.count("Bash") == 1
 
 
-def test_calls_that_ended_well_are_a_list_of_one_line_each_and_ctrl_o_shows_what_they_printed() -> None:
-    told = Paper()
+def test_calls_that_ended_well_are_a_list_of_one_line_each_and_ctrl_o_shows_what_they_printed(told: Paper) -> None:
     told.done(told.call("Grep", pattern="total"), "cart.py:1\ncart.py:2\ncart.py:3")
     told.done(told.call("Bash", command="git status"), "")
     told.done(told.call("Bash", command="make"), "cc cart.c\n\nok\n")
@@ -205,52 +180,17 @@ def test_a_long_command_leaves_room_for_what_came_of_it() -> None:
     told.sees("● Bash echo long long", "…  3 failed, 40 passed")
 
 
-def test_a_failed_tool_says_so() -> None:
-    told = Paper()
-    call = told.call("Bash", command="make nothing")
-    told.done(call, "No rule to make target", is_error=True)
-    told.sees("✗ Bash make nothing", "No rule to make target")
-
-
-def test_an_edit_is_shown_as_a_diff_with_the_line_numbers_of_the_file() -> None:
-    told = Paper()
-    call = told.call("Edit", file_path=PATH, old_string="a", new_string="b")
-    told.done(call, "updated", structured={"structuredPatch": PATCH})
-    told.sees(
-        "● Edit cart.py",
-        "13 -     return sum(item.price for item in items)",
-        "13 +     return sum(item.price * item.quantity for item in items)",
-    )
-
-
-def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path() -> None:
-    told = Paper()
+def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path(told: Paper) -> None:
     told.done(told.call("Read", file_path="/srv/shopping/list"), "1\tmilk")
     told.done(told.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]")
     told.sees("● Read /srv/shopping/list  1 line\n ● Read list  2 lines")
 
 
-def test_todos_are_a_checklist() -> None:
-    told = Paper()
-    told.done(told.call("TodoWrite", todos=TODOS), "written")
-    told.sees("☒ Read the failing test", "◐ Repair the total", "☐ Run the tests")
-
-
-def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_turn() -> None:
-    told = Paper()
+def test_a_tool_without_a_result_does_not_look_as_if_it_ran_on_after_the_turn(told: Paper) -> None:
     told.run(told.call("Bash", command="sleep 99"), "…", 3)
     told.sees("Bash sleep 99  3 s")
     told.finish(is_error=True, terminal_reason="aborted_tools")
     told.sees("✗ Bash sleep 99")
-
-
-def test_the_tries_of_one_model_call_take_one_line() -> None:
-    told = Paper()
-    for attempt in range(1, 5):
-        note = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 2000}
-        told.say({**note, "error": "overloaded", "attempt": attempt, "max_retries": 10})
-    told.sees("The model is overloaded (HTTP 529); try 4 of 10 in 2 s")
-    assert told.screen.count("overloaded") == 1
 
 
 def retry_note(**fields: object) -> SystemMessage:
@@ -288,8 +228,7 @@ def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
     assert retry_text(note) == said[0].upper() + said[1:]
 
 
-def test_a_long_prompt_is_shown_in_part() -> None:
-    told = Paper()
+def test_a_long_prompt_is_shown_in_part(told: Paper) -> None:
     told.prompted("\n".join(f"line {n}" for n in range(35)))
     told.sees("line 29", "… 5 more lines (Ctrl+O)")
     told.details = not told.details
@@ -302,151 +241,114 @@ async def _long_talk(at: Desk, lines: int = 100) -> None:
     await at.sees(f"number {lines - 1}")
 
 
-async def test_it_stays_at_the_bottom_until_the_person_scrolls_up() -> None:
-    async with desk() as at:
-        await _long_talk(at)
-        await at.pilot.press("pageup")
-        await at.loses("number 99")
-        await at.until(lambda: "↓ more below" in at.status)
-        before = at.lines[:20]
-        at.session.text("Something new at the end.", message_id="msg_2")
-        await at.until(lambda: at.app.view.transcript.virtual_size.height > 102)
-        assert at.lines[:20] == before
-        while at.app.view.transcript.lines_below:  # what has just come may still be laid out
-            await at.pilot.press("pagedown")
-        await at.sees("Something new at the end.")
-        at.session.text("And it follows again.", message_id="msg_3")
-        await at.sees("And it follows again.")
+async def test_it_stays_at_the_bottom_until_the_person_scrolls_up(at: Desk) -> None:
+    await _long_talk(at)
+    await at.press("pageup")
+    await at.loses("number 99")
+    await at.until(lambda: "↓ more below" in at.status)
+    before = at.lines[:20]
+    at.session.text("Something new at the end.", message_id="msg_2")
+    await at.until(lambda: at.view.transcript.virtual_size.height > 102)
+    assert at.lines[:20] == before
+    while at.view.transcript.lines_below:  # what has just come may still be laid out
+        await at.press("pagedown")
+    await at.sees("Something new at the end.")
+    at.session.text("And it follows again.", message_id="msg_3")
+    await at.sees("And it follows again.")
 
 
-async def test_a_page_that_had_nothing_to_scroll_goes_on_following() -> None:
-    async with desk() as at:
-        await at.prompt("hello")
-        await at.pilot.press("pageup", "pagedown")
-        at.session.begin()
-        at.session.text("\n".join(f"- number {n}" for n in range(100)))
-        await at.sees("number 99")
-        assert (
-            at.app.view.transcript.lines_below == 0
-            and at.app.view.transcript.scroll_y == at.app.view.transcript.max_scroll_y
-        )
+async def test_a_page_that_had_nothing_to_scroll_goes_on_following(at: Desk) -> None:
+    await at.prompt("hello")
+    await at.press("pageup", "pagedown")
+    at.session.begin()
+    at.session.text("\n".join(f"- number {n}" for n in range(100)))
+    await at.sees("number 99")
+    assert at.view.transcript.lines_below == 0 and at.view.transcript.scroll_y == at.view.transcript.max_scroll_y
 
 
-async def test_a_page_up_counts_at_once_however_fast_text_comes() -> None:
-    async with desk() as at:
-        await _long_talk(at)
-        page = at.app.view.transcript.scrollable_content_region.height
-        bottom = at.app.view.transcript.scroll_y
-        at.app.action_on_session("page-up")
-        assert at.app.view.transcript.scroll_y == bottom - page
-        for n in range(20):
-            at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
-        await at.until(lambda: "↓ more below" in at.status and at.app.view.transcript.virtual_size.height > 120)
-        assert at.app.view.transcript.scroll_y == bottom - page
+async def test_a_page_up_counts_at_once_however_fast_text_comes(at: Desk) -> None:
+    await _long_talk(at)
+    page = at.view.transcript.scrollable_content_region.height
+    bottom = at.view.transcript.scroll_y
+    at.app.action_on_session("page-up")
+    assert at.view.transcript.scroll_y == bottom - page
+    for n in range(20):
+        at.session.text(f"More of it: {n}.", message_id=f"more_{n}")
+    await at.until(lambda: "↓ more below" in at.status and at.view.transcript.virtual_size.height > 120)
+    assert at.view.transcript.scroll_y == bottom - page
 
 
-async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom() -> None:
-    async with desk() as at:
-        await _long_talk(at)
-        for _ in range(3):
-            at.app.view.transcript.post_message(
-                events.MouseScrollUp(at.app.view.transcript, 5, 5, 0, -1, 0, False, False, False)
-            )
-        await at.loses("number 99")
-        await at.prompt("next")
-        await at.sees("number 99", "❯ next")
+async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom(at: Desk) -> None:
+    await _long_talk(at)
+    for _ in range(3):
+        at.view.transcript.post_message(events.MouseScrollUp(at.view.transcript, 5, 5, 0, -1, 0, False, False, False))
+    await at.loses("number 99")
+    await at.prompt("next")
+    await at.sees("number 99", "❯ next")
 
 
-async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with desk() as at:
-        shown = at.app.view.transcript
-        await at.until(lambda: not shown._layout_waits)
-        clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
-        monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
-        shown._laid_out_at, shown._frame_s = 100.0, 1e-9
-        at.session.text("A nanosecond before.")
-        await at.sees("A nanosecond before.")
+async def test_what_comes_just_before_the_next_frame_is_shown(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = at.view.transcript
+    await at.until(lambda: not shown._layout_waits)
+    clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
+    shown._laid_out_at, shown._frame_s = 100.0, 1e-9
+    at.session.text("A nanosecond before.")
+    await at.sees("A nanosecond before.")
 
 
-async def test_a_resize_wraps_anew() -> None:
-    words = " ".join(f"word{n}" for n in range(30))
-    async with desk(size=(100, 30)) as at:
-        await at.turn("talk")
-        at.session.text(words)
-        await at.sees("word29")
-        await at.pilot.resize_terminal(40, 30)
-        await at.until(lambda: max(map(len, at.screen.splitlines())) <= 40 and "word29" in at.screen)
-        shown = " ".join(line.strip() for line in at.screen.splitlines())
-        assert words in " ".join(shown.split())
+async def test_a_resize_keeps_the_first_line_in_sight(at: Desk) -> None:
+    await at.turn("talk")
+    at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
+    await at.sees("w29x89")
+    await at.press("pageup", "pageup")
+    first = at.lines[0].split()[0]
+    await at.pilot.resize_terminal(40, 30)
+    await at.until(lambda: first in at.lines[0])
+    for columns in (4, 3, 2, 1):  # too narrow for anybody, but no reason to end
+        await at.pilot.resize_terminal(columns, 30)
+    await at.pilot.resize_terminal(100, 30)
+    await at.until(lambda: at.lines[0].split()[:1] == [first])
 
 
-async def test_a_resize_keeps_the_first_line_in_sight() -> None:
-    async with desk(size=(100, 30)) as at:
-        await at.turn("talk")
-        at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
-        await at.sees("w29x89")
-        await at.pilot.press("pageup", "pageup")
-        first = at.lines[0].split()[0]
-        await at.pilot.resize_terminal(40, 30)
-        await at.until(lambda: first in at.lines[0])
-        for columns in (4, 3, 2, 1):  # too narrow for anybody, but no reason to end
-            await at.pilot.resize_terminal(columns, 30)
-        await at.pilot.resize_terminal(100, 30)
-        await at.until(lambda: at.lines[0].split()[:1] == [first])
+async def test_a_double_click_copies_the_word(at: Desk) -> None:
+    await at.turn("talk")
+    at.session.text("日本 open (src/app.py:12), please")
+    await at.sees("open (src")
+    row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
+    column = at.lines[row].index("app.py") + 2  # two wide characters before it
+    transcript = at.view.transcript
+    await at.pilot.click(transcript, offset=(column, row), times=2)
+    await at.until(lambda: at.app.clipboard == "src/app.py:12")
+    await at.pilot.click(transcript, offset=(column, row), times=3)
+    await at.until(lambda: at.app.clipboard == "日本 open (src/app.py:12), please")
 
 
-async def test_a_double_click_copies_the_word() -> None:
-    async with desk() as at:
-        await at.turn("talk")
-        at.session.text("日本 open (src/app.py:12), please")
-        await at.sees("open (src")
-        row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
-        column = at.lines[row].index("app.py") + 2  # two wide characters before it
-        transcript = at.app.view.transcript
-        await at.pilot.click(transcript, offset=(column, row), times=2)
-        await at.until(lambda: at.app.clipboard == "src/app.py:12")
-        await at.pilot.click(transcript, offset=(column, row), times=3)
-        await at.until(lambda: at.app.clipboard == "日本 open (src/app.py:12), please")
-
-
-async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
-    async with desk() as at:
-        await at.turn("talk")
-        at.session.text("日本 copy me please")
-        await at.sees("copy me please")
-        row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
-        column = at.screen.splitlines()[row].index("copy") + 2  # two wide characters before it
-        await at.pilot.mouse_down(at.app.view.transcript, offset=(column, row))
-        await at.pilot.hover(at.app.view.transcript, offset=(column + 7, row))
-        await at.pilot.mouse_up(at.app.view.transcript, offset=(column + 7, row))
-        await at.until(lambda: at.app.clipboard)
-        assert at.app.clipboard.startswith("copy me")
-        await at.until(lambda: "sent to the terminal's clipboard" in at.status)
+async def test_what_the_mouse_selects_is_copied_as_it_is_written(at: Desk) -> None:
+    await at.turn("talk")
+    at.session.text("日本 copy me please")
+    await at.sees("copy me please")
+    row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
+    column = at.screen.splitlines()[row].index("copy") + 2  # two wide characters before it
+    await at.pilot.mouse_down(at.view.transcript, offset=(column, row))
+    await at.pilot.hover(at.view.transcript, offset=(column + 7, row))
+    await at.pilot.mouse_up(at.view.transcript, offset=(column + 7, row))
+    await at.until(lambda: at.app.clipboard)
+    assert at.app.clipboard.startswith("copy me")
+    await at.until(lambda: "sent to the terminal's clipboard" in at.status)
 
 
 @pytest.mark.parametrize("details", [False, True])
-async def test_the_oldest_entries_go_when_there_are_too_many(details: bool) -> None:
-    async with desk() as at:
-        if details:
-            await at.pilot.press("ctrl+o")
-        for n in range(MAX_BLOCKS + 10):
-            at.app.view.reducer.notice(f"entry {n}")
-        await at.sees(f"entry {MAX_BLOCKS + 9}")
-        assert len(at.app.view.transcript.blocks) <= MAX_BLOCKS
-        transcript: Transcript = at.app.view.transcript
-        transcript.scroll_home(animate=False)
-        await at.sees("older entries are no longer shown here")
-
-
-async def test_prompts_of_another_client_are_shown_too_and_ours_once() -> None:
-    async with desk(ScriptedSession()) as at:
-        await at.prompt("mine")
-        body = {"type": "user", "message": {"role": "user", "content": "mine"}}
-        at.session.fact("input", id=at.session.identities[0], body=body)
-        other = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "theirs"}]}}
-        at.session.fact("input", id="other", body=other)
-        await at.sees("❯ theirs")
-        assert at.screen.count("❯ mine") == 1
+async def test_the_oldest_entries_go_when_there_are_too_many(at: Desk, details: bool) -> None:
+    if details:
+        await at.press("ctrl+o")
+    for n in range(MAX_BLOCKS + 10):
+        at.view.reducer.notice(f"entry {n}")
+    await at.sees(f"entry {MAX_BLOCKS + 9}")
+    assert len(at.view.transcript.blocks) <= MAX_BLOCKS
+    transcript: Transcript = at.view.transcript
+    transcript.scroll_home(animate=False)
+    await at.sees("older entries are no longer shown here")
 
 
 async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
@@ -476,7 +378,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
         await at.sees("1,476 more lines")
         monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
         turning = asyncio.create_task(turn())
-        at.app.view.transcript.toggle_details()
+        at.view.transcript.toggle_details()
         await at.sees("value_1499 = 1499")
         turning.cancel()
         assert sum(turns) > 60 and max(turns) < 10, "60 parts, of which a turn draws only some"
@@ -491,7 +393,7 @@ async def test_blocks_that_come_between_two_layouts_keep_no_more_than_the_page_m
         return sum(len(each.text) for each in added)
 
     async with desk(ScriptedSession()) as at:
-        transcript = at.app.view.transcript
+        transcript = at.view.transcript
 
         def add(count: int) -> None:
             for number in range(count):
@@ -518,17 +420,16 @@ def test_a_long_line_is_drawn_in_parts() -> None:
     assert sum(len(line_text(line)) for part in drawn for line in part) == 100_000
 
 
-async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out() -> None:
-    async with desk(ScriptedSession()) as at:
-        await at.turn("first")
-        await at.prompt("second")
-        await at.sees("second  (queued)")
-        transcript = at.app.view.transcript
-        before = [transcript.render_line(y).text for y in range(transcript.size.height)]
-        new = NoticeBlock(text="an answer begins")
-        transcript.add(new, before=transcript.blocks[-1])
-        assert [transcript.render_line(y).text for y in range(transcript.size.height)] == before
-        await at.sees("an answer begins", "second  (queued)")
-        transcript.take_away(new)
-        assert "second  (queued)" in "".join(transcript.render_line(y).text for y in range(transcript.size.height))
-        await at.loses("an answer begins")
+async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out(at: Desk) -> None:
+    await at.turn("first")
+    await at.prompt("second")
+    await at.sees("second  (queued)")
+    transcript = at.view.transcript
+    before = [transcript.render_line(y).text for y in range(transcript.size.height)]
+    new = NoticeBlock(text="an answer begins")
+    transcript.add(new, before=transcript.blocks[-1])
+    assert [transcript.render_line(y).text for y in range(transcript.size.height)] == before
+    await at.sees("an answer begins", "second  (queued)")
+    transcript.take_away(new)
+    assert "second  (queued)" in "".join(transcript.render_line(y).text for y in range(transcript.size.height))
+    await at.loses("an answer begins")
