@@ -162,7 +162,9 @@ def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arg
 
 
 class ErrorDisplay(Protocol):
-    """Shows what came of a request: an error as a card in the conversation, a hint in the status line."""
+    """Asks the host, and shows what came of it: an error as a card in the conversation, a hint in the status line."""
+
+    async def ask(self, request: Request[P, A]) -> A | None: ...
 
     def show_error(self, error: CcbError | RequestFailed) -> None: ...
 

@@ -14,16 +14,14 @@ from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..session.session_client import Json, SessionClient
-from ..terminal.keymap import Keymap
 from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
 from .cards.approval_card import ApprovalCard
 from .cards.form_card import ElicitationCard, QuestionsCard
 from .cards.plan_card import AgreementCard, PlanCard, TrustCard
-from .cards.question_card import CardAnswer, QuestionCard
+from .cards.question_card import Asked, CardAnswer, QuestionCard
 from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
 from .rendering.permission_updates import covers, session_updates
-from .rendering.themes import Palette
 from .widgets.connection_banner import ConnectionView
 from .widgets.transcript import Transcript
 
@@ -236,7 +234,7 @@ class Approvals(Vertical):
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None and self.is_attached:
             place = place_of_call(wanted, self._place, self.laptop_servers())
-            self.card = card_for(wanted, place, self._transcript.palette(), self._composer.keymap)
+            self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap))
             walked, self._walked = self._walked, False
             if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)
@@ -255,19 +253,20 @@ class Approvals(Vertical):
         card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
 
 
-def card_for(request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
+def card_for(asked: Asked) -> QuestionCard:
     """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
     any input exactly."""
+    request = asked.request
     if request.subtype == TRUST_PROJECT.name:
-        return TrustCard(request, place, palette, keymap)
+        return TrustCard(asked)
     if request.subtype == ELICITATION.name:
-        return ElicitationCard(request, place, palette, keymap)
+        return ElicitationCard(asked)
     traits = traits_of(request.tool_name)
     form = read_questions(request.input) if traits.view is View.QUESTIONS else None
     if form is not None:
-        return QuestionsCard(request, place, palette, form, keymap)
+        return QuestionsCard(asked, form)
     if traits.view is View.PLAN:
-        return PlanCard(request, place, palette, keymap)
+        return PlanCard(asked)
     if traits.asks and traits.view is not View.QUESTIONS:
-        return AgreementCard(request, place, palette, keymap)
-    return ApprovalCard(request, place, palette, keymap)
+        return AgreementCard(asked)
+    return ApprovalCard(asked)

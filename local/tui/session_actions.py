@@ -10,7 +10,7 @@ from uuid import uuid4
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, REMEMBER, SHELL_COMMAND
-from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
@@ -135,23 +135,17 @@ class SessionActions:
 
     async def move_to_background(self) -> None:
         """Let the commands that the agent waits for go on in the background."""
-        try:
-            answer = await self.client.request(Request(BACKGROUND_TASKS, None))
-        except (CcbError, RequestFailed) as error:
-            self.show_error(error)
-            return
-        moved = answer.get("moved") is True
-        self.hint("moved to the background" if moved else "no command runs that could go to the background")
+        answer = await self.ask(Request(BACKGROUND_TASKS, None))
+        if answer is not None:
+            moved = answer.get("moved") is True
+            self.hint("moved to the background" if moved else "no command runs that could go to the background")
 
     async def remember(self, note: str) -> bool:
         """Add a note to the instruction file on the host, and say where. Return False if it was not written."""
-        try:
-            answer = await self.client.request(Request(REMEMBER, note))
-        except (CcbError, RequestFailed) as error:
-            self.show_error(error)
-            return False
-        self.reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
-        return True
+        answer = await self.ask(Request(REMEMBER, note))
+        if answer is not None:
+            self.reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
+        return answer is not None
 
     async def stop(self, host: str) -> None:
         if self.connection.state in (LinkState.LOST, LinkState.CLOSED):
@@ -164,6 +158,14 @@ class SessionActions:
         when = "" if self.connection.up else " when the connection is there again"
         self.reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
         await self._attempt(self.client.stop())
+
+    async def ask(self, request: Request[P, A]) -> A | None:
+        """Send a request. If it fails, show the error and return None."""
+        try:
+            return await self.client.request(request)
+        except (CcbError, RequestFailed) as error:
+            self.show_error(error)
+            return None
 
     async def _attempt(self, action: Awaitable[object]) -> bool:
         """Await an action of the client. If it fails, show the error and return False."""

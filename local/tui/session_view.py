@@ -114,7 +114,7 @@ class SessionView(Vertical):
             info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is
         )
         self.actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
-        self.rewinding = RewindPanel(client, self.reducer, composer, self.actions)
+        self.rewinding = RewindPanel(self.reducer, composer, self.actions)
         self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
         self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)

@@ -9,8 +9,6 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ccb.tunnel.wire.messages import ControlRequest
-
 from ...terminal.keymap import Keymap
 from ..rendering.approval_text import bounded, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
@@ -26,7 +24,7 @@ from ..rendering.permission_updates import (
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
-from .question_card import STEPS, QuestionCard
+from .question_card import STEPS, Asked, QuestionCard
 
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
@@ -172,17 +170,9 @@ _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 class ChoiceCard(QuestionCard):
     """A card with a row of answers below its lines. A subclass says what they mean."""
 
-    def __init__(
-        self,
-        request: ControlRequest,
-        place: str,
-        palette: Palette,
-        lines: list[CardLine],
-        choices: AnswerChoices,
-        keymap: Keymap,
-    ) -> None:
+    def __init__(self, asked: Asked, lines: list[CardLine], choices: AnswerChoices) -> None:
         self._choices = choices
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
+        super().__init__(asked, ApprovalSubject(lines, asked.palette))
 
     def choose(self, answer: str) -> None:
         raise NotImplementedError
@@ -191,7 +181,7 @@ class ChoiceCard(QuestionCard):
         return [self._choices, self.field]
 
     def show_choices(self) -> None:
-        self._choices.show(self.unseen, self.has_focus, self._driving_and_note)
+        self._choices.show(self.subject.unseen, self.has_focus, self._driving_and_note)
 
     def step(self, key: str) -> None:
         if key in ("up", "down") and self.subject.max_scroll_y > 0:
@@ -211,7 +201,8 @@ class ApprovalCard(ChoiceCard):
 
     ASKS_FOR = "approval"
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, asked: Asked) -> None:
+        request, keymap = asked.request, asked.keymap
         self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
         self.MARKS = "".join(self._answers)
         self._updates = session_updates(request)
@@ -223,7 +214,7 @@ class ApprovalCard(ChoiceCard):
         choices = AnswerChoices(
             {answer: keymap.name(key_id) for answer, key_id in _IDS.items()},
             rules,
-            palette,
+            asked.palette,
             keymap,
             readable=readable,
             keeps=can_be_kept(self._updates),
@@ -234,7 +225,7 @@ class ApprovalCard(ChoiceCard):
         if choices.rules_above:
             lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
-        super().__init__(request, place, palette, lines, choices, keymap)
+        super().__init__(asked, lines, choices)
 
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a

@@ -8,24 +8,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from copy import deepcopy
+from dataclasses import replace
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ccb.tunnel.wire.messages import ControlRequest
-
 from ...session.remote_session import is_own
-from ...terminal.keymap import Keymap
 from ...transcript.questions import Answers, Form, FormEntry, FormField, ServerForm, read_server_form, yes_only
 from ..rendering.approval_text import doubts
 from ..rendering.card_rows import GOES_ON, CardLine, RowStyle
-from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped, escaped_name
 from .approval_card import said_with
 from .card_subject import FormRows
-from .question_card import STEPS, QuestionCard
+from .question_card import STEPS, Asked, QuestionCard
 
 OWN_TEXT = "something else: type it"
 _ONLY_TEXT = "type the answer"
@@ -100,15 +97,15 @@ class FormCard(QuestionCard):
 
     MARKS = "123456789"
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, form: Form, keymap: Keymap) -> None:
+    def __init__(self, asked: Asked, form: Form) -> None:
         self.form = form
-        self._rows = FormRows(palette)
+        self._rows = FormRows(asked.palette)
         self._choices = Static(classes="choices")
         self._marked = -1  # the row of the page
         self._before: Form | None = None  # as it was when the person came: what looked like marks may be text
         self._declining = False
         self._problem = ""
-        super().__init__(request, place, palette, self._rows, keymap)
+        super().__init__(asked, self._rows)
 
     @abstractmethod
     def answer_form(self, answers: Answers) -> None:
@@ -320,7 +317,8 @@ class ElicitationCard(FormCard):
     """Shows the form of a server, or the address that the person should visit. A form that cannot be shown can only be
     declined."""
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
+    def __init__(self, asked: Asked) -> None:
+        request = asked.request
         message = request.text("message")[:_MAX_MESSAGE]
         if request.text("mode") == "url":
             shown = f"{message}\nOpen this address in a browser, if you trust it: {request.text('url')}"
@@ -329,8 +327,8 @@ class ElicitationCard(FormCard):
             form = read_server_form(message, request.request.get("requested_schema"))
         self._server_form = form
         unreadable = Form((yes_only("", f"{message}\n{_UNREADABLE}", "decline"),))
-        super().__init__(request, place, palette, form.form if form is not None else unreadable, keymap)
-        self._place = "this laptop" if is_own(request.request_id) else place
+        asked = replace(asked, place="this laptop") if is_own(request.request_id) else asked
+        super().__init__(asked, form.form if form is not None else unreadable)
 
     def asker(self) -> str:
         return f"The MCP server {escaped_name(self.request.text('mcp_server_name'))[:_MAX_SERVER]} asks"

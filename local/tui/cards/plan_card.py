@@ -22,6 +22,7 @@ from ..rendering.permission_updates import suggestions
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import is_hidden
 from .approval_card import AnswerChoices, ChoiceCard, said_with
+from .question_card import Asked
 
 Json = dict[str, Any]
 
@@ -54,10 +55,10 @@ class AgreementCard(ChoiceCard):
     WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
-        lines, readable = bounded(self.lines(request))
-        choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
-        super().__init__(request, place, palette, lines, choices, keymap)
+    def __init__(self, asked: Asked) -> None:
+        lines, readable = bounded(self.lines(asked.request))
+        choices = Ways(self.KEYS, self.ways(asked.request), asked.palette, asked.keymap, readable=readable)
+        super().__init__(asked, lines, choices)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
@@ -123,10 +124,10 @@ class PlanCard(AgreementCard):
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap) -> None:
-        plan = request.input.get("plan")
+    def __init__(self, asked: Asked) -> None:
+        plan = asked.request.input.get("plan")
         self._asked = self._plan = plan if isinstance(plan, str) else ""
-        super().__init__(request, place, palette, keymap)
+        super().__init__(asked)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(char == "\r" or is_hidden(char) for char in self._plan)
 

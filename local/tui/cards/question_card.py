@@ -89,6 +89,16 @@ class CardAnswer:
     response: Json
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A question, the place where its call would run, and the colours and keys of its card."""
+
+    request: ControlRequest
+    place: str
+    palette: Palette
+    keymap: Keymap
+
+
 class QuestionCard(Vertical, can_focus=True):
     """Shows one open question and takes the person's answer. `subject` is what is asked. While the person types into
     `field`, the card has the class `typing`."""
@@ -134,24 +144,15 @@ class QuestionCard(Vertical, can_focus=True):
 
         text: str
 
-    def __init__(
-        self,
-        request: ControlRequest,
-        place: str,
-        palette: Palette,
-        subject: ApprovalSubject,
-        keymap: Keymap,
-    ) -> None:
+    def __init__(self, asked: Asked, subject: ApprovalSubject) -> None:
         super().__init__(id="approval")
-        self.keymap = keymap
-        self.request = request
+        self.request, self._place, self._palette = asked.request, asked.place, asked.palette
+        self.keymap = asked.keymap
         self.subject = subject
         self.field = Input(compact=True)
-        self._place = place
-        self._palette = palette
+        self.settling = False  # it takes no focus yet, because it has just taken the place of another
         self._driving_and_note = (True, "")
         self._answered = False
-        self._settling = False
         self._waiting = ""
         self._titles = ("", "")
         self._keys = AnswerKeys()
@@ -221,15 +222,6 @@ class QuestionCard(Vertical, can_focus=True):
         """What the person has typed into the card and not given yet."""
         return "" if self._answered else self.field.value
 
-    @property
-    def unseen(self) -> int:
-        """The number of rows that have not been on the screen yet."""
-        return self.subject.unseen
-
-    @property
-    def rows(self) -> list[str]:
-        return [row.plain for row in self.subject.rows]
-
     def more_waiting(self, count: int, covered: int = 0) -> None:
         self._waiting = f"{count} more waiting: {self.keymap.name('next-question')}" if count else ""
         self.show_titles()
@@ -260,7 +252,7 @@ class QuestionCard(Vertical, can_focus=True):
         if (driving, note) == self._driving_and_note:
             return
         self._driving_and_note = (driving, note)
-        self.can_focus = driving and not self._settling
+        self.can_focus = driving and not self.settling
         if not driving:
             self.remove_class("typing")
         if self.is_attached:
@@ -268,19 +260,12 @@ class QuestionCard(Vertical, can_focus=True):
 
     def settle(self, seconds: float) -> None:
         """Take no focus for some seconds."""
-        self._settling = True
-        self.can_focus = False
+        self.settling, self.can_focus = True, False
         call_once_after(self, seconds, self._settled)
 
     def _settled(self) -> None:
-        self._settling = False
-        self.can_focus = self._driving_and_note[0]
+        self.settling, self.can_focus = False, self._driving_and_note[0]
         self.post_message(self.Settled())
-
-    @property
-    def settling(self) -> bool:
-        """Whether the card takes no focus yet, because it has just taken the place of another."""
-        return self._settling
 
     def fit(self) -> None:
         """Limit the height of the subject, so that the answers fit on the screen."""

@@ -12,10 +12,9 @@ from enum import Enum
 from rich.text import Text
 from textual import events
 
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.client_requests import CANCEL_ASYNC_MESSAGE, MOVE_ASYNC_MESSAGE, QueueMove
-from ccb.tunnel.wire.control_protocol import P, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import P, Request
 
 from ...session.session_client import Json, SessionClient
 from ...slash_commands.session_api import ErrorDisplay
@@ -182,16 +181,12 @@ class QueuePanel(ListPanel):
     async def _asked(self, prompt: WaitingPrompt, doing: str, request: Request[P, Json], done: str) -> bool:
         self._doing[prompt.id] = doing
         self.refresh_panel()
-        try:
-            if (await self._client.request(request)).get(done) is True:
-                return True
+        answer = await self._says.ask(request)
+        del self._doing[prompt.id]
+        self.refresh_panel()
+        if answer is not None and answer.get(done) is not True:
             self._says.hint(_TAKEN)
-        except (CcbError, RequestFailed) as error:
-            self._says.show_error(error)
-        finally:
-            del self._doing[prompt.id]
-            self.refresh_panel()
-        return False
+        return answer is not None and answer.get(done) is True
 
     def _draw(self) -> None:
         palette = self._palette

@@ -10,7 +10,6 @@ from pydantic import BaseModel, ValidationError
 from rich.text import Text
 from textual import events, work
 
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.client_requests import (
     REWIND_CONVERSATION,
@@ -19,9 +18,8 @@ from ccb.tunnel.wire.client_requests import (
     ConversationRewind,
     FileRewind,
 )
-from ccb.tunnel.wire.control_protocol import A, P, Request, RequestFailed
+from ccb.tunnel.wire.control_protocol import A, P, Request
 
-from ...session.session_client import SessionClient
 from ...slash_commands.about_session import PastPrompt, PastPrompts
 from ...slash_commands.other_sessions import ChangedFile, RewindPreview
 from ...slash_commands.session_api import ErrorDisplay
@@ -53,14 +51,11 @@ class RewindPanel(ListPanel):
     MAX_ROWS = 8
     LETTERS = False
 
-    def __init__(
-        self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: ErrorDisplay
-    ) -> None:
+    def __init__(self, reducer: TranscriptReducer, composer: Composer, host: ErrorDisplay) -> None:
         super().__init__()
-        self._client = client
         self._reducer = reducer
         self._composer = composer
-        self._errors = errors
+        self._host = host
         self._points: Sequence[PastPrompt] = ()
         self._files_kept = False
         self._picked: PastPrompt | None = None
@@ -142,10 +137,9 @@ class RewindPanel(ListPanel):
 
     async def _asked(self, request: Request[P, A], shape: type[Shape]) -> Shape | None:
         """Send a request. Show what went wrong, and return None."""
+        answer = await self._host.ask(request)
         try:
-            return shape.model_validate(await self._client.request(request))
-        except (CcbError, RequestFailed) as error:
-            self._errors.show_error(error)
+            return shape.model_validate(answer) if answer is not None else None
         except ValidationError:
             self._reducer.notice("The worker's answer about going back cannot be read.", Level.ERROR)
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ccb.local.tui.cards.card_for import card_for
 from tests.support.broken_messages import broken_messages
 
 from ccb.local.plain.line_output import PlainQuestion
@@ -23,6 +22,8 @@ from ccb.local.transcript.blocks import (
     ToolState,
 )
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
+from ccb.local.tui.approvals import card_for
+from ccb.local.tui.cards.question_card import Asked
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.bash import _HOW_TO_READ
@@ -304,4 +305,4 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
         assert question.lines and question.reply("n").response
-        assert card_for(request, place, palette, DEFAULT_KEYMAP).request is request
+        assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP)).request is request

@@ -86,7 +86,7 @@ async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
         await at.sees("echo 0", "1,9", "lines to see before you can allow it")
         assert "Too long" not in at.screen
         for _ in range(100):
-            if not at.card.unseen:
+            if not at.card.subject.unseen:
                 break
             await at.press("pagedown")
         await at.sees("echo 1998", "1 once")

@@ -68,7 +68,7 @@ async def test_commands_of_the_plan_are_shown_and_allowed_with_it_unless_the_per
 
 
 def _is_below(card: QuestionCard, before: int) -> bool:
-    return card.unseen < before
+    return card.subject.unseen < before
 
 
 async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
@@ -76,8 +76,8 @@ async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
         plan = "\n".join(f"{number}. step" for number in range(28))
         await asked(at, plan, ways=[*WAYS, RULES], allowedPrompts=[{"tool": "Bash", "prompt": "make test"}])
         card = at.card
-        await at.until(lambda: card.unseen)
-        while before := card.unseen:
+        await at.until(lambda: card.subject.unseen)
+        while before := card.subject.unseen:
             await at.press("space")
             await at.until(partial(_is_below, card, before))
         await at.sees("1 go, accept edits", "5 go, ask before those commands too")

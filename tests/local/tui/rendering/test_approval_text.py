@@ -141,10 +141,10 @@ async def _read_from_the_screen(at: Desk) -> list[str]:
         top = round(subject.scroll_y)
         for number, line in enumerate(at.screen.splitlines()[region.y : region.bottom]):
             rows[top + number] = line[region.x :].rstrip("┃│ ▁▂▃▄▅▆▇█")
-        if not at.card.unseen:
+        if not at.card.subject.unseen:
             break
         await at.answer("space")
-    return [rows[number] for number in range(len(at.card.rows))]
+    return [rows[number] for number in range(len(at.card.subject.rows))]
 
 
 @pytest.mark.parametrize("size", [(80, 24), (41, 12)])

@@ -427,7 +427,7 @@ async def test_lines_that_were_jumped_over_have_to_be_seen(at_long: Desk) -> Non
             break
         assert "to see before" in at_long.screen
         await at_long.answer("space")
-    assert at_long.view.card is not None and at_long.card.unseen == 0
+    assert at_long.view.card is not None and at_long.card.subject.unseen == 0
     await at_long.sees("line 299.")
 
 
@@ -436,7 +436,7 @@ async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_pai
         at_long.app.post_message(events.Key("pagedown", None))
     await at_long.loses("line 0.")
     shown = [int(number) for number in re.findall(r"line (\d+)\.", at_long.screen)]
-    assert at_long.card.unseen == 0 or shown[0] <= len(at_long.card.rows) - at_long.card.unseen
+    assert at_long.card.subject.unseen == 0 or shown[0] <= len(at_long.card.subject.rows) - at_long.card.subject.unseen
 
 
 async def test_what_was_seen_stays_seen_when_the_window_changes_its_size(at: Desk) -> None:
@@ -445,7 +445,7 @@ async def test_what_was_seen_stays_seen_when_the_window_changes_its_size(at: Des
     await at.card_focused()
     await at.sees("1 once")
     await at.pilot.resize_terminal(50, 20)
-    await at.until(lambda: at.view.card is not None and len(at.card.rows) > 20)
+    await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20)
     await at.sees("1 once")
 
 
