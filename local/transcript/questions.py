@@ -330,9 +330,11 @@ class ReplayMonitor:
 
 
 class OpenQuestions:
-    """The open questions in the order in which they were asked. A question that was answered here never opens again."""
+    """The open questions in the order in which they were asked. A question that was answered here never opens again.
+    `changed` is called after each change."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], object] = lambda: None) -> None:
+        self._changed = changed
         self._open: dict[str, ControlRequest] = {}
         self._seen: set[str] = set()  # ids of open questions that the person has seen
         self._answered: deque[str] = deque(maxlen=_MAX_ANSWERED)
@@ -358,12 +360,14 @@ class OpenQuestions:
         ids = list(self._open)
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}
+        self._changed()
 
     def opened(self, request: ControlRequest) -> bool:
         """The worker asks. Return False if the question is known already."""
         known = request.request_id in self._open or request.request_id in self._answered
         if not known:
             self._open[request.request_id] = request
+            self._changed()
         return not known
 
     def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
@@ -372,6 +376,7 @@ class OpenQuestions:
         gone = self._seen - wanted.keys()
         self._open = wanted
         self._seen &= wanted.keys()
+        self._changed()
         return bool(gone)
 
     def closed(self, request_id: str) -> bool:
@@ -379,20 +384,25 @@ class OpenQuestions:
         seen = request_id in self._seen
         self._open.pop(request_id, None)
         self._seen.discard(request_id)
+        self._changed()
         return seen
 
-    def answered(self, request_id: str) -> None:
-        """The person has answered a question here."""
+    def answered(self, request_id: str) -> ControlRequest | None:
+        """The person has answered a question here. Return it, None if it is not open any more."""
+        question = self._open.get(request_id)
         self.closed(request_id)
         self._answered.append(request_id)
+        return question
 
     def not_answered(self, request: ControlRequest) -> None:
         """The answer could not be sent: the question is open again, before all others."""
         if request.request_id in self._answered:
             self._answered.remove(request.request_id)
         self._open = {request.request_id: request, **self._open}
+        self._changed()
 
     def clear(self) -> None:
         """Nothing is asked any more: the session has ended."""
         self._open.clear()
         self._seen.clear()
+        self._changed()

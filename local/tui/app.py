@@ -37,7 +37,7 @@ from .composer.composer import Composer
 from .keys import LoneChord
 from .opening import Opening
 from .rendering.themes import terminal_colours, wants_no_colour
-from .repl_shell import LeaveState, Switching
+from .repl_shell import ONLY_WATCHES, LeaveState, Switching
 from .terminal_driver import TerminalDriver
 from .widgets.painting import KeyPriority, ReplScreen
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
-    "take-back": lambda view: view.hint(view.connection.take_back()),
+    "take-back": lambda view: view.status.hint(view.connection.take_back()),
     "interrupt": lambda view: view.stop_keys.interrupt(),
     "background": lambda view: view.run_worker(view.actions.move_to_background()),
     "queue": lambda view: view.replies.show_queue(),
@@ -79,7 +79,6 @@ log = logging.getLogger(__name__)
 
 _TALL_LINES = 18
 _MIN_SIZE = (10, 3)
-_ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
 class Repl(App[int]):
@@ -137,7 +136,7 @@ class Repl(App[int]):
         self.switching = Switching()
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
-        self.composer.set_locked(_ONLY_WATCHES if watching else "")
+        self.composer.set_locked(ONLY_WATCHES if watching else "")
         around = self.composer.around
         around.host, around.says, around.shortcut, around.refused = host, self._hint, self.retry, self._refused
         self.opening = Opening(host, screen.keymap, first_prompt)
@@ -221,7 +220,7 @@ class Repl(App[int]):
         with self.batch_update():
             await self.mount(view, before=self.composer)
             await self.mount(view.completion, before=self.composer)
-            await self.mount(view.status_line, after=self.composer)
+            await self.mount(view.status.line, after=self.composer)
             opening = self.opening
             await opening.line.remove()
             await opening.remove()
@@ -334,7 +333,7 @@ class Repl(App[int]):
         if self.attached is None:
             self.opening.line.update(text)
         else:
-            self.attached.hint(text)
+            self.attached.status.hint(text)
 
     def action_on_session(self, key_id: str) -> None:
         if self.attached is None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable
-from enum import Enum
+from collections.abc import Callable, Collection
 
 from textual.containers import Vertical
 
@@ -13,7 +12,7 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..session.session_client import Json, SessionClient
+from ..session.session_client import Json, LinkState, SessionClient
 from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
 from .cards.approval_card import ApprovalCard
 from .cards.form_card import ElicitationCard, QuestionsCard
@@ -35,15 +34,6 @@ one."""
 _LATE_S = 0.4  # how much later than that a busy program may say that the time is over
 
 
-class Settlement(Enum):
-    """What a journalled answer means for the person: nothing new, another client answered a question that the person
-    has seen, or another client was faster and the person's answer was dropped."""
-
-    NOTHING_NEW = "nothing new"
-    BY_ANOTHER = "by another client"
-    BEFORE_US = "before us"
-
-
 class Approvals(Vertical):
     """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer.
     `laptop_servers` returns the names of the MCP servers of this laptop."""
@@ -61,63 +51,21 @@ class Approvals(Vertical):
         self._place = place
         self.laptop_servers: Callable[[], Collection[str]] = tuple
         self.card: QuestionCard | None = None
-        self._questions = OpenQuestions()
-        self._replay = ReplayMonitor()
+        self.questions = OpenQuestions(self._show_soon)
+        self.replay = ReplayMonitor()
         self._removed_at = 0.0  # when a card went away
         self._walked = False  # the person goes from the card to another one
         self._wished_at = -_SETTLING_S  # when the person wanted to go to a card that took no focus yet
-        self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
-
-    # Called by the event router.
-
-    @property
-    def last_seq(self) -> int:
-        return self._replay.seq
-
-    def event_came(self, seq: int, *, replayed: bool) -> None:
-        """Note an event. `replayed`: it happened before this client attached."""
-        self._replay.event_came(seq, time.monotonic(), replayed=replayed)
-
-    def opened(self, request: ControlRequest) -> bool:
-        """Add a question of the worker. Return False if it is already known."""
-        is_new = self._questions.opened(request)
-        self._show_soon()
-        return is_new
-
-    def withdrawn(self, request_id: str) -> None:
-        self._questions.closed(request_id)
-        self._show_soon()
-
-    def settled(self, request_id: str, response: Json | None) -> Settlement:
-        """Close a question: the journal has its answer, which counts for every client. `response` is the public
-        object."""
-        ours = self._given.pop(request_id, None)
-        seen = self._questions.closed(request_id)
-        self._show_soon()
-        if seen:
-            return Settlement.BY_ANOTHER
-        return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
-
-    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
-        """Replace the open questions. Return whether one that the person has seen is no longer open."""
-        gone = self._questions.replace_all(requests)
-        self._show_soon()
-        return gone
-
-    # Called by the app.
-
-    @property
-    def open_count(self) -> int:
-        return len(self._questions)
+        self.given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
     @property
     def replaying(self) -> bool:
         """Whether the host is still sending events from before this client attached."""
-        return not self._replay.over(self._client.hello.seq, time.monotonic())
+        return not self.replay.over(self._client.hello.seq, time.monotonic())
 
     @property
     def unsettled(self) -> bool:
-        return (self.card.request if self.card is not None else None) is not self._questions.head
+        return (self.card.asked.request if self.card is not None else None) is not self.questions.head
 
     @property
     def wants_focus(self) -> bool:
@@ -129,42 +77,26 @@ class Approvals(Vertical):
         """What the card that `wants_focus` asks for, in a word; "" without one."""
         return self.card.ASKS_FOR if self.card is not None and self.wants_focus else ""
 
-    def clear(self) -> None:
-        self._questions.clear()
-        self._show_soon()
-
-    def answered(self, answer: CardAnswer) -> ControlRequest | None:
-        question = next((each for each in self._questions if each.request_id == answer.request_id), None)
-        self._questions.answered(answer.request_id)
-        self._show_soon()
-        return question
-
     def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
         card, updates = self.card, answer.response.get("updatedPermissions")
-        if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
+        if not updates or card is None or not card.grants_suggestion:
             return []
-        return [
-            CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.input})
-            for each in self._covered(card.request)
-        ]
+        request = card.asked.request
+        covered = self._covered(request) if request.request_id == answer.request_id else []
+        return [CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.input}) for each in covered]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:
         rule = session_updates(request)
         if not covers(rule, request):
             return []
-        others = (each for each in self._questions if each is not request and session_updates(each) == rule)
+        others = (each for each in self.questions if each is not request and session_updates(each) == rule)
         return [each for each in others if covers(rule, each)]
 
     def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
         event.stop()
-        if len(self._questions) > 1:
+        if len(self.questions) > 1:
             self._walked = True
-            self._questions.walk(event.by)
-            self._show_soon()
-
-    def not_answered(self, request: ControlRequest) -> None:
-        """Ask again, because the answer could not be sent."""
-        self._questions.not_answered(request)
+            self.questions.walk(event.by)
 
     def tick(self) -> None:
         if self.unsettled:
@@ -207,15 +139,11 @@ class Approvals(Vertical):
         self.card.toggle_whole()
         return True
 
-    def fit_card(self) -> None:
-        if self.card is not None:
-            self.card.call_after_refresh(self.card.fit)
-
     def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         """Keep the answer until the journal says which one counts. The app, which gets the event next, sends it."""
-        self._given[event.answer.request_id] = event.answer.response
-        if len(self._given) > _MAX_GIVEN:
-            del self._given[next(iter(self._given))]
+        self.given[event.answer.request_id] = event.answer.response
+        if len(self.given) > _MAX_GIVEN:
+            del self.given[next(iter(self.given))]
 
     def _show_soon(self) -> None:
         self.call_later(self._show)
@@ -223,8 +151,8 @@ class Approvals(Vertical):
     async def _show(self) -> None:
         if self.replaying or not self.is_attached:
             return
-        wanted: ControlRequest | None = self._questions.show_head()
-        if self.card is not None and self.card.request is not wanted:
+        wanted: ControlRequest | None = self.questions.show_head()
+        if self.card is not None and self.card.asked.request is not wanted:
             card, self.card = self.card, None
             had_focus = card.has_focus_within
             await card.remove()
@@ -243,13 +171,13 @@ class Approvals(Vertical):
             if walked:
                 self.card.focus()
         if self.card is not None:
-            self.card.more_waiting(len(self._questions) - 1, len(self._covered(self.card.request)))
+            self.card.more_waiting(len(self.questions) - 1, len(self._covered(self.card.asked.request)))
 
     def _update_situation(self, card: QuestionCard) -> None:
         watching = self._connection.watching
         if watching and card.has_focus_within:
             self._composer.focus()
-        note = "" if self._connection.shown_up else _SENT_LATER
+        note = "" if self._connection.shown in (LinkState.CONNECTED, LinkState.FENCED) else _SENT_LATER
         card.set_situation(driving=not watching, note=_ONLY_WATCHING if watching else note)
 
 

@@ -81,7 +81,7 @@ async def take_off(app: Repl) -> None:
     with app.batch_update():
         await app.mount(app.opening, before=app.composer)
         await app.mount(app.opening.line, after=app.composer)
-        for each in (view.completion, view.status_line, view):
+        for each in (view.completion, view.status.line, view):
             await each.remove()
     app.opening.say(said)
     app.composer.focus()

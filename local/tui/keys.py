@@ -114,7 +114,7 @@ class StopKeys:
     def interrupt(self) -> None:
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
         actions = self.actions
-        if actions.busy or self.connection.watching or self.shell.composer.text:
+        if actions.reducer.running or self.connection.watching or self.shell.composer.text:
             self.reading.run_worker(actions.interrupt())
         elif done := self.files.cancel_newest():
             actions.hint(done)
@@ -126,7 +126,7 @@ class StopKeys:
             actions.hint(f"press {self._keymap.name('interrupt')} again to go back to an earlier prompt", TWICE_S)
 
     def rewind(self) -> None:
-        if self.actions.busy and not self.connection.watching:
+        if self.actions.reducer.running and not self.connection.watching:
             key = self._keymap.name("interrupt")
             self.actions.hint(f"the agent is working: {key} interrupts it, then go back")
         else:

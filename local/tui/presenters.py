@@ -1,63 +1,21 @@
-"""What brings the screen up to date: the connection, the status line, and the pulse that does it regularly."""
+"""What brings the screen up to date: the status line, and the pulse that does it regularly."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import field
 
 from textual.message_pump import MessagePump
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..session.session_client import LinkChange, LinkState
 from ..slash_commands.session_api import ReplInfo
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .composer.composer import Composer
-from .widgets.connection_banner import Banner, ConnectionView
+from .widgets.connection_banner import ConnectionView
 from .widgets.status_line import Busy, LinkFacts, StatusFacts, StatusLine, TodoPanel, state_in_words
 from .widgets.transcript import Transcript
-
-_LOCKED = "Nothing can be sent while this terminal only watches"
-
-
-@dataclass(eq=False)
-class ConnectionPresenter:
-    """Follows the connection of one session."""
-
-    view: ConnectionView
-    composer: Composer
-    approvals: Approvals
-    transcript: Transcript
-    reducer: TranscriptReducer
-    _was_connected: bool = True
-    banner: Banner = field(default_factory=Banner)
-
-    def changed(self, change: LinkChange, now: float) -> bool:
-        """Handle a change of the connection. Return whether its state is another one than before."""
-        before = self.view.state
-        self.view.changed(change, now)
-        self.tick(now)
-        return change.state is not before
-
-    def tick(self, now: float) -> None:
-        """Show the connection. `now` is in monotonic seconds."""
-        if not (self.banner.is_attached and self.approvals.is_attached):  # the person is leaving
-            return
-        view, reducer, composer = self.view, self.reducer, self.composer
-        view.settle(now)
-        connected = view.shown is LinkState.CONNECTED
-        lost, self._was_connected = self._was_connected and not connected, connected
-        if lost:
-            reducer.link_lost()
-        elif view.up and reducer.prompts.unsent and not (view.unsent or self.approvals.replaying):
-            reducer.all_sent()
-        self.approvals.tick()
-        composer.shortcuts.active = view.keys()
-        composer.set_locked(_LOCKED if view.watching else "")
-        self.banner.show(view, now, self.transcript.palette(), typing=bool(composer.text))
-
 
 _QUICK_S = 0.1
 _SLOW_S = 1.0
@@ -171,7 +129,7 @@ class StatusPresenter:
 
     def show(self) -> None:
         reducer, connection, prompts = self.reducer, self.connection, self.reducer.prompts
-        asking, interrupted = self.approvals.open_count > 0, self._interrupted_turn == reducer.turns
+        asking, interrupted = len(self.approvals.questions) > 0, self._interrupted_turn == reducer.turns
         facts = StatusFacts(
             host=self.info.host,
             path=self.info.path,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.errors import CcbError
@@ -18,41 +18,23 @@ if TYPE_CHECKING:
     from .attention import Attention
 
 
+ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 QUIT_WINDOW_S = 2.0  # seconds within which Ctrl+C has to be pressed again to quit
 
 
-class SessionFate(Enum):
-    """Whether the session goes on or how it ended, as far as this terminal knows."""
-
-    OPEN = "open"
-    STOPPING = "stopping"  # the person gave /stop
-    STOPPED = "stopped"
-    ENDED = "ended"  # it ended on the host, without a /stop from here
-    LOST = "lost"
-
-
+@dataclass
 class LeaveState:
-    """Keeps the fate of the session, and whether the person is about to quit."""
+    """How the session ended, and whether the person is about to quit. `stops`: the person gave /stop; `stopped`: that
+    has ended the session. `error` is why it was lost."""
 
-    def __init__(self) -> None:
-        self.fate = SessionFate.OPEN
-        self.error: CcbError | None = None  # why the session was lost
-        self._quit_pressed_at = -QUIT_WINDOW_S
-
-    @property
-    def stopped(self) -> bool:
-        return self.fate is SessionFate.STOPPED
+    stops: bool = False
+    stopped: bool = False
+    error: CcbError | None = None
+    _quit_pressed_at: float = -QUIT_WINDOW_S
 
     @property
     def exit_code(self) -> int:
         return code_of(self.error) if self.error is not None else ExitCode.OK
-
-    def session_ended(self, error: CcbError | None) -> SessionFate:
-        if error is not None:
-            self.fate, self.error = SessionFate.LOST, error
-        else:
-            self.fate = SessionFate.STOPPED if self.fate is SessionFate.STOPPING else SessionFate.ENDED
-        return self.fate
 
     def quit_pressed(self, now: float) -> bool:
         """Note that the person pressed a quit key, at `now` in monotonic seconds. Return whether it was the second time

@@ -21,7 +21,7 @@ from .cards.question_card import CardAnswer
 from .presenters import HINT_S, StatusPresenter
 from .rendering.permission_updates import kept_note, kept_updates
 from .rendering.tool_output import FIX
-from .repl_shell import LeaveState, SessionFate
+from .repl_shell import LeaveState
 from .widgets.connection_banner import ConnectionView
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ class SessionActions:
     leaving: LeaveState
     _interrupting: bool = False
     _modes_asked: list[str] = field(default_factory=list)  # the host has not confirmed them yet
-
-    @property
-    def busy(self) -> bool:
-        return self.reducer.running
 
     @property
     def can_interrupt(self) -> bool:
@@ -96,10 +92,10 @@ class SessionActions:
         """Answer a question of the worker, and those that its rule covers as well. One whose answer cannot be sent is
         asked again."""
         for each in [answer, *self.approvals.answered_with(answer)]:
-            question = self.approvals.answered(each)
+            question = self.approvals.questions.answered(each.request_id)
             sent = await self._attempt(self.client.answer(each.request_id, each.response))
             if not sent and question is not None:
-                self.approvals.not_answered(question)
+                self.approvals.questions.not_answered(question)
 
     async def keep(self, answer: CardAnswer, projects: ProjectDesk | None) -> None:
         updates = kept_updates(answer.response)
@@ -154,7 +150,7 @@ class SessionActions:
         if self.connection.watching:
             self.status.hint(self.connection.only_watches_hint())
             return
-        self.leaving.fate = SessionFate.STOPPING
+        self.leaving.stops = True
         when = "" if self.connection.up else " when the connection is there again"
         self.reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
         await self._attempt(self.client.stop())

@@ -34,7 +34,7 @@ from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
 from ..transcript.session_facts import used_text
 from ..transcript.transcript_reducer import TranscriptReducer
-from .approvals import Approvals, Settlement
+from .approvals import Approvals
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completion_list import CompletionList
@@ -44,14 +44,13 @@ from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueuePanel
 from .panels.rewind_panel import RewindPanel
 from .panels.transfer_panel import FileCarrying
-from .presenters import ConnectionPresenter, RefreshPulse, StatusPresenter
+from .presenters import RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
-from .repl_shell import ReplShell, SessionFate
+from .repl_shell import ONLY_WATCHES, ReplShell
 from .session_actions import SessionActions
-from .widgets.connection_banner import ConnectionView
+from .widgets.connection_banner import Banner, ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
-from .widgets.status_line import StatusLine
 from .widgets.transcript import Transcript
 
 ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
@@ -86,7 +85,7 @@ class LastScreen:
 
 
 class SessionView(Vertical):
-    """Everything that shows one session, above the composer; `status_line` is below it."""
+    """Everything that shows one session, above the composer; `status.line` is below it."""
 
     DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
 
@@ -108,12 +107,13 @@ class SessionView(Vertical):
         )
         self.reducer.notices.cwd = cwd
         self.approvals = Approvals(client, connection, self.transcript, composer, info.place)
-        self._presenter = ConnectionPresenter(connection, composer, self.approvals, self.transcript, self.reducer)
+        self._banner = Banner()
+        self._was_connected = True
         self._history = HistoryLoader(client, self.transcript, self.reducer)
-        self._status = StatusPresenter(
+        self.status = StatusPresenter(
             info, self.reducer, connection, self.approvals, self.transcript, composer, shell.attention.state_is
         )
-        self.actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
+        self.actions = SessionActions(client, self.reducer, connection, self.approvals, self.status, shell.leaving)
         self.rewinding = RewindPanel(self.reducer, composer, self.actions)
         self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
@@ -149,16 +149,12 @@ class SessionView(Vertical):
             client.register(kind)
 
     @property
-    def status_line(self) -> StatusLine:
-        return self._status.line
-
-    @property
     def card(self) -> QuestionCard | None:
         return self.approvals.card
 
     def compose(self) -> ComposeResult:
         yield from (self.transcript, self.reading, self.approvals, self.rewinding)
-        yield from (self.replies, self.queue, self._presenter.banner, self._status.todos, self.files)
+        yield from (self.replies, self.queue, self._banner, self.status.todos, self.files)
 
     def on_mount(self) -> None:
         info, hello, keymap = self.api.info, self.api.client.hello, self._shell.composer.keymap
@@ -172,15 +168,13 @@ class SessionView(Vertical):
         self._listen(LastScreen(self.transcript, self.reducer, hello))
 
     def on_resize(self) -> None:
-        self.approvals.fit_card()
+        if self.card is not None:
+            self.card.call_after_refresh(self.card.fit)
 
     def wake(self) -> None:
         """Something has happened: bring the screen up to date quickly for a while."""
         if self._pulse is not None:
             self._pulse.wake()
-
-    def hint(self, text: str) -> None:
-        self._status.hint(text)
 
     def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
         """Show in the transcript what a login has said, and what the person should know about the session."""
@@ -227,14 +221,14 @@ class SessionView(Vertical):
 
     def _skipped(self, item: EventGap) -> None:
         state = parse_snapshot(item.body)
-        self._history.skipped(self.approvals.last_seq, item.seq + 1)
-        self.approvals.event_came(item.seq, replayed=True)
+        self._history.skipped(self.approvals.replay.seq, item.seq + 1)
+        self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=True)
         self.reducer.skipped(state, running=self.api.client.hello.state != "idle")
-        if self.approvals.replace_all(state.questions):
+        if self.approvals.questions.replace_all(state.questions):
             self.reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def _received(self, item: SessionEvent) -> None:
-        self.approvals.event_came(item.seq, replayed=item.replayed)
+        self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
         if item.kind == "progress":
             if agent_of_message(item.body) == MAIN_AGENT:
                 self.reducer.apply_progress(item.public)
@@ -250,32 +244,54 @@ class SessionView(Vertical):
     def _message(self, public: PublicMessage, *, replayed: bool) -> None:
         """Show a question, and call the person for what they may be waiting for, but never during a replay."""
         if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
-            if self.approvals.opened(public) and not replayed:
+            if self.approvals.questions.opened(public) and not replayed:
                 self._shell.ring("permission_prompt")
         elif isinstance(public, ControlCancel):
-            self.approvals.withdrawn(public.request_id)
+            self.approvals.questions.closed(public.request_id)
         elif isinstance(public, ResultMessage) and not replayed:
             self._shell.ring("idle_prompt")
 
     def _answered(self, answer: ControlResponse) -> None:
-        settlement = self.approvals.settled(answer.request_id, answer.payload) if answer.request_id else None
-        if settlement is Settlement.BY_ANOTHER:
+        """The journal has the answer to a question, which counts for every client."""
+        ours = self.approvals.given.pop(answer.request_id, None)
+        if self.approvals.questions.closed(answer.request_id):
             self.reducer.notice("The question was answered by another client.", Level.DIM)
-        elif settlement is Settlement.BEFORE_US:
+        elif ours is not None and ours != answer.payload:
             verdict = "allowed" if (answer.payload or {}).get("behavior") == "allow" else "denied"
             self.reducer.notice(f"Another client answered first: {verdict}. Your answer was dropped.", Level.WARNING)
 
     def _link_changed(self, change: LinkChange) -> None:
-        if not self._presenter.changed(change, time.monotonic()):
+        before, now = self.connection.state, time.monotonic()
+        self.connection.changed(change, now)
+        self._show_connection(now)
+        if change.state is before:
             return
-        self._status.hint("")  # the attempt that a hint announced has succeeded or failed
+        self.status.hint("")  # the attempt that a hint announced has succeeded or failed
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
             self._shell.ring()
 
+    def _show_connection(self, now: float) -> None:
+        if not (self._banner.is_attached and self.approvals.is_attached):  # the person is leaving
+            return
+        view, reducer, composer = self.connection, self.reducer, self._shell.composer
+        view.settle(now)
+        connected = view.shown is LinkState.CONNECTED
+        lost, self._was_connected = self._was_connected and not connected, connected
+        if lost:
+            reducer.link_lost()
+        elif view.up and reducer.prompts.unsent and not (self.api.client.unsent or self.approvals.replaying):
+            reducer.all_sent()
+        self.approvals.tick()
+        composer.shortcuts.active = view.keys()
+        composer.set_locked(ONLY_WATCHES if view.watching else "")
+        self._banner.show(view, now, self.transcript.palette(), typing=bool(composer.text))
+
     def _session_ended(self, error: CcbError | None) -> None:
         self.reducer.session_ended()
-        self.approvals.clear()
-        if self._shell.leaving.session_ended(error) is SessionFate.STOPPED:
+        self.approvals.questions.clear()
+        leaving = self._shell.leaving
+        leaving.error, leaving.stopped = error, leaving.stops and error is None
+        if leaving.stopped:
             self._shell.leave()
             return
         if error is None:
@@ -290,8 +306,8 @@ class SessionView(Vertical):
 
     def _tick(self) -> bool:
         now = time.monotonic()
-        self._presenter.tick(now)
-        self._status.tick(now)
+        self._show_connection(now)
+        self.status.tick(now)
         self.queue.refresh_panel()
         self.reading.tick()
         copying = self.files.refresh_panel()
@@ -365,8 +381,8 @@ class SessionView(Vertical):
             self.transcript.turn(direction)
 
     def show_todos(self) -> None:
-        if not self._status.todos.toggle():
-            self._status.hint("nothing is on the todo list")
+        if not self.status.todos.toggle():
+            self.status.hint("nothing is on the todo list")
 
     def details(self) -> None:
         """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
@@ -386,7 +402,7 @@ class SessionView(Vertical):
             in_memory=hello.storage == "memory",
             stopped=self._shell.leaving.stopped,
             lost=error.what if error is not None else "",
-            asking=self.approvals.open_count > 0,
+            asking=len(self.approvals.questions) > 0,
             working=self.reducer.running,
             answer=self.reducer.answers[-1] if self.reducer.answers else "",
         )

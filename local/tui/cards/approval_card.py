@@ -230,16 +230,16 @@ class ApprovalCard(ChoiceCard):
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
         row that goes on has a mark; a short screen has one row for all."""
-        reason, agent = self.request.text("decision_reason"), self.request.text("agent")
-        entries = [("Sandbox: ", _shortened(self.request.text("sandbox") or "no cage"))]
+        reason, agent = self.asked.request.text("decision_reason"), self.asked.request.text("agent")
+        entries = [("Sandbox: ", _shortened(self.asked.request.text("sandbox") or "no cage"))]
         if reason:
             entries.insert(0, ("Asked because: ", _shortened(reason)))
         if agent:
             entries.insert(0, ("Sub-agent: ", _shortened(agent)))
         if self.screen.has_class("-short"):
-            return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
+            return Text(" · ".join(map("".join, reversed(entries))), self.asked.palette.dim)
         lines = [CardLine(name, text, RowStyle.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
-        return FoldedRows(lines, self._palette)
+        return FoldedRows(lines, self.asked.palette)
 
     def on_mount(self) -> None:
         self._reason.update(self._circumstances())
@@ -265,7 +265,7 @@ class ApprovalCard(ChoiceCard):
             destination = KEPT if answer == "always" else "session"
             updates = [] if answer == "once" else [{**each, "destination": destination} for each in self._updates]
             granted = {"updatedPermissions": updates} if updates else {}
-            self.respond({"behavior": "allow", "updatedInput": self.request.input, **granted})
+            self.respond({"behavior": "allow", "updatedInput": self.asked.request.input, **granted})
 
     def end_of_text(self) -> None:
         self._edits = False

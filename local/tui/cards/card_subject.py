@@ -37,7 +37,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         self._lines = lines
         self._palette = palette
         self._width = 0
-        self._rows: list[CardRow] = []
+        self.rows: list[CardRow] = []
         self._seen = 0  # rows from the top on
         self._counts = False
         self._height = 0  # before the present resize
@@ -45,15 +45,15 @@ class ApprovalSubject(ScrollView, can_focus=False):
     @property
     def unseen(self) -> int:
         """The number of rows that have not been on the screen yet."""
-        return len(self._rows) - self._seen if self._rows else len(self._lines)
+        return len(self.rows) - self._seen if self.rows else len(self._lines)
 
     def replace_lines(self, lines: list[CardLine]) -> None:
         """Show other lines, which the person knows because they wrote them."""
         self._lines = lines
         width, self._width = self._width, 0
         self._fold(width)
-        self._seen = len(self._rows)
-        self.virtual_size = Size(self._width, len(self._rows))
+        self._seen = len(self.rows)
+        self.virtual_size = Size(self._width, len(self.rows))
         self.refresh(layout=True)
 
     def limit(self, height: int) -> None:
@@ -63,34 +63,30 @@ class ApprovalSubject(ScrollView, can_focus=False):
             self._counts = True
             self.call_after_refresh(self.refresh)
 
-    @property
-    def rows(self) -> list[CardRow]:
-        return self._rows
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         self._fold(width - _SCROLL_BAR)
-        return len(self._rows)
+        return len(self.rows)
 
     def on_resize(self) -> None:
-        at_end = 0 < self.scroll_y >= len(self._rows) - self._height
+        at_end = 0 < self.scroll_y >= len(self.rows) - self._height
         self._height = self.size.height
         self._fold(self.scrollable_content_region.width)
-        self.virtual_size = Size(self._width, len(self._rows))
+        self.virtual_size = Size(self._width, len(self.rows))
         self.refresh()
         if at_end:  # answers that appear must not push the last rows out of sight
-            self.call_after_refresh(self._scroll, len(self._rows))
+            self.call_after_refresh(self._scroll, len(self.rows))
 
     def _fold(self, width: int) -> None:
         """Fold the lines to another width. What was seen stays so, up to the beginning of a line."""
         if width == self._width or width <= 0:
             return
-        all_seen = bool(self._rows) and self._seen == len(self._rows)
-        line = self._rows[self._seen].line if self._seen < len(self._rows) else 0
+        all_seen = bool(self.rows) and self._seen == len(self.rows)
+        line = self.rows[self._seen].line if self._seen < len(self.rows) else 0
         self._width = width
-        self._rows = fold(self._lines, width)
-        self._seen = sum(row.line < line for row in self._rows)
+        self.rows = fold(self._lines, width)
+        self._seen = sum(row.line < line for row in self.rows)
         if all_seen:
-            self._seen = len(self._rows)
+            self._seen = len(self.rows)
 
     def read_on(self) -> bool:
         """Scroll to the first rows that were not seen, or by a page if these are on the screen. Return False if all
@@ -118,7 +114,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
     def render_lines(self, crop: Region) -> list[Strip]:
         strips = super().render_lines(crop)
         top = round(self.scroll_y)
-        first, end = top + crop.y, min(top + crop.bottom, len(self._rows))
+        first, end = top + crop.y, min(top + crop.bottom, len(self.rows))
         if self._counts and first <= self._seen < end:
             self._seen = end
             self.post_message(self.RowsSeen())
@@ -126,9 +122,9 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         number = round(self.scroll_y) + y
-        if number >= len(self._rows):
+        if number >= len(self.rows):
             return Strip.blank(self._width, self.rich_style)
-        text = drawn(self._rows[number], self._palette)
+        text = drawn(self.rows[number], self._palette)
         strip = Strip([segment for segment in text.render(self.app.console) if segment.text])
         selection = self.text_selection
         span = selection.get_span(number) if selection is not None else None
@@ -138,7 +134,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         return strip.apply_offsets(0, number)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        return selection.extract("\n".join(row.plain for row in self._rows)), "\n"
+        return selection.extract("\n".join(row.plain for row in self.rows)), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
@@ -161,7 +157,7 @@ class FormRows(ApprovalSubject):
 
     def _bring_into_view(self) -> None:
         first, last = self._marked
-        places = [number for number, row in enumerate(self._rows) if first <= row.line <= last]
+        places = [number for number, row in enumerate(self.rows) if first <= row.line <= last]
         top, height = round(self.scroll_y), self.size.height
         if places and (places[0] < top or (height >= len(places) and places[-1] >= top + height)):
             self._scroll(places[0] if places[0] < top else places[-1] - height + 1)
@@ -169,7 +165,7 @@ class FormRows(ApprovalSubject):
     def render_line(self, y: int) -> Strip:
         strip = super().render_line(y)
         number = round(self.scroll_y) + y
-        if number >= len(self._rows) or not self._marked[0] <= self._rows[number].line <= self._marked[1]:
+        if number >= len(self.rows) or not self._marked[0] <= self.rows[number].line <= self._marked[1]:
             return strip
         reversed_segments = list(Segment.apply_style(strip, post_style=_REVERSE))
         return Strip(reversed_segments, strip.cell_length)

@@ -138,27 +138,27 @@ class FormCard(QuestionCard):
     def show_choices(self) -> None:
         driving, note = self._driving_and_note
         if not driving:
-            self._choices.update(Text(note, style=self._palette.dim))
+            self._choices.update(Text(note, style=self.asked.palette.dim))
             return
-        accent = f"bold {self._palette.accent}"
-        style = "" if self.has_focus else self._palette.dim
+        accent = f"bold {self.asked.palette.accent}"
+        style = "" if self.has_focus else self.asked.palette.dim
         parts = [Text.assemble((key, accent), f" {does}", style=style) for key, does in self._keys_shown()]
         text = Text("   ").join(parts)
         for warning in filter(None, (self._problem, note)):
-            text.append(f"\n{warning}", style=f"not bold {self._palette.warn}")
+            text.append(f"\n{warning}", style=f"not bold {self.asked.palette.warn}")
         self._choices.update(text)
 
     def _keys_shown(self) -> list[tuple[str, str]]:
         of = self.form.field
         if not self.has_focus:
-            return [(self.keymap.name("approval-tab"), "to answer")]
+            return [(self.asked.keymap.name("approval-tab"), "to answer")]
         keys = [("Enter", "sends" if of is None else "gives it")]
         if of is not None:
             rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
             keys.insert(0, (f"{rows}, Space", "tick") if of.several else (f"{rows}, ↑↓", "mark"))
         if len(self.form.fields) > 1:
             keys.append(("←→", "questions"))
-        return [*keys, (self.keymap.name("approval-tab"), "back"), ("Esc", "declines")]
+        return [*keys, (self.asked.keymap.name("approval-tab"), "back"), ("Esc", "declines")]
 
     # Keys.
 
@@ -300,7 +300,7 @@ class QuestionsCard(FormCard):
 
     def answer_form(self, answers: Answers) -> None:
         given = {question: ", ".join(chosen) for question, chosen in answers.items()}
-        self.respond({"behavior": "allow", "updatedInput": {**self.request.input, "answers": given}})
+        self.respond({"behavior": "allow", "updatedInput": {**self.asked.request.input, "answers": given}})
 
     def decline(self, reason: str) -> None:
         message = "The user declined to answer the questions."
@@ -331,13 +331,13 @@ class ElicitationCard(FormCard):
         super().__init__(asked, form.form if form is not None else unreadable)
 
     def asker(self) -> str:
-        return f"The MCP server {escaped_name(self.request.text('mcp_server_name'))[:_MAX_SERVER]} asks"
+        return f"The MCP server {escaped_name(self.asked.request.text('mcp_server_name'))[:_MAX_SERVER]} asks"
 
     def answer_form(self, answers: Answers) -> None:
         form = self._server_form
         if form is None:
             self.decline("")
-        elif self.request.text("mode") == "url":
+        elif self.asked.request.text("mode") == "url":
             self.respond({"action": "accept"})
         else:
             self.respond({"action": "accept", "content": form.content(answers)})

@@ -80,7 +80,7 @@ class AgreementCard(ChoiceCard):
             self.respond({"behavior": "allow", **self.agreed(answer)})
 
     def agreed(self, answer: str) -> Json:
-        return {"updatedInput": self.request.input}
+        return {"updatedInput": self.asked.request.input}
 
     def field_given(self, text: str) -> None:
         self.respond({"behavior": "deny", "message": said_with(self.DENIED, text)})
@@ -126,7 +126,7 @@ class PlanCard(AgreementCard):
 
     def __init__(self, asked: Asked) -> None:
         plan = asked.request.input.get("plan")
-        self._asked = self._plan = plan if isinstance(plan, str) else ""
+        self._proposed = self._plan = plan if isinstance(plan, str) else ""
         super().__init__(asked)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(char == "\r" or is_hidden(char) for char in self._plan)
@@ -152,10 +152,10 @@ class PlanCard(AgreementCard):
         return {**(ways or {"edits": "approve"}), "deny": "keep planning"}
 
     def title(self) -> str:
-        return "Approve the plan, as you changed it," if self._plan != self._asked else "Approve the plan"
+        return "Approve the plan, as you changed it," if self._plan != self._proposed else "Approve the plan"
 
     def hint(self) -> str:
-        edits = self.keymap.name("editor")
+        edits = self.asked.keymap.name("editor")
         if self.has_class("editing"):
             return f"{edits} or Esc: done"
         return f"{edits} changes the plan" if self.is_attached and self.has_focus and self._editable else ""
@@ -169,8 +169,8 @@ class PlanCard(AgreementCard):
         self.show_titles()
 
     def agreed(self, answer: str) -> Json:
-        changed = {"plan": self._plan, "planWasEdited": True} if self._plan != self._asked else {}
-        said: Json = {"updatedInput": {**self.request.input, **changed}}
+        changed = {"plan": self._plan, "planWasEdited": True} if self._plan != self._proposed else {}
+        said: Json = {"updatedInput": {**self.asked.request.input, **changed}}
         if answer in self._updates:
             said["updatedPermissions"] = [self._updates[answer], *(self._rules if answer != "plain" else ())]
         return said
@@ -182,7 +182,7 @@ class PlanCard(AgreementCard):
 
     def on_key(self, event: events.Key) -> None:
         editing = self.has_class("editing")
-        if not self.keymap.has("editor", event.key) or not (editing or (self.has_focus and self._editable)):
+        if not self.asked.keymap.has("editor", event.key) or not (editing or (self.has_focus and self._editable)):
             return
         event.stop()
         event.prevent_default()
@@ -210,8 +210,8 @@ class PlanCard(AgreementCard):
         plan = self._editor.text.strip()
         if plan and plan != self._plan:
             self._plan = plan
-            asked = {**self.request.request, "input": {**self.request.input, "plan": plan}}
-            self.subject.replace_lines(subject_lines(replace(self.request, request=asked)))
+            asked = {**self.asked.request.request, "input": {**self.asked.request.input, "plan": plan}}
+            self.subject.replace_lines(subject_lines(replace(self.asked.request, request=asked)))
             self.show_titles()
 
     def turn(self, pages: int) -> bool:

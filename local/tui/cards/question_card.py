@@ -146,8 +146,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def __init__(self, asked: Asked, subject: ApprovalSubject) -> None:
         super().__init__(id="approval")
-        self.request, self._place, self._palette = asked.request, asked.place, asked.palette
-        self.keymap = asked.keymap
+        self.asked = asked
         self.subject = subject
         self.field = Input(compact=True)
         self.settling = False  # it takes no focus yet, because it has just taken the place of another
@@ -160,7 +159,7 @@ class QuestionCard(Vertical, can_focus=True):
     # What a kind of card adds.
 
     def title(self) -> str:
-        return escaped_name(self.request.tool_name)
+        return escaped_name(self.asked.request.tool_name)
 
     def hint(self) -> str:
         return ""
@@ -213,17 +212,12 @@ class QuestionCard(Vertical, can_focus=True):
         self.call_after_refresh(self.fit)
 
     @property
-    def listens(self) -> bool:
-        """Whether the person is at the answers, so that a key may be one."""
-        return self.has_focus and not self.has_class("typing")
-
-    @property
     def reason(self) -> str:
         """What the person has typed into the card and not given yet."""
         return "" if self._answered else self.field.value
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
-        self._waiting = f"{count} more waiting: {self.keymap.name('next-question')}" if count else ""
+        self._waiting = f"{count} more waiting: {self.asked.keymap.name('next-question')}" if count else ""
         self.show_titles()
 
     @property
@@ -232,13 +226,13 @@ class QuestionCard(Vertical, can_focus=True):
 
     def show_titles(self) -> None:
         """Show who asks and the host, whether there is more to read below, and the number of waiting questions."""
-        title = f"{self.title()} on {self._place}"
+        title = f"{self.title()} on {self.asked.place}"
         below = self.subject.max_scroll_y - round(self.subject.scroll_y) if self.is_attached else 0
         more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
         title = f"{more} · {title}" if more and short else title
         can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
-        whole = f"{self.keymap.name('details')} whole screen" if can_grow else ""
+        whole = f"{self.asked.keymap.name('details')} whole screen" if can_grow else ""
         said: tuple[str, ...] = (self.hint(), "" if short else more, whole, self._waiting)
         if self.has_class("typing") and self.field.value:
             said = (self.hint(), self.field.placeholder)  # which a text covers
@@ -372,7 +366,7 @@ class QuestionCard(Vertical, can_focus=True):
             self.subject.move(_SCROLL_KEYS[key])
         elif key in STEPS:
             self.step(key)
-        elif not burst and (by := next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)):
+        elif not burst and (by := next((by for key_id, by in _WALKS.items() if self.asked.keymap.has(key_id, key)), 0)):
             self.post_message(self.Walked(by))
         else:
             return False
@@ -395,4 +389,4 @@ class QuestionCard(Vertical, can_focus=True):
 
     def respond(self, response: Json) -> None:
         self._answered = True
-        self.post_message(self.Answered(CardAnswer(self.request.request_id, response)))
+        self.post_message(self.Answered(CardAnswer(self.asked.request.request_id, response)))

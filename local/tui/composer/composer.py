@@ -28,6 +28,7 @@ from .vim import VimEffect, VimKeys, changed_part
 
 _MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
 _INVITATION = "Ask for a change, or /help"
+_ACTS = ("steer", "send", "paste", "newline", "editor")  # the ids of keys
 
 
 class Composer(TextArea):
@@ -116,19 +117,22 @@ class Composer(TextArea):
         return own is not None and await self.app.run_action(own.action, self)
 
     def _handle_key(self, event: events.Key) -> bool:
-        if self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event):
-            return True
-        keymap, key = self.keymap, event.key
+        taken = self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event)
+        return taken or self._acted(event.key)
+
+    def _acted(self, key: str) -> bool:
+        keymap = self.keymap
         before, self._chord = self._chord, key
-        if keymap.has("send", key) or keymap.has("steer", key):
-            self._submit(steers=keymap.has("steer", key))
-        elif keymap.has("paste", key) and not self.read_only:
-            self.paste_image()
-        elif keymap.has("newline", key):
-            self.insert("\n")
-        elif keymap.has("editor", key) or (key == "ctrl+e" and before == "ctrl+x"):
+        act = next((each for each in _ACTS if keymap.has(each, key)), "")
+        if act == "editor" or (key == "ctrl+e" and before == "ctrl+x"):
             if not self.read_only:
                 self.post_message(self.EditorWanted())
+        elif act == "paste" and not self.read_only:
+            self.paste_image()
+        elif act == "newline":
+            self.insert("\n")
+        elif act in ("send", "steer"):
+            self._submit(steers=act == "steer")
         elif key == "backspace":
             return self._remove_placeholder()
         else:  # Ctrl+X may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut

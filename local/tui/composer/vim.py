@@ -69,7 +69,10 @@ def parse_keys(keys: tuple[str, ...], *, visual: bool) -> VimCommand:
         return VimCommand(_VISUAL_OPERATORS[key], count, arg="lines" if key in "SRXDYC" else "")
     if visual or key not in _OPERATORS:
         return _motion("", count, rest, objects=visual)
-    again, rest = _count(rest[1:])
+    return _operator(key, count, *_count(rest[1:]))
+
+
+def _operator(key: str, count: int, again: int, rest: tuple[str, ...]) -> VimCommand:
     count = min(_MAX_COUNT, (count or 1) * (again or 1)) if count or again else 0
     return VimCommand(key, count, "lines") if rest == (key,) else _motion(key, count, rest, objects=True)
 
@@ -111,6 +114,10 @@ class VimEffect(Enum):
     REDO = "redo"
     EARLIER = "earlier"  # the prompt before this one
     LATER = "later"
+
+
+_EFFECTS = {"u": VimEffect.UNDO, "ctrl+r": VimEffect.REDO}
+_MARKING = {"v": VimMode.VISUAL, "V": VimMode.LINES}
 
 
 class Vim:
@@ -318,20 +325,21 @@ class Vim:
         taken = {"x": ("d", at, right), "delete": ("d", at, right), "s": ("c", at, right), "D": ("d", at, end),
                  "C": ("c", at, end), "X": ("d", max(start, at - count), at)}  # fmt: skip
         begun = {"i": at, "a": min(at + 1, end), "I": first_word(text, at), "A": end}
-        if name in ("u", "ctrl+r"):
-            return VimEffect.UNDO if name == "u" else VimEffect.REDO
+        opened = {"o": (end, end + 1), "O": (start, start)}
+        if name in _EFFECTS:
+            return _EFFECTS[name]
         if name in taken:
             self._take(*taken[name], lines=False)
         elif name in begun:
             self._insert(begun[name])
-        elif name in ("o", "O"):
-            place = end if name == "o" else start
+        elif name in opened:
+            place, to = opened[name]
             self.text = f"{text[:place]}\n{text[place:]}"
-            self._insert(end + 1 if name == "o" else start)
+            self._insert(to)
         elif name in ("S", "Y"):
-            self._operate(VimCommand("c" if name == "S" else "y", count, "lines"))
-        elif name in ("v", "V"):
-            self.mode, self._anchor = VimMode.VISUAL if name == "v" else VimMode.LINES, at
+            self._operate(VimCommand({"S": "c", "Y": "y"}[name], count, "lines"))
+        elif name in _MARKING:
+            self.mode, self._anchor = _MARKING[name], at
         elif name in ("p", "P"):
             self._put(count, before=name == "P")
         elif name == "J":
@@ -380,9 +388,8 @@ class Vim:
 
     def _change_marked(self, command: VimCommand) -> None:
         name = command.name
-        if name in ("v", "V"):
-            mode = VimMode.VISUAL if name == "v" else VimMode.LINES
-            self.mode = VimMode.NORMAL if mode is self.mode else mode
+        if name in _MARKING:
+            self.mode = VimMode.NORMAL if self.mode is _MARKING[name] else _MARKING[name]
             return
         if name == "o":
             self._anchor, self.at = self.at, self._anchor

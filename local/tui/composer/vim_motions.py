@@ -140,25 +140,28 @@ def _word(text: str, at: int, around: bool, *, big: bool) -> tuple[int, int] | N
     if low == high:
         return None
     at = min(at, high - 1)
-    start, end, kind = at, at, _kind(text[at], big)
-    while start > low and _kind(text[start - 1], big) == kind:
-        start -= 1
-    while end < high and _kind(text[end], big) == kind:
-        end += 1
+    start, end = _alike(text, at, low, high, big)
     if not around:
         return start, end
+    if text[at].isspace() and end < high:
+        return start, _alike(text, end, end, high, big)[1]
     after = end
-    if kind == 0 and end < high:
-        kind = _kind(text[end], big)
-        while after < high and _kind(text[after], big) == kind:
-            after += 1
-        return start, after
     while after < high and text[after] in " \t":
         after += 1
     if after == end:
         while start > low and text[start - 1] in " \t":
             start -= 1
     return start, after
+
+
+def _alike(text: str, at: int, low: int, high: int, big: bool) -> tuple[int, int]:
+    """Return where the characters of one kind begin and end that are around a place."""
+    start, end, kind = at, at, _kind(text[at], big)
+    while start > low and _kind(text[start - 1], big) == kind:
+        start -= 1
+    while end < high and _kind(text[end], big) == kind:
+        end += 1
+    return start, end
 
 
 def _quoted(text: str, at: int, around: bool, quote: str) -> tuple[int, int] | None:

@@ -260,7 +260,7 @@ class SearchedBlocks(Transcript):
             self.bring_up(*self.found[self.at])
 
     def bring_up(self, block: Block, line: int) -> None:
-        layout = self._block_layout
+        layout = self.block_layout
         position = layout.position(block)
         if position == len(layout.blocks):
             return  # it has made room for newer ones
@@ -277,11 +277,11 @@ class SearchedBlocks(Transcript):
         """Return the block of the found line, else the first one on the screen."""
         if 0 <= self.at < len(self.found):
             return self.found[self.at][0]
-        place = self._block_layout.at_line(round(self.scroll_y))
+        place = self.block_layout.at_line(round(self.scroll_y))
         return place[0] if place is not None else None
 
     def _line_of(self, found: Found) -> int | None:
-        start = self._block_layout.start(self._block_layout.position(found[0]))
+        start = self.block_layout.start(self.block_layout.position(found[0]))
         return start + found[1] if start is not None else None
 
     @property

@@ -201,12 +201,14 @@ class SessionPanel(SearchedPanel[SessionRow]):
         palette, found, marked = self._palette, self._found, self._marked
         width = max(20, self.size.width or self.app.size.width - FRAME_CELLS)
         room = max(_LEAST_ROWS, self.app.size.height - _FRAME_LINES)
-        beside = width >= _WIDE
-        rows = min(self.MAX_ROWS, room if beside else max(_LEAST_ROWS, room * 3 // 5))
-        below = 0 if beside else min(self.MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
+        if beside := width >= _WIDE:
+            rows, columns = min(self.MAX_ROWS, room), width * 3 // 5
+            room_for_text, most = width - columns - 3, rows
+        else:
+            rows, columns = min(self.MAX_ROWS, max(_LEAST_ROWS, room * 3 // 5)), width
+            room_for_text, most = width, min(self.MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
         shown = [found[place] for place in self._window(len(found), rows)]
         head = self._head(f"Sessions on {one_line(self._host)}")
-        columns = width * 3 // 5 if beside else width
         if marked is not None and self._does is not _Does.CHOOSES:  # the question about it needs the room
             asked = question_lines(self._host, marked, self._typed, palette, deletes=self._does is _Does.DELETES)
             self.update(Group(head, session_line(marked, columns, palette, self._current, marked=True), *asked))
@@ -215,11 +217,10 @@ class SessionPanel(SearchedPanel[SessionRow]):
         lines = lines or [Text("  No session fits what you typed.", style=palette.dim)]
         said: list[Text] = []
         if marked is not None:
-            room_for_text, most = (width - columns - 3, rows) if beside else (width, below)
             said = preview_lines(self._said.get(marked.session), most, room_for_text, palette, marked.cwd.raw)
         if beside:
             lines = _side_by_side(lines, said, columns, palette)
-        elif below >= 2 and said:
+        elif most >= 2 and said:
             lines += [Text("─" * width, style=palette.dim), *said]
         foot = self._hint or f"{self._count('session')} · {self.keymap.filled(_KEYS) % self._leaves}"
         style = palette.warn if self._hint else palette.dim

@@ -89,22 +89,18 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
 
 
 def _summary(block: ToolBlock, run: AgentRun) -> str:
-    parts = ["in the background"] if run.in_background and not run.ended else []
-    if run.branch:
-        parts.append(f"worktree on {run.branch}")
-    elif block.tool_input.get("isolation") and not run.ended:
-        parts.append("in a worktree")
-    if run.note and not run.ended:
-        parts.append(one_line(run.note))
-    if run.tool_uses or run.ended:
-        parts.append(counted(run.tool_uses, "tool use"))
-    if run.tokens:
-        parts.append(f"{tokens(run.tokens)} tokens")
-    if run.seconds >= 1 and (run.ended or block.state is not ToolState.RUNNING):
-        parts.append(f"{run.seconds:.0f} s")
-    if run.cost_usd:
-        parts.append(f"${run.cost_usd:.4f}")
-    return " · ".join(parts) or "starting"
+    goes_on = not run.ended
+    parts = {
+        "in the background": run.in_background and goes_on,
+        f"worktree on {run.branch}": run.branch,
+        "in a worktree": block.tool_input.get("isolation") and goes_on and not run.branch,
+        one_line(run.note): run.note and goes_on,
+        counted(run.tool_uses, "tool use"): run.tool_uses or run.ended,
+        f"{tokens(run.tokens)} tokens": run.tokens,
+        f"{run.seconds:.0f} s": run.seconds >= 1 and (run.ended or block.state is not ToolState.RUNNING),
+        f"${run.cost_usd:.4f}": run.cost_usd,
+    }
+    return " · ".join(part for part, said in parts.items() if said) or "starting"
 
 
 def _below(value: str) -> str:

@@ -301,12 +301,8 @@ def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection,
     if at_start and start < (row, shown[chosen[0]][1]):
         begin = 0
     lines = [whole[first[0]][begin:], *whole[first[0] + 1 : last[0] + 1]]
-    lines[-1] = lines[-1][: last[1] + 1 - (begin if first[0] == last[0] else 0)]
-    bare = (line.lstrip(" ") for line in lines)
-    unquoted = (
-        each.removeprefix("▌ ") if each.startswith("▌") else line for each, line in zip(bare, lines, strict=True)
-    )
-    text = "\n".join(line.rstrip(" ") for line in unquoted)
+    lines[-1] = lines[-1][: last[1] + 1 - begin * (first[0] == last[0])]
+    text = "\n".join(_QUOTE_BAR.sub("", line).rstrip(" ") for line in lines)
     return text.removeprefix(_PROMPT).replace(TAB, "\t")
 
 

@@ -99,21 +99,22 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     if view in (View.CHECKLIST, View.PLAN):
         return ""
     if view is View.QUESTIONS:
-        questions = tool_input.get("questions")
-        listed = questions if isinstance(questions, list) else []
-        return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
+        return _headers(tool_input.get("questions"))
     if view is View.AGENT:
         return agent_label(tool_input)[:_MAX_HEADLINE]
-    for key in _SUBJECTS:
-        value = tool_input.get(key)
-        if isinstance(value, str) and value:
-            if key.endswith("path"):
-                value = path_in(cwd, value)
-            first, *more = neutralise(value).splitlines() or [""]
-            if key == "pattern" and isinstance(path := tool_input.get("path"), str) and path not in ("", cwd):
-                first += f" in {path_in(cwd, path)}"
-            return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
-    return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
+    key = next((each for each in _SUBJECTS if isinstance(tool_input.get(each), str) and tool_input[each]), "")
+    if not key:
+        return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
+    value, path = tool_input[key], tool_input.get("path")
+    first, *more = neutralise(path_in(cwd, value) if key.endswith("path") else value).splitlines() or [""]
+    if key == "pattern" and isinstance(path, str) and path not in ("", cwd):
+        first += f" in {path_in(cwd, path)}"
+    return "\n    ".join([first, *more]) if whole else first + " …" * bool(more)
+
+
+def _headers(questions: object) -> str:
+    listed = questions if isinstance(questions, list) else []
+    return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
 
 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str = MORE_KEY) -> Text | None:

@@ -59,10 +59,6 @@ class ConnectionView:
         return self._shown.state
 
     @property
-    def shown_up(self) -> bool:
-        return self.shown in (LinkState.CONNECTED, LinkState.FENCED)
-
-    @property
     def unanswered_s(self) -> float:
         return self._client.unanswered_s if self.up else 0.0
 
@@ -79,11 +75,6 @@ class ConnectionView:
     def up(self) -> bool:
         """Whether there is a connection, so that inputs arrive at once."""
         return self.state in (LinkState.CONNECTED, LinkState.FENCED)
-
-    @property
-    def unsent(self) -> int:
-        """The number of inputs that the host has not confirmed yet."""
-        return self._client.unsent
 
     @property
     def watching(self) -> bool:

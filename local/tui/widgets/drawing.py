@@ -39,7 +39,7 @@ class BlockLayout:
         self.blocks: list[Block] = []
         self.heights: list[int] = []
         self._laid: list[Block | None] = []  # the blocks at the last `lay_out`; None for one that was removed since
-        self._ends: list[int] = []  # the line after each of them
+        self.ends: list[int] = []  # the line after each of them
         self._weights: dict[Block, int] = {}
         self._bytes = 0
 
@@ -58,12 +58,7 @@ class BlockLayout:
 
     @property
     def lines(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    @property
-    def ends(self) -> Sequence[int]:
-        """For each block, the number of the line after it at the last `lay_out`."""
-        return self._ends
+        return self.ends[-1] if self.ends else 0
 
     def position(self, block: Block) -> int:
         """Return the index of a block, or the number of blocks without it. It is nearly always one of the last."""
@@ -96,25 +91,21 @@ class BlockLayout:
         """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block
         that is added or taken away meanwhile must not shift what is painted before that."""
         self._laid = [*self.blocks]
-        self._ends = list(accumulate(self.heights))
+        self.ends = list(accumulate(self.heights))
 
     def start(self, position: int) -> int | None:
         """Return the first line of the block at an index, None if it had no place at the last `lay_out`."""
-        return self._ends[position] - self.heights[position] if position < len(self._ends) else None
-
-    def overlaps(self, block: Block, first: int, end: int) -> bool:
-        position = self.position(block)
-        return position < len(self._ends) and self._ends[position] > first and (self.start(position) or 0) < end
+        return self.ends[position] - self.heights[position] if position < len(self.ends) else None
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
         the last block, and where a block was that is removed."""
-        position = bisect_right(self._ends, line)
+        position = bisect_right(self.ends, line)
         block = self._laid[position] if position < len(self._laid) else None
         if block is None:
             return None
-        start = self._ends[position - 1] if position else 0
-        return block, line - start, self._ends[position] - start
+        start = self.ends[position - 1] if position else 0
+        return block, line - start, self.ends[position] - start
 
 
 Line = list[Segment]
@@ -224,11 +215,7 @@ class TranscriptDrawing:
     _count: int = 0  # of the lines that are kept
     _lines: dict[Block, list[Line]] = field(default_factory=dict)  # the block used last is the last one
     _heights: dict[Block, tuple[CacheKey, int]] = field(default_factory=dict)
-    _going: dict[Block, _Going] = field(default_factory=dict)
-
-    @property
-    def unfinished(self) -> bool:
-        return bool(self._going)
+    going: dict[Block, _Going] = field(default_factory=dict)
 
     def height(self, block: Block, width: int) -> int | None:
         """Return the number of lines of a block, or None if it has to be drawn for that."""
@@ -239,31 +226,31 @@ class TranscriptDrawing:
         if block in self._lines and self.height(block, width) is not None:
             lines = self._lines[block] = self._lines.pop(block)
             return lines
-        key, going = (width, block.version), self._going.get(block)
+        key, going = (width, block.version), self.going.get(block)
         if going is None or going.key != key:
-            going = self._going[block] = _Going(key, self._parts(block, width))
+            going = self.going[block] = _Going(key, self._parts(block, width))
             if self._finished(block, going):
                 return going.lines
         return self._lines.get(block) or going.lines
 
     def whole(self, block: Block, width: int) -> list[Line]:
         lines = self.lines(block, width)
-        while block in self._going:
-            going = self._going[block]
+        while block in self.going:
+            going = self.going[block]
             lines = going.lines if self._finished(block, going) else lines
         return lines
 
     def go_on(self) -> Block | None:
         """Draw a slice of the block that was asked for last. Return it if that is all of it."""
-        block = next(reversed(self._going), None)
-        return block if block is not None and self._finished(block, self._going[block]) else None
+        block = next(reversed(self.going), None)
+        return block if block is not None and self._finished(block, self.going[block]) else None
 
     def _finished(self, block: Block, going: _Going) -> bool:
         """Draw a slice of a block. If that is all of it, keep its lines in place of those that were used longest
         ago."""
         if not going.go_on(_SLICE_S):
             return False
-        del self._going[block]
+        del self.going[block]
         self._drop_lines(block)
         self._heights[block] = going.key, len(going.lines)
         self._lines[block] = going.lines
@@ -276,13 +263,13 @@ class TranscriptDrawing:
         self._count -= len(self._lines.pop(block, ()))
 
     def forget(self, block: Block) -> None:
-        self._going.pop(block, None)
+        self.going.pop(block, None)
         self._drop_lines(block)
         self._heights.pop(block, None)
 
     def outdate(self) -> None:
         """All blocks have to be drawn anew, because something changed that is not in their versions."""
-        self._going.clear()
+        self.going.clear()
         self._heights.clear()
 
     def is_tight(self, block: Block) -> bool:

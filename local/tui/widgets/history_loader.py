@@ -32,12 +32,12 @@ class HistoryLoader:
             return  # the host has lost events that are on the screen
         hole = HoleBlock(level=Level.DIM, after=after, before=before)
         hole.text = _hole_text(hole)
-        self._holes = [each for each in self._holes if self.transcript.has_block(each)] + [hole]
+        self._holes = [each for each in self._holes if each in self.transcript.block_layout] + [hole]
         self.transcript.add(hole, before=self.reducer.prompts.first_waiting())
 
     def load_in_sight(self, *, turn_page: bool) -> bool:
         """Load the hole that the person looks at, unless one is being loaded. Return whether they look at one."""
-        self._holes = [hole for hole in self._holes if self.transcript.has_block(hole)]
+        self._holes = [hole for hole in self._holes if hole in self.transcript.block_layout]
         hole = None if self._loading else next(filter(self.transcript.is_in_view, self._holes), None)
         if hole is not None:
             self.transcript.run_worker(self.load(hole, turn_page=turn_page))
@@ -47,7 +47,7 @@ class HistoryLoader:
         """Load the newest events of a hole. What is on the screen stays, or moves to the bottom (`turn_page`)."""
         if self._loading:
             return
-        if not self.transcript.has_room_for_earlier:
+        if not self.transcript.block_layout.has_room_for_earlier:
             self._set_text(hole, "… earlier events are not loaded: this page is full")
             return
         self._loading = True
@@ -63,14 +63,14 @@ class HistoryLoader:
 
     async def load_newest(self) -> bool:
         """Load the newest events that are not loaded. Return False if there are none, no room, or no answer."""
-        if not self._holes or self._loading or not self.transcript.has_room_for_earlier:
+        if not self._holes or self._loading or not self.transcript.block_layout.has_room_for_earlier:
             return False
         hole, before = self._holes[-1], self._holes[-1].before
         await self.load(hole, turn_page=False)
         return hole not in self._holes or hole.before != before
 
     def _fill(self, hole: HoleBlock, events: Sequence[SessionEvent], *, turn_page: bool) -> None:
-        if not self.transcript.has_block(hole):
+        if hole not in self.transcript.block_layout:
             return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()
         earlier = TranscriptReducer(loaded, orphans=self.reducer.orphans)

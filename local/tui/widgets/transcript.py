@@ -121,13 +121,13 @@ class Transcript(ScrollView, can_focus=False):
         super().__init__()
         self.shelf = shelf
         self._keys = keys or KeyPriority()
-        self._block_layout = BlockLayout()
+        self.block_layout = BlockLayout()
         self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
         self._draws_on = False
         self._look: _RowLook | None = None
         self._rows: dict[tuple[object, ...] | None, Strip] = {}  # the row drawn first is the first one
         self._changed: dict[Block, None] = {}  # since the last layout
-        self._spinners = Spinners(self, self._block_layout, self._drawing)
+        self._spinners = Spinners(self, self.block_layout, self._drawing)
         self._palette: Palette | None = None
         self._dropped = 0
         self._kept_last: list[Block] = []
@@ -149,7 +149,7 @@ class Transcript(ScrollView, can_focus=False):
     @property
     def blocks(self) -> Sequence[Block]:
         """All blocks, oldest first."""
-        return self._block_layout.blocks
+        return self.block_layout.blocks
 
     @property
     def lines_below(self) -> int:
@@ -163,7 +163,7 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
-        layout = self._block_layout
+        layout = self.block_layout
         self._make_room(block)
         position = len(layout.blocks) if before is None else layout.position(before)
         if self._kept_last and not (isinstance(block, PromptBlock) and block.state is not PromptState.TAKEN):
@@ -190,23 +190,16 @@ class Transcript(ScrollView, can_focus=False):
             tips, self._tips = self._tips, None
             self.take_away(tips)
 
-    @property
-    def has_room_for_earlier(self) -> bool:
-        """Whether earlier blocks may still be put in."""
-        return self._block_layout.has_room_for_earlier
-
-    def has_block(self, block: Block) -> bool:
-        return block in self._block_layout
-
     def is_in_view(self, block: Block) -> bool:
         """Return whether at least one line of a block can be seen now."""
-        top = round(self.scroll_y)
-        return self._block_layout.overlaps(block, top, top + self.size.height)
+        layout, top = self.block_layout, round(self.scroll_y)
+        start = layout.start(position := layout.position(block))
+        return start is not None and start < top + self.size.height and layout.ends[position] > top
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
         """Insert earlier blocks after a block of the transcript. The blocks after them stay at their place on the
         screen; with `turn_page` they move to the bottom."""
-        layout = self._block_layout
+        layout = self.block_layout
         position = layout.position(after) + 1
         start = layout.start(position - 1)
         if position < len(layout.blocks) and start is not None:
@@ -219,22 +212,22 @@ class Transcript(ScrollView, can_focus=False):
 
     def update_block(self, block: Block) -> None:
         """Draw a block anew with the next frame. Until then it stays on the screen as it was drawn."""
-        if block in self._block_layout:
+        if block in self.block_layout:
             if block not in self._changed:
                 self._changed[block] = None
-                self._block_layout.weigh(block)  # much may come before the next layout
-            self._lay_out_soon(self._block_layout.position(block))
+                self.block_layout.weigh(block)  # much may come before the next layout
+            self._lay_out_soon(self.block_layout.position(block))
         else:
             block.changed()
 
     def take_away(self, block: Block) -> None:
-        if block in self._block_layout:
-            position = self._block_layout.position(block)
+        if block in self.block_layout:
+            position = self.block_layout.position(block)
             self._remove(position)
             self._lay_out_soon(position)
 
     def _drop_oldest(self) -> None:
-        layout = self._block_layout
+        layout = self.block_layout
         count = max(2, len(layout.blocks) // 10)
         for _ in range(count):
             self._remove(0)
@@ -244,7 +237,7 @@ class Transcript(ScrollView, can_focus=False):
         self._lay_out_soon(0)
 
     def _remove(self, position: int) -> None:
-        block = self._block_layout.remove(position)
+        block = self.block_layout.remove(position)
         self._drawing.forget(block)
         self._changed.pop(block, None)
         self._rows = {key: row for key, row in self._rows.items() if key is None or key[0] is not block}
@@ -275,7 +268,7 @@ class Transcript(ScrollView, can_focus=False):
             return
         self._dirty_from = None
         began = time.thread_time()
-        layout = self._block_layout
+        layout = self.block_layout
         for block in self._changed:
             block.changed()
             layout.weigh(block)
@@ -309,7 +302,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def _measure(self, start: int, width: int) -> None:
         """Set the heights of the blocks from an index on. Draw those near the end, estimate the others."""
-        layout, began, drawn, fresh = self._block_layout, time.thread_time(), 0, 0
+        layout, began, drawn, fresh = self.block_layout, time.thread_time(), 0, 0
         for position in range(len(layout.blocks) - 1, start - 1, -1):
             block = layout.blocks[position]
             height = self._drawing.height(block, width)
@@ -324,7 +317,7 @@ class Transcript(ScrollView, can_focus=False):
             drawn += height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
-        layout = self._block_layout
+        layout = self.block_layout
         kept, self._keep_in_place = self._keep_in_place, None
         first = self._in_sight
         if kept is not None and kept[0] in layout:
@@ -367,7 +360,7 @@ class Transcript(ScrollView, can_focus=False):
         self._redraw_all()
 
     def _note_first_in_sight(self) -> None:
-        found = self._block_layout.at_line(round(self.scroll_y)) if self._anchor_released else None
+        found = self.block_layout.at_line(round(self.scroll_y)) if self._anchor_released else None
         if self._in_sight is None and found is not None:
             block, line, _ = found
             self._in_sight = _InSight(block, letters_of(self._drawing.first_lines(block, self._laid_width, line)))
@@ -403,7 +396,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def _lines(self, block: Block) -> list[Line]:
         lines = self._drawing.lines(block, self._text_width())
-        if self._drawing.unfinished and not self._draws_on:
+        if self._drawing.going and not self._draws_on:
             self._draws_on = True
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
         return lines
@@ -414,8 +407,8 @@ class Transcript(ScrollView, can_focus=False):
             return
         done = self._drawing.go_on()
         if done is not None:
-            self._lay_out_soon(self._block_layout.position(done))
-        self._draws_on = self._drawing.unfinished
+            self._lay_out_soon(self.block_layout.position(done))
+        self._draws_on = bool(self._drawing.going)
         if self._draws_on:
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
 
@@ -463,13 +456,13 @@ class Transcript(ScrollView, can_focus=False):
     def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
         """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
         None below the last one."""
-        place = self._block_layout.at_line(line)
+        place = self.block_layout.at_line(line)
         if place is None:
             return None
         block, within, height = place
         lines = self._lines(block)
         if len(lines) != height:
-            self._lay_out_soon(self._block_layout.position(block))
+            self._lay_out_soon(self.block_layout.position(block))
         if within >= len(lines):
             return None
         animated = is_animated(block) and within == self._drawing.head_line(block)
@@ -488,7 +481,7 @@ class Transcript(ScrollView, can_focus=False):
         return marked(strip, span, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        layout = self._block_layout
+        layout = self.block_layout
         return self._drawing.copied(layout.blocks, layout.ends, self._text_width(), selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:

@@ -87,7 +87,7 @@ def test_the_title_says_what_the_session_does_and_is_written_only_when_that_chan
 
 async def test_a_turn_of_the_session_is_told_to_the_title(at: Desk) -> None:
     told: list[str] = []
-    at.view._status.tell_state = told.append
+    at.view.status.tell_state = told.append
     at.session.begin()
     await at.until(lambda: "working" in told)
     at.session.ask("q1", "Bash", {"command": "make"})

@@ -31,7 +31,7 @@ def cards(at: Desk) -> list[str]:
     mount = area.mount
 
     def watched(card, **places):  # type: ignore[no-untyped-def]
-        mounted.append(card.request.request_id)
+        mounted.append(card.asked.request.request_id)
         return mount(card, **places)
 
     area.mount = watched  # type: ignore[method-assign,assignment]

@@ -236,7 +236,10 @@ class Desk:
         await self.pause_of_a_person()
 
     async def card_listens(self) -> None:
-        await self.until(lambda: self.view.card is not None and self.card.listens)
+        """Wait until the person is at the answers of the card, so that a key may be one."""
+        await self.until(
+            lambda: self.view.card is not None and self.card.has_focus and not self.card.has_class("typing")
+        )
 
     async def answer(self, *keys: str) -> None:
         """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""

@@ -79,7 +79,7 @@ async def test_a_rule_answers_the_calls_that_it_covers_also_where_it_is_suggeste
     assert ("also for 1 more waiting" in at.screen) == (answered == 2)
     await at.answer("2")
     left = str(answered) if answered < len(calls) else None
-    await at.until(lambda: (at.view.card and at.view.card.request.request_id) == left)
+    await at.until(lambda: (at.view.card and at.view.card.asked.request.request_id) == left)
     assert list(at.session.answers) == [str(number) for number in range(answered)]
 
 
@@ -171,7 +171,7 @@ async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, mo
     assert card.settling
     await at.press("tab")
     assert not card.has_focus
-    await at.until(lambda: card.listens)
+    await at.card_listens()
     await at.answer("3")
     await at.sees("Why not?")
 

@@ -53,7 +53,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(
     await at.sees("item 119")
     blocks = [each for each in at.view.transcript.blocks if isinstance(each, MarkdownBlock)]
     assert len(blocks) > 5
-    await at.until(lambda: not at.view.transcript._drawing.unfinished)
+    await at.until(lambda: not at.view.transcript._drawing.going)
     at.session.delta("- the last item\n")
     drawn.clear()
     await at.sees("the last item")
