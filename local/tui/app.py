@@ -53,7 +53,7 @@ SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
     "interrupt": lambda view: view.stop_keys.interrupt(),
     "background": lambda view: view.run_worker(view.actions.move_to_background()),
     "queue": lambda view: view.replies.show_queue(),
-    "open": lambda view: view.files.open_now(),
+    "open": lambda view: view.run_worker(view.files.open_offered(), group="copies"),
     "mode": lambda view: view.run_worker(view.actions.next_mode()),
     "approval": lambda view: view.approvals.focus_card(),
     "details": lambda view: view.details(),
@@ -227,7 +227,7 @@ class Repl(App[int]):
         self.attached = view
         self.composer.around.take_back = view.take_prompt_back
         view.say(opening.said, warnings)
-        view.submit_all(opening.queued)
+        view.replies.submit_all(opening.queued)
 
     def on_unmount(self) -> None:
         self.attention.restore()
@@ -279,7 +279,7 @@ class Repl(App[int]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         if self.attached is not None:
-            self.attached.submit(event.text, event.before, steers=event.steers)
+            self.attached.replies.submit(event.text, event.before, steers=event.steers)
             return
         command, why_not = parse_command(event.text.strip()), refusal(event.text)
         if why_not:

@@ -23,7 +23,6 @@ from ..session.session_client import (
     LaptopNotice,
     LinkChange,
     LinkState,
-    PromptDelivery,
     SessionClient,
     SessionEvent,
     parse_snapshot,
@@ -335,16 +334,6 @@ class SessionView(Vertical):
         return [each.text for each in notices if each.level in (Level.ERROR, Level.WARNING)]
 
     # What the person does.
-
-    @work
-    async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
-        """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
-        await self.replies.submit(text, PromptDelivery(before=before, waits=not steers))
-
-    @work
-    async def submit_all(self, texts: Sequence[str]) -> None:
-        """Send the first prompt of the command line, and then what was typed before the session was there, in order."""
-        await self.replies.submit_all(self.api.info.first_prompt, texts)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         await self.actions.answer(event.answer)

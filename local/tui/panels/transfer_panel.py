@@ -120,9 +120,6 @@ class FileCarrying(Vertical):
         fetched = self._fetched if copying.shown else None
         self.run_worker(self._until_done(copying.transfer, fetched), group="copies")
 
-    def open_now(self) -> None:
-        self.run_worker(self.open_offered(), group="copies")
-
     async def open_offered(self) -> None:
         """Open the file that the panel shows, if the person has had the time to see it."""
         if self._fetched is None or not self._fetched.offered:

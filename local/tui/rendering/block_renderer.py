@@ -98,7 +98,7 @@ def _summary(block: ToolBlock, run: AgentRun) -> str:
         counted(run.tool_uses, "tool use"): run.tool_uses or run.ended,
         f"{tokens(run.tokens)} tokens": run.tokens,
         f"{run.seconds:.0f} s": run.seconds >= 1 and (run.ended or block.state is not ToolState.RUNNING),
-        f"${run.cost_usd:.4f}": run.cost_usd,
+        f"${run.cost_usd or 0:.4f}": run.cost_usd,
     }
     return " · ".join(part for part, said in parts.items() if said) or "starting"
 
