@@ -52,17 +52,6 @@ async def test_hostile_text_with_a_question_is_harmless(place: Place) -> None:
         harmless(at)
 
 
-async def test_the_model_and_mode_that_the_remote_names_are_harmless_in_answers_too() -> None:
-    async with desk(ScriptedSession(greeting=hello(notes=[EVIL]))) as at:
-        await at.prompt("go")
-        at.session.begin(model=EVIL, mode=EVIL)
-        await at.until(lambda: at.view.reducer.model == EVIL)
-        for command in ("/model", "/mode", "/status"):
-            await at.enter(command)
-        await at.sees("Session     5e55", "Permission mode:", "Model: ")
-        harmless(at)
-
-
 async def test_an_answer_that_is_copied_is_what_was_shown(at: Desk) -> None:
     await at.turn()
     at.session.text(EVIL)

@@ -35,12 +35,6 @@ async def test_a_new_line_does_not_send(at: Desk, key: str) -> None:
     await at.until(lambda: at.session.prompts == ["one\ntwo"])
 
 
-async def test_the_first_prompt_of_the_command_line_is_sent_at_once() -> None:
-    async with desk(prompt="from the shell") as at:
-        await at.until(lambda: at.session.prompts == ["from the shell"])
-        await at.sees("❯ from the shell")
-
-
 async def test_up_and_down_walk_through_earlier_prompts_and_the_draft_comes_back(at: Desk) -> None:
     await at.prompt("first")
     await at.prompt("second")
@@ -61,21 +55,6 @@ async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
         assert at.composer.text.startswith("word")
         await at.press("up")
         await at.until(lambda: at.composer.text == "earlier")
-
-
-async def test_prompts_sent_during_a_turn_are_queued_below_what_the_agent_says(at: Desk) -> None:
-    await at.prompt("first")
-    at.session.begin()
-    await at.prompt("second")
-    await at.sees("❯ second  (queued)")
-    at.session.text("Still at the first.")
-    await at.sees("Still at the first.", "❯ second")
-    assert at.screen.index("Still at the first.") < at.screen.index("❯ second")
-    at.session.take(at.session.identities[1])
-    await at.loses("(queued)")
-    at.session.text("Now the second.", message_id="msg_2")
-    await at.sees("❯ second", "Now the second.")
-    assert at.screen.index("❯ second") < at.screen.index("Now the second.")
 
 
 async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
