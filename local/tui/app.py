@@ -6,7 +6,6 @@ Nothing that only a session needs is imported here: the first frame would wait f
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import termios
 import time
@@ -74,8 +73,6 @@ _APP_ACTIONS = {
     "approval-tab": "toggle_approval",
 }
 
-
-log = logging.getLogger(__name__)
 
 _TALL_LINES = 18
 _MIN_SIZE = (10, 3)
@@ -191,10 +188,6 @@ class Repl(App[int]):
         """Run the session's task. If it ends early, the interface ends."""
         try:
             await self._session(self)
-        except Exception as error:
-            if self.return_value is None or self.attached is not None:
-                raise
-            log.info("the person has left meanwhile", exc_info=error)
         finally:
             if self.return_value is None and not self.left.is_set():
                 self.exit(ExitCode.INTERNAL)  # a placeholder: whoever awaits the task gets its error

@@ -41,7 +41,7 @@ async def run_repl(app: Repl) -> int:
             code = await app.run_async(mouse=app.uses_mouse) or ExitCode.OK
         if app.return_code:
             raise app.bug or RuntimeError("the interface ended")
-        failed = app.session_task is not None and app.session_task.done()
+        failed = code == ExitCode.INTERNAL  # an error that comes after the person has left is of no interest
         with suppress(OSError):  # the window may be closed
             if app.attached is not None:
                 print_line(*app.attached.farewell())

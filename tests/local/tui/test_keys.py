@@ -90,8 +90,7 @@ class SlowSession(ScriptedSession):
 async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> None:
     session = SlowSession()
     async with desk(session) as at:
-        await at.prompt("Build it.")
-        session.begin()
+        await at.turn("Build it.")
         await at.sees("working")
         await at.press("escape")
         assert "interrupting…" in at.status
@@ -107,8 +106,7 @@ async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> N
 async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() -> None:
     session = SlowSession()
     async with desk(session) as at:
-        await at.prompt("Build it.")
-        session.begin()
+        await at.turn("Build it.")
         session.link(LinkState.RECONNECTING, "no route to host", 1)
         await at.sees("no route to host")
         await at.press("escape")

@@ -12,8 +12,7 @@ from ccb.local.session.session_client import LinkState
 
 async def queued(at: Desk, *texts: str) -> list[str]:
     """Let a turn run, and prompts wait behind it. Return their ids."""
-    await at.prompt("first")
-    at.session.begin()
+    await at.turn("first")
     await at.until(lambda: at.view.reducer.running)
     for each in texts:
         await at.prompt(each)

@@ -241,10 +241,7 @@ async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_an
     assert at.view.card is None
     assert "and then test it" not in at.screen  # only the original has it
     assert "The agent" not in "".join(at.view.farewell())
-    await at.press("ctrl+c")
-    await at.sees("press Ctrl+C again to quit")
-    await at.press("ctrl+c")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.quits()
 
 
 async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what_the_original_had() -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
+from tests.support.screens.scenes import row
 from textual.theme import BUILTIN_THEMES
 
 from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
@@ -25,22 +26,10 @@ from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import HostText
 
 ROWS = [
-    SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", idle_s=1, prompt=HostText("port it")),
-    SessionRow(
-        session="aaaa1111",
-        cwd=HostText("/srv/api"),
-        state="running",
-        idle_s=60,
-        prompt=HostText("fix the \x1b[31mflaky test"),
-    ),
-    SessionRow(
-        session="bbbb2222",
-        cwd=HostText("/srv/shop"),
-        state="requires_action",
-        idle_s=7200,
-        prompt=HostText("write the docs"),
-    ),
-    SessionRow(session="cccc3333", cwd=HostText("/srv/old"), state="ended", idle_s=90_000, prompt=HostText("")),
+    row("5e55", "/srv/shop", "idle", 1, "port it"),
+    row("aaaa1111", "/srv/api", "running", 60, "fix the \x1b[31mflaky test"),
+    row("bbbb2222", "/srv/shop", "requires_action", 7200, "write the docs"),
+    row("cccc3333", "/srv/old", "ended", 90_000, ""),
 ]
 
 

@@ -48,8 +48,7 @@ async def test_ctrl_b_lets_the_running_command_go_on_in_the_background(at: Desk)
 
 
 async def test_up_takes_the_newest_prompt_that_waits_back_for_editing(at: Desk) -> None:
-    await at.prompt("first")
-    at.session.begin()
+    await at.turn("first")
     await at.prompt("second")
     await at.prompt("third")
     await at.sees("second", "third")
@@ -101,8 +100,7 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
             }
         )  # fmt: skip
 
-    await at.prompt("! make test")
-    at.session.begin()
+    await at.turn("! make test")
     prints("\n".join(f"compiling \x1b[31m{number}" for number in range(100)), 2)
     await at.sees("compiling 99", "make test")
     assert "compiling 1\n" not in at.screen

@@ -123,10 +123,7 @@ async def _watches_a_turn(at: Desk) -> None:
 async def test_ctrl_c_leaves_it_while_the_agent_works_for_somebody_else() -> None:
     async with desk(ScriptedSession(driving=False)) as at:
         await _watches_a_turn(at)
-        await at.press("ctrl+c")
-        await at.sees("press Ctrl+C again to quit")
-        await at.press("ctrl+c")
-        await at.until(lambda: at.app.return_value == 0)
+        await at.quits()
         assert at.session.interrupts == 0
 
 

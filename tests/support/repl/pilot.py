@@ -228,6 +228,13 @@ class Desk:
         await self.prompt(text)
         self.session.begin()
 
+    async def quits(self) -> None:
+        """Quit with Ctrl+C, which asks first."""
+        await self.press("ctrl+c")
+        await self.sees("press Ctrl+C again to quit")
+        await self.press("ctrl+c")
+        await self.until(lambda: self.app.return_value == 0)
+
     async def card_focused(self) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
         await self.until(lambda: self.view.card is not None and self.card.can_focus)

@@ -39,25 +39,18 @@ _PROMPTS = [
     {"id": "u2", "text": "The total of the cart is wrong. Repair it.", "time": 2.0, "files": 1},
     {"id": "u1", "text": "Add a discount to the cart", "time": 1.0, "files": 3},
 ]
+
+
+def row(session: str, cwd: str, state: str, idle_s: float, prompt: str) -> SessionRow:
+    """A session in the list of a host."""
+    return SessionRow(session=session, cwd=HostText(cwd), state=state, idle_s=idle_s, prompt=HostText(prompt))
+
+
 _ROWS = [
-    SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", idle_s=1, prompt=HostText("repair the total")),
-    SessionRow(
-        session="aaaa1111", cwd=HostText("/srv/api"), state="running", idle_s=60, prompt=HostText("fix the flaky test")
-    ),
-    SessionRow(
-        session="bbbb2222",
-        cwd=HostText("/srv/shop"),
-        state="requires_action",
-        idle_s=7200,
-        prompt=HostText("write the docs"),
-    ),
-    SessionRow(
-        session="cccc3333",
-        cwd=HostText("/srv/train"),
-        state="ended",
-        idle_s=90_000,
-        prompt=HostText("plot the loss of last night"),
-    ),
+    row("5e55", "/srv/shop", "idle", 1, "repair the total"),
+    row("aaaa1111", "/srv/api", "running", 60, "fix the flaky test"),
+    row("bbbb2222", "/srv/shop", "requires_action", 7200, "write the docs"),
+    row("cccc3333", "/srv/train", "ended", 90_000, "plot the loss of last night"),
 ]
 
 

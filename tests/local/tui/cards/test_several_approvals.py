@@ -13,16 +13,17 @@ MAKE = session_rule("Bash", "make *")
 GIT = session_rule("Bash", "git status")
 
 
-def ask(at: Desk, request_id: str, command: str, rule: dict[str, Any]) -> None:
-    at.session.ask(request_id, "Bash", {"command": command}, permission_suggestions=[rule])
+async def asked(at: Desk, **commands: str) -> None:
+    """Let the agent ask for commands under these ids, and go to the first card."""
+    await at.turn()
+    for request_id, command in commands.items():
+        rule = GIT if command.startswith("git") else MAKE
+        at.session.ask(request_id, "Bash", {"command": command}, permission_suggestions=[rule])
+    await at.card_focused()
 
 
 async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -> None:
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "two", "git status", GIT)
-    ask(at, "three", "make b", MAKE)
-    await at.card_focused()
+    await asked(at, one="make a", two="git status", three="make b")
     await at.sees("$ make a", "2 more waiting: Ctrl+N")
     await at.alone("ctrl+n")
     await at.sees("$ git status")
@@ -37,11 +38,7 @@ async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -
 
 
 async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else(at: Desk) -> None:
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "two", "git status", GIT)
-    ask(at, "three", "make b", MAKE)
-    await at.card_focused()
+    await asked(at, one="make a", two="git status", three="make b")
     await at.sees("2 this session: allow Bash(make *), also for 1 more waiting")
     await at.answer("2")
     await at.until(lambda: len(at.session.answers) == 2)
@@ -84,20 +81,14 @@ async def test_a_rule_answers_the_calls_that_it_covers_also_where_it_is_suggeste
 
 
 async def test_once_answers_only_the_question_that_was_shown(at: Desk) -> None:
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "three", "make b", MAKE)
-    await at.card_focused()
+    await asked(at, one="make a", three="make b")
     await at.answer("1")
     await at.sees("$ make b")
     assert list(at.session.answers) == ["one"]
 
 
 async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "three", "make b", MAKE)
-    await at.card_focused()
+    await asked(at, one="make a", three="make b")
     await at.answer("e", "enter")
     await at.until(lambda: at.view.card is not None and at.card.field.value == "Bash(make *)")
     await at.sees("The rule to grant instead", "Esc goes back")
@@ -117,9 +108,7 @@ async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
 
 
 async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    await at.card_focused()
+    await asked(at, one="make a")
     await at.answer("e", "enter")
     await at.until(lambda: at.view.card is not None and at.card.has_class("typing"))
     await at.answer("escape")
@@ -161,10 +150,7 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -
 @pytest.mark.slow
 async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "two", "git status", GIT)
-    await at.card_focused()
+    await asked(at, one="make a", two="git status")
     await at.answer("1")
     await at.sees("$ git status")
     card = at.card
@@ -179,10 +165,7 @@ async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, mo
 @pytest.mark.slow
 async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)
-    await at.turn()
-    ask(at, "one", "make a", MAKE)
-    ask(at, "two", "git status", GIT)
-    await at.card_focused()
+    await asked(at, one="make a", two="git status")
     await at.answer("1")
     await at.sees("$ git status")
     card = at.card

@@ -58,8 +58,7 @@ async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
 
 
 async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
-    await at.prompt("first")
-    at.session.begin()
+    await at.turn("first")
     await at.prompt("second")
     at.session.finish()
     await at.until(lambda: at.view.reducer.totals.output_tokens)
@@ -71,8 +70,7 @@ async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
 
 async def test_esc_interrupts_a_running_turn_and_nothing_else(at: Desk) -> None:
     await at.press("escape")
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     await at.press("escape")
     await at.until(lambda: at.session.interrupts == 1)
     at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
@@ -90,16 +88,11 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits(at: Desk) -> N
     await at.until(lambda: at.session.interrupts == 1)
     at.session.finish()
     await at.until(lambda: not at.view.reducer.running)
-    await at.press("ctrl+c")
-    await at.sees("press Ctrl+C again to quit")
-    assert at.app.is_running
-    await at.press("ctrl+c")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.quits()
 
 
 async def test_ctrl_q_asks_before_it_quits(at: Desk) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     await at.press("ctrl+q")
     await at.sees("press Ctrl+Q again to quit")
     assert at.app.return_value is None
@@ -121,14 +114,10 @@ async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> Non
             await asyncio.Event().wait()
 
     async with desk(Unheard()) as at:
-        await at.prompt("go")
-        at.session.begin()
+        await at.turn()
         await at.press("ctrl+c")
         await at.sees("interrupting")
-        await at.press("ctrl+c")
-        await at.sees("press Ctrl+C again to quit")
-        await at.press("ctrl+c")
-        await at.until(lambda: at.app.return_value == 0)
+        await at.quits()
 
 
 async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none(at: Desk) -> None:
@@ -240,8 +229,7 @@ def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
 
 
 async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(at: Desk) -> None:
-    await at.prompt("go")
-    at.session.begin()
+    await at.turn()
     at.session.text("It is done.")
     at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
     await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")

@@ -135,8 +135,7 @@ async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded
 
 async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_waits_no_more(at: Desk) -> None:
     session = at.session
-    await at.prompt("first")
-    session.begin()
+    await at.turn("first")
     await at.prompt("second")
     session.deliver()
     await at.sees("❯ second  (queued)")
