@@ -31,7 +31,7 @@ from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
 from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .composer.completion_names import WorkerCommands
+from .composer.completions import WorkerCommands
 from .keys import KEYS, StopKeys, key_sections
 from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder

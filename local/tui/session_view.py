@@ -36,8 +36,7 @@ from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
-from .composer.completion_list import CompletionList
-from .composer.completion_names import Candidate
+from .composer.completions import Candidate, CompletionList
 from .keys import StopKeys
 from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueuePanel

@@ -27,7 +27,7 @@ from ccb.local.files.copying import (
     remote_path,
     size_of,
 )
-from ccb.local.tui.composer.completion_names import Mention, offer_of, path_argument_at
+from ccb.local.tui.composer.completions import Mention, offer_of, path_argument_at
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport

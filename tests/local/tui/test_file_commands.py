@@ -17,7 +17,7 @@ from ccb.local.files.copying import OpenTransport, Transfers
 from ccb.local.files.fetched_files import FetchedFiles, PrivateFolder
 from ccb.local.session.session_client import FoundNames
 from ccb.local.slash_commands.session_api import LaptopSide
-from ccb.local.tui.composer.completion_names import path_argument_at
+from ccb.local.tui.composer.completions import path_argument_at
 from ccb.local.tui.panels import transfer_panel
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport

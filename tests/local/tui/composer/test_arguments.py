@@ -11,7 +11,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
 from ccb.local.connect.session_rows import SessionRow
 from ccb.local.slash_commands.session_api import LaptopSide
-from ccb.local.tui.composer.completion_names import Candidate, choice_offers
+from ccb.local.tui.composer.completions import Candidate, choice_offers
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import LIST_RULES

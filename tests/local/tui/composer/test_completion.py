@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.repl.pilot import Desk
 
 from ccb.local.slash_commands.command_table import worker_rows
-from ccb.local.tui.composer.completion_names import Candidate, fitting, from_worker
+from ccb.local.tui.composer.completions import Candidate, fitting, from_worker
 
 LISTED = [
     {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},

@@ -8,7 +8,7 @@ import pytest
 from tests.support.repl.pilot import Desk
 
 from ccb.local.session.session_client import FoundNames, LinkState, parse_names
-from ccb.local.tui.composer.completion_names import mention_at
+from ccb.local.tui.composer.completions import mention_at
 
 TREE = ("README.md", "src/", "src/app.py", "src/reader.py", "my notes/", "my notes/read me.txt")
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from ccb.local.session.session_client import SessionClient
-from ccb.local.tui.composer.completion_names import WorkerCommands
+from ccb.local.tui.composer.completions import WorkerCommands
 
 
 class _SlowClient:
