@@ -30,9 +30,6 @@ ROOMS = ("local", "tunnel", "deploy")
 GAP = "…"
 _TREE = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, CcbError)}
 
-UNPROVOKED: dict[str, str] = {}
-"""Why no test provokes an error."""
-
 _HEAD = """\
 # Errors
 
@@ -242,8 +239,7 @@ def document() -> str:
         lines += ["", f"## {name}: exit code {int(code)} ({code.name})", ""]
         lines += ["| what is seen | what to do | from | provoked by |", "|---|---|---|---|"]
         for entry in mine:
-            test = tests.get(entry, "").removeprefix("tests/")
-            proof = f"`{test}`" if test else UNPROVOKED.get(entry.key, "")
+            proof = f"`{tests[entry].removeprefix('tests/')}`" if entry in tests else ""
             lines.append(f"| {_cell(entry.what)} | {_cell(entry.do)} | `{entry.module}` | {proof} |")
     return "\n".join(lines).replace("\n\n\n", "\n\n") + "\n"
 

@@ -36,7 +36,7 @@ _NAMES = {NoneType: "none", str: "text", float: "number", int: "whole number", b
 
 def pages() -> dict[Path, str]:
     return {
-        FOLDER / "command-line.md": _page("LaptopCommand line", _command_line()),
+        FOLDER / "command-line.md": _page("Command line", _command_line()),
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),

@@ -11,6 +11,7 @@ from ccb.local.plain.line_output import PlainQuestion
 from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.transcript.blocks import (
+    MAX_BLOCK_CHARS,
     Block,
     BlockList,
     Level,
@@ -21,6 +22,7 @@ from ccb.local.transcript.blocks import (
     ToolBlock,
     ToolState,
 )
+from ccb.local.transcript.prompt_tracker import PromptTracker
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui.approvals import card_for
 from ccb.local.tui.cards.question_card import Asked
@@ -296,4 +298,35 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
         assert question.lines and question.reply("n").response
+<<<<<<< HEAD
         assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP)).asked.request is request
+=======
+        assert card_for(request, place, palette, DEFAULT_KEYMAP).request is request
+
+
+def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> None:
+    screen = BlockList()
+    prompts = PromptTracker(screen)
+    prompts.sent("mine", "mine", running=True, connected=True)
+    for number in range(3_000):
+        prompts.arrived(f"forged {number}", (f"id-{number}",), running=True)
+    waiting = prompts.waiting
+    assert len(waiting) == 1_001 and waiting[0].text == "mine" and waiting[-1].text == "forged 2999"
+    moved = [each for each in screen.blocks if isinstance(each, PromptBlock) and each.state is PromptState.TAKEN]
+    assert len(moved) == 2_000, "the conversation has its own limit"
+
+
+def test_large_prompts_that_wait_have_a_limit_together() -> None:
+    prompts = PromptTracker(BlockList())
+    for number in range(100):
+        prompts.arrived("x" * MAX_BLOCK_CHARS, (f"id-{number}",), running=True)
+    assert sum(len(each.text) for each in prompts.waiting) <= 8 * 1024 * 1024
+
+
+def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None:
+    prompts = PromptTracker(BlockList())
+    for number in range(3_000):
+        taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
+        prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
+    assert len(prompts._from_snapshot) <= 1_000
+>>>>>>> a8
