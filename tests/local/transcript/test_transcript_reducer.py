@@ -298,10 +298,7 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
         place = place_of_call(request, "host", ["a"])
         question = PlainQuestion(request, place)
         assert question.lines and question.reply("n").response
-<<<<<<< HEAD
         assert card_for(Asked(request, place, palette, DEFAULT_KEYMAP)).asked.request is request
-=======
-        assert card_for(request, place, palette, DEFAULT_KEYMAP).request is request
 
 
 def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> None:
@@ -329,4 +326,3 @@ def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None
         taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
         prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
     assert len(prompts._from_snapshot) <= 1_000
->>>>>>> a8
