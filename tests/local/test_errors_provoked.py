@@ -44,7 +44,7 @@ from ccb.tunnel.openssh import openssh_transport as openssh
 from ccb.tunnel.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.providers.http_client import tls_context
 from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh.carrier import FirstStream, open_socket
+from ccb.tunnel.ssh.carrier import Carrier, open_socket
 from ccb.tunnel.ssh_config import config_files as ssh_config
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.host_config import host_config
@@ -481,7 +481,7 @@ async def test_a_command_that_cannot_be_started(tmp_path: Path) -> None:
 
 async def test_a_proxy_command_that_the_system_cannot_start() -> None:
     config = await resolve(SshTarget("host"))
-    stream = FirstStream(
+    stream = Carrier(
         replace(config, route=replace(config.route, proxy_command="true " + "x" * 3_000_000)), NobodyToAsk()
     )
     with pytest.raises(Unreachable, match="the ProxyCommand cannot be started"):
