@@ -90,20 +90,24 @@ def run(channel_in: int, channel_out: int, daemon: socket.socket) -> None:
             give_up = give_up or now + _LAST_BYTES_S
             if now > give_up:
                 return
-        wanted: dict[int, int] = {}
-        inward.wants(wanted)
-        outward.wants(wanted)
-        if not (inward.broken or outward.broken):
-            wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
-        poller = select.poll()
-        for descriptor, mask in wanted.items():
-            poller.register(descriptor, mask)
-        ready = dict(poller.poll(None if give_up is None else 100))
+        ready = _poll(inward, outward, timeout_ms=None if give_up is None else 100)
         if ready.get(channel_out, 0) & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             outward.gone = True
         inward_moved = inward.step(ready)
         if outward.step(ready) or inward_moved:
             give_up = None
+
+
+def _poll(inward: _Flow, outward: _Flow, timeout_ms: int | None) -> dict[int, int]:
+    wanted: dict[int, int] = {}
+    inward.wants(wanted)
+    outward.wants(wanted)
+    if not (inward.broken or outward.broken):
+        wanted.setdefault(outward.sink, 0)  # a closed channel shows as an error on its output
+    poller = select.poll()
+    for descriptor, mask in wanted.items():
+        poller.register(descriptor, mask)
+    return dict(poller.poll(timeout_ms))
 
 
 Params = dict[str, object]

@@ -176,10 +176,7 @@ class LaterActors:
             if state is None:
                 continue
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
-            if insist and os.geteuid() and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED:
-                with contextlib.suppress(OSError):
-                    let_in(directory, _ENTERED)
-                    state = _state(directory) or state
+            state = _entered(directory, state) if insist else state
             names, inner, linked = _listed(directory)
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
@@ -189,6 +186,14 @@ class LaterActors:
             self._directories[directory] = _Directory(state, settled, found, unknown, linked)
             paths = (os.path.join(directory, name) for name in inner)
             waiting += [path for path in paths if path not in self._directories]
+
+
+def _entered(directory: str, state: _State) -> _State:
+    if stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
+        with contextlib.suppress(OSError):
+            let_in(directory, _ENTERED)
+            return _state(directory) or state
+    return state
 
 
 def _lstat(path: str) -> os.stat_result | None:
