@@ -18,7 +18,6 @@ from tests.support.person.laptop import make_laptop
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.headless import stdin_input as headless_input
-from ccb.local.session import remote_session
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError, ConfigError, ConnectionLost, Unreachable, UsageError
@@ -30,6 +29,7 @@ from ccb.tunnel.ssh_config.host_config import host_config
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_failures import ssh_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
+from ccb.tunnel.wire import control_protocol
 
 
 def test_an_argument_that_is_no_session() -> None:
@@ -78,7 +78,7 @@ async def test_a_port_that_neither_accepts_nor_refuses() -> None:
 
 
 async def test_earlier_events_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_session, "CLIENT_DEADLINE_S", 0.2)
+    monkeypatch.setattr(control_protocol, "CLIENT_DEADLINE_S", 0.2)
     async with session_on(ScriptedHost(), AttachOptions(patience=60)) as (attached, _):
         with pytest.raises(ConnectionLost, match="did not send the earlier events"):
             await attached.earlier(10)

@@ -311,7 +311,7 @@ async def test_earlier_events_without_a_connection_or_an_answer() -> None:
         async with asyncio.timeout(60):
             while session.state.value == "connected":
                 await asyncio.sleep(0.01)
-        with pytest.raises(ConnectionLost, match="cannot be loaded without a connection"):
+        with pytest.raises(ConnectionLost, match="cannot be asked without a connection"):
             await session.earlier(10)
 
 
