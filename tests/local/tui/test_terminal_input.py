@@ -95,7 +95,7 @@ async def test_answers_of_the_terminal_and_odd_keys_type_nothing_and_end_nothing
         for answer in (
             b"\x1b]10;rgb:ff/ff/ff\x07", b"\x1b]4;1;rgb:ff/ff/ff\x1b\\", b"\x1b[>1;10;0c", b"\x1b[12;40R", b"\x1b[:C",
             b"\x1bP1+r544e=78\x1b\\", b"\x1b[?12;1$y", b"\x1b[97;1:3u", b"\x1b[99999999999999u", b"\x1b[1114112u",
-            b"\x1b[?2048;2$y\x1b[48;30;200;0;0t\x1b[<0;5;5M\x1b[<0;5;5m", b"\x1b[O", b"\x9d11;rgb:0/0\x9c",
+            b"\x1b[?2048;2$y\x1b[48;30;200;0;0t\x1b[<0;5;5M\x1b[<0;5;5m", b"\x1b[O",
         ):  # fmt: skip
             await person.sends(answer, gap_s=0.05)
         await person.sends(b"\x1b]11;rgb:ff", b"ff/0000/0000\x07", gap_s=1.5)
