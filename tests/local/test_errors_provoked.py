@@ -33,7 +33,6 @@ from ccb.local.credentials.credential_helper import HelperCredential, checked
 from ccb.local.doctor import host_checks
 from ccb.local.doctor.doctor_findings import FindingState
 from ccb.local.headless import stdin_input as headless_input
-
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.outbox import Outbox
 from ccb.local.session.remote_session import RemoteSession
