@@ -154,7 +154,7 @@ def _main_agent(
         allow_private=lambda: context.web.allow_private,
         reports=lambda: launches.options.include_hook_events,
         directory=os.path.dirname(context.spill.directory),
-        variables=context.variables,
+        variables=context.login.variables,
     )
     if options.defer_above is not None:
         tools.defer_above = options.defer_above

@@ -301,7 +301,7 @@ class Session:
         context.add_dirs[:] = [*setup.added_directories(context.cwd, self.options), *settings.directories]
         if not self.agent.conversation.messages:  # a session that begins
             self._begin_as(settings)
-        variables = context.variables
+        variables = context.login.variables
         variables.clear()
         variables.update(settings.env)
         variables.update(self.hooks.variables)

@@ -80,9 +80,11 @@ class CachedEnvironment:
 
 
 class LoginEnvironment:
-    """Adds what the person's shell sets to `environ`, and most of it to the environment of this process."""
+    """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `variables`
+    are those of the settings (`env`), for commands alone."""
 
     def __init__(self, environ: MutableMapping[str, str], session: str, cages: CageServer) -> None:
+        self.variables: dict[str, str] = {}
         self._environ = environ
         self._cages = cages
         self._given: dict[str, str] = {}  # what the connection gave

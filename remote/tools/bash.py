@@ -161,7 +161,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
-            [_shell(context), "-c", start.command], cwd, output.add, context.variables, cage=context.call.cage
+            [_shell(context), "-c", start.command], cwd, output.add, context.login.variables, cage=context.call.cage
         )
     except OSError as error:
         output.close()
@@ -197,7 +197,7 @@ class _Foreground:
             self._cwd, self._elsewhere = await in_thread(_directory, context)
             is_astray = self._cwd != context.shells.cwd
             argv = _arguments(_shell(context), command, report)
-            process = await context.host.start(argv, self._cwd, self._output.add, context.variables, cage=cage)
+            process = await context.host.start(argv, self._cwd, self._output.add, context.login.variables, cage=cage)
         except OSError as error:
             return _not_started(error)
         finally:

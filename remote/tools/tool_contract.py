@@ -134,9 +134,6 @@ class SubAgentRunner(Protocol):
         """Run an agent and return its answer. When it is cancelled, the agent has ended before this returns."""
 
 
-_NO_PLAN = PlanFile()
-
-
 @dataclass(frozen=True)
 class CallContext:
     """What one call of a tool may do, and whom it tells."""
@@ -191,12 +188,13 @@ class ToolContext:
     web: WebSettings
     login: LoginEnvironment
     directory: SessionDirectory
-    variables: dict[str, str] = field(default_factory=dict)
-    """The variables of the settings (`env`) for the environment of commands."""
-    plan: PlanFile = _NO_PLAN
     sub_agents: SubAgentRunner | None = None
     """Runs sub-agents; None where they cannot be started."""
     call: CallContext = _NO_CALL
+
+    @property
+    def plan(self) -> PlanFile:
+        return PlanFile.beside(self.spill.directory)
 
     def for_call(self, call: CallContext) -> ToolContext:
         """Return the same resources for another call."""

@@ -126,7 +126,6 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..sandbox.cage_server import CageServer
     from ..session_store.file_history import FileHistory
     from ..session_store.session_directory import SessionDirectory
-    from ..session_store.session_files import PlanFile
     from ..system.host import Host
     from ..system.login_shell import LoginEnvironment
     from .background_shells import BackgroundShells
@@ -148,7 +147,6 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         spill=OutputFiles(outputs),
         todos=TodoList(),
         cages=Cages(host.cages, environ, home_directory()),
-        plan=PlanFile.beside(outputs),
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
         tasks=tasks,
         web=WebSettings(),
