@@ -110,27 +110,33 @@ class InputMachine:
         self._text = ""  # typed or pasted, and not told yet
         self._out: list[Token] = []
         self._is_apart = False  # this piece came after a pause
-        self._alone = False  # it is one character, too, or one again and again: a key that somebody presses
         self._last = 0.0
         self._slow_until = 0.0
         self._waits_long = False  # for what follows ESC
         self._late_until = 0.0  # the rest of a sequence may come late, after its ESC was told as Esc
         self._is_late = False
         self._burst_until = 0.0  # more of a paste without markers may come
-        self._ended = False  # the end of the paste has come
-        self._stalled = False  # no end came for long
+
+    @property
+    def _stalled(self) -> bool:
+        """Whether no end of a paste came for long."""
+        return self._state is InputState.PASTE and self.deadline is None
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the end of a paste has come."""
+        return self._state is InputState.PASTE and _PASTE_END in self._text
 
     def feed(self, data: bytes, now: float) -> list[Token]:
         if now - self._last > _SEQUENCE_S:
             self._decoder.reset()  # half of a character is not completed any more
         piece = self._decoder.decode(data)
         self._is_apart = now - self._last >= ESCAPE_S
-        self._last, self._alone = now, self._is_apart and len(set(piece)) == 1
+        self._last = now
         self._goes_on(piece, now)
         may_end = _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
         if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not may_end:
             self._state, self._text = InputState.TEXT, ""
-        self._stalled = False
         self._take(piece)
         return self._told(now)
 
@@ -149,7 +155,8 @@ class InputMachine:
             return []
         if self._state is InputState.PASTE:
             self._paste_is_due()
-            self._stalled = self._state is InputState.PASTE
+            if self._state is InputState.PASTE:
+                return self._told(now, stalled=True)
         elif self._state is InputState.ESCAPE:
             self._late_until = now + _PIECE_S
             self._complete(ESC)
@@ -161,10 +168,10 @@ class InputMachine:
         self._end_text()
         return self._told(now)
 
-    def _told(self, now: float) -> list[Token]:
+    def _told(self, now: float, *, stalled: bool = False) -> list[Token]:
         if self._state is InputState.TEXT and not _may_be_lines(self._text):
             self._end_text()
-        wait = self._wait()
+        wait = None if stalled else self._wait()
         self.deadline = None if wait is None else now + wait
         told, self._out = self._out, []
         return told
@@ -179,7 +186,7 @@ class InputMachine:
             case InputState.PASTE if self._ended:
                 return _PIECE_S if slow else _BURST_S
             case InputState.PASTE:
-                return None if self._stalled else _STALLED_PASTE_S
+                return _STALLED_PASTE_S
             case InputState.STRING if len(self._begun) > _BARE:
                 return _STRING_S
             case _:
@@ -229,7 +236,8 @@ class InputMachine:
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
-        if self._alone and piece[at] < " " and piece[at] not in "\x07\x1b":
+        # one character, or one again and again, is a key that somebody presses
+        if self._is_apart and len(set(piece)) == 1 and piece[at] < " " and piece[at] not in "\x07\x1b":
             self._give_up()
             return at
         found = _STRING_END.search(piece, at)
@@ -253,9 +261,7 @@ class InputMachine:
 
     def _in_paste(self, piece: str, at: int) -> int:
         """Take all. Where the paste ends is known only when nothing more comes: a marker may be part of the text."""
-        search_from = max(0, len(self._text) - len(_PASTE_END))
         self._text += piece[at:]
-        self._ended = self._ended or self._text.find(_PASTE_END, search_from) >= 0
         if len(self._text) > _MAX_PASTE:
             self._paste_is_due()
         return len(piece)
@@ -268,7 +274,7 @@ class InputMachine:
         if (answer := _BACKGROUND.fullmatch(sequence)) is not None:
             self._out.append(TerminalAnswer(answer[1]))
         elif sequence == _PASTE:
-            self._state, self._ended, self._stalled = InputState.PASTE, False, False
+            self._state = InputState.PASTE
         elif sequence != _PASTE_END and not string:
             self._out.append(Control(sequence))
 
@@ -293,7 +299,7 @@ class InputMachine:
     def _paste_is_due(self) -> None:
         text, marker, rest = self._text.rpartition(_PASTE_END)
         if marker:
-            self._state, self._text, self._ended = InputState.TEXT, "", False
+            self._state, self._text = InputState.TEXT, ""
             text = text.replace(_PASTE_END + _PASTE, "")
         else:
             size = next(size for size in range(len(_PASTE_END), -1, -1) if rest.endswith(_PASTE_END[:size]))
