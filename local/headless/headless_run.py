@@ -338,6 +338,7 @@ class HeadlessRun:
             async with asyncio.timeout(limit_s):
                 await session.stop()
                 await session.ended()
+                return True
         return session.ended_on_host
 
     def _come_back(self) -> str:

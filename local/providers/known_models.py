@@ -297,7 +297,8 @@ class OfferedModels:
     async def current(self) -> tuple[list[ModelOffer], list[str]]:
         """Return the models after asking the providers whose lists are old, and a line for each that has none."""
         asking = [list_or_why(each, self._environ, self._settings, self._stored) for each in self._providers()]
-        return await self.kept(), [why for _, why in await asyncio.gather(*asking) if why]
+        answers = await asyncio.gather(*asking)
+        return await self.kept(), [why for _, why in answers if why]
 
     async def check(self, name: str) -> list[str]:
         """Return sentences about what a model cannot do. Raise CcbError if its provider does not list it."""

@@ -121,11 +121,12 @@ class TellingEvents:
         self.words = words
         self._limit = limit
         self.rest = bytearray()
-        self._skipping = self._after_cr = False
+        self._held = b""  # a CR at the end of a chunk
+        self._skipping = False
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the data of the telling events that end with this chunk. `words` may change meanwhile."""
-        if self._after_cr or b"\r" in chunk:
+        if self._held or b"\r" in chunk:
             chunk = self._with_line_feeds(chunk)
         text, seen = chunk, 0
         if self.rest or not chunk.endswith(b"\n\n"):
@@ -148,13 +149,10 @@ class TellingEvents:
             self._skipping = True
 
     def _with_line_feeds(self, chunk: bytes) -> bytes:
-        """Return the chunk with one kind of line end, of the three that there are."""
-        if self._after_cr and chunk.startswith(b"\n"):
-            chunk = chunk[1:]
-            self._after_cr = False
-        if chunk:
-            self._after_cr = chunk.endswith(b"\r")
-        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        """Return the chunk with LF for CRLF. A CR alone ends no line, in the worker neither."""
+        chunk = self._held + chunk
+        self._held = b"\r" if chunk.endswith(b"\r") else b""
+        return chunk.removesuffix(b"\r").replace(b"\r\n", b"\n")
 
 
 def _data_of(lines: list[bytes]) -> Iterator[bytes]:

@@ -185,7 +185,7 @@ async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_firs
         await at.sees("› ▾ + /srv/shop/new.py")
         await at.press("escape")
         await at.sees("Ask for a change")
-        assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True})
+        assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True, "path": ""})
 
 
 async def test_copy_takes_the_nth_answer_from_the_end(at: Desk) -> None:

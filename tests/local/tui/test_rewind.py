@@ -34,10 +34,11 @@ async def test_a_person_picks_a_prompt_and_what_goes_back(at: Desk) -> None:
     await at.press("down", "enter")
     await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
     await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
-    assert ("rewind_files", {"user_message_id": "u1", "dry_run": True}) in at.session.controls
+    assert ("rewind_files", {"user_message_id": "u1", "dry_run": True, "path": ""}) in at.session.controls
     await at.press("enter")
     await at.until(lambda: at.composer.text == "the first thing")  # to be changed and sent again
-    assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
+    conversation = {"user_message_id": "u1", "after": "", "files": True, "drops": ""}
+    assert at.session.controls[-1] == ("rewind_conversation", conversation)
     assert not at.view.rewinding.display and at.app.focused is at.composer
     at.session.fact(
         "rewind",
@@ -67,7 +68,9 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
     await at.press("escape")
     await at.sees("Go back to before which prompt?")
     await at.press("enter", "3", "enter")
-    await at.until(lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False}))
+    await at.until(
+        lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False, "path": ""})
+    )
     assert at.composer.text == ""
     await at.press("escape", "escape")
     await at.sees("Go back to before which prompt?")

@@ -150,23 +150,6 @@ async def test_a_failure_that_asks_nothing_says_nothing_about_terminals(box: Too
     assert "terminal" not in await box.error("Bash", command="cat said; exit 1")
 
 
-@pytest.mark.parametrize(
-    ("where", "text", "kept"),
-    [
-        (".git/config", '[core]\n\tsshCommand = "ssh -i key"\n', False),
-        ("../.gitconfig", '[includeIf "gitdir:~/work/"]\n\tpath = x\n', False),
-        ("../.gitconfig", "[user]\n\tname = n\n", True),
-    ],
-)
-async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
-    box: Toolbox, waiting: Path, where: str, text: str, kept: bool
-) -> None:
-    (box.root / ".git").mkdir()
-    (box.root / where).write_text(text, encoding="utf-8")
-    said = await box.text("Bash", command='echo "[$GIT_SSH_COMMAND]"')
-    assert said == ("[ssh -o BatchMode=yes]" if kept else "[]")
-
-
 async def test_an_ssh_that_a_command_names_for_git_is_not_overruled(box: Toolbox, waiting: Path) -> None:
     script = "git init -q .; git -c core.sshCommand='echo mine >&2; false' ls-remote ssh://h/x"
     assert "mine" in await box.error("Bash", command=script)
