@@ -10,7 +10,7 @@ from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import MAX_EVENT
 from ccb.tunnel.wire.model_facts import add_usage, count
-from ccb.tunnel.wire.ndjson import MAX_DEPTH, dump, is_too_deep, load
+from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineEnds, dump, is_too_deep, load
 
 from .model_request import ModelResponse
 from .retry import ModelError, Retry, status_of
@@ -23,10 +23,11 @@ class SseEvent:
 
 
 class SseParser:
-    """Incremental parser of server-sent events, whose lines end with LF or CRLF."""
+    """Incremental parser of server-sent events."""
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
+        self._line_ends = LineEnds()
         self._pending: list[bytes] = []  # pieces of the unfinished line
         self._size = 0  # bytes of the unfinished event, the unfinished line included
         self._name = ""
@@ -34,11 +35,11 @@ class SseParser:
 
     def feed(self, data: bytes) -> list[SseEvent]:
         """Return the events that `data` completes. Raise ModelError when one is over the limit."""
-        *ended, rest = data.split(b"\n")
+        *ended, rest = self._line_ends.as_line_feeds(data).split(b"\n")
         events = []
         for piece in ended:
             self._grow(piece)
-            event = self._line(b"".join(self._pending).removesuffix(b"\r"))
+            event = self._line(b"".join(self._pending))
             self._pending = []
             if event is not None:
                 events.append(event)

@@ -14,6 +14,7 @@ from typing import Any
 from ..providers.json_fields import object_in, objects_in, text_in
 from ..wire.dataclass import dataclass
 from ..wire.messages import MAX_EVENT
+from ..wire.ndjson import LineEnds
 from .metering import CallMeter
 
 _MAX_INPUT = 256 * 1024
@@ -121,13 +122,12 @@ class TellingEvents:
         self.words = words
         self._limit = limit
         self.rest = bytearray()
-        self._held = b""  # a CR at the end of a chunk
+        self._line_ends = LineEnds()
         self._skipping = False
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield the data of the telling events that end with this chunk. `words` may change meanwhile."""
-        if self._held or b"\r" in chunk:
-            chunk = self._with_line_feeds(chunk)
+        chunk = self._line_ends.as_line_feeds(chunk)
         text, seen = chunk, 0
         if self.rest or not chunk.endswith(b"\n\n"):
             seen = max(0, len(self.rest) - 1)
@@ -147,12 +147,6 @@ class TellingEvents:
         if len(self.rest) > self._limit:
             del self.rest[:-1]
             self._skipping = True
-
-    def _with_line_feeds(self, chunk: bytes) -> bytes:
-        """Return the chunk with LF for CRLF. A CR alone ends no line, in the worker neither."""
-        chunk = self._held + chunk
-        self._held = b"\r" if chunk.endswith(b"\r") else b""
-        return chunk.removesuffix(b"\r").replace(b"\r\n", b"\n")
 
 
 def _data_of(lines: list[bytes]) -> Iterator[bytes]:

@@ -101,6 +101,22 @@ class LineSplitter:
         return bytes(self._pending)
 
 
+class LineEnds:
+    """Makes one kind of line end of the three that server-sent events have (WHATWG HTML, 9.2.6). The worker and the
+    proxy read answers through it, so that neither sees an event that the other does not."""
+
+    def __init__(self) -> None:
+        self._after_cr = False
+
+    def as_line_feeds(self, chunk: bytes) -> bytes:
+        if not chunk or not (self._after_cr or b"\r" in chunk):
+            return chunk
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_cr = chunk.endswith(b"\r")
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
 def _parsed(line: bytes, whole: str | None = None) -> object:
     try:
         return load(line.decode("utf-8") if whole is None else whole)
