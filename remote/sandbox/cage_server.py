@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Callable, cast
@@ -122,11 +123,11 @@ class CageServer:
         self._closed = False
         self._zygote: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
+        self._ending: weakref.finalize[[subprocess.Popen[bytes], socket.socket], CageServer] | None = (
+            None  # also where nobody closes this
+        )
         self._available: Availability | None = None
         self._directories = TemporaryDirectories()
-
-    def __del__(self) -> None:
-        self._end_zygote()
 
     def availability(self) -> Availability:
         """Return which cages hold here. The first call starts the zygote, which takes 50 ms."""
@@ -386,23 +387,27 @@ class CageServer:
             argv = [sys.executable, "-I", "-S", "-c", _BOOT]
             null = subprocess.DEVNULL
             try:
-                self._zygote = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=null, env=libraries, cwd="/")
+                zygote = subprocess.Popen(argv, stdin=theirs.fileno(), stdout=null, env=libraries, cwd="/")
             except OSError:
                 ours.close()
                 raise
+        self._ending = weakref.finalize(self, _end, zygote, ours)
+        self._ending.atexit = False
         ours.settimeout(_ANSWER_S)
-        self._connection = ours
+        self._zygote, self._connection = zygote, ours
         ours.sendall(load_modules())
         return ours
 
     def _end_zygote(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._zygote is not None:
-            self._zygote.kill()
-            self._zygote.wait()
-            self._zygote = None
+        if self._ending is not None:
+            self._ending()
+        self._zygote = self._connection = None
+
+
+def _end(zygote: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    connection.close()
+    zygote.kill()
+    zygote.wait()
 
 
 @functools.lru_cache(maxsize=1)
