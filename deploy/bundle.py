@@ -60,7 +60,7 @@ def _load(name: str) -> Bundle:
 
 
 def cache_folder() -> Path | None:
-    """Return the folder of the byte code of this room, None if there is none: version control ignores it."""
+    """Return the `__pycache__` folder beside this file, which version control ignores, or None if it is missing."""
     try:
         return Path(cache_from_source(__file__)).parent
     except NotImplementedError:  # this Python keeps no byte code

@@ -268,7 +268,7 @@ def ledger_path(state: Path) -> Path:
 
 
 def read_ledger(state: Path, read: Callable[[CallLedger], Found], nothing: Found) -> Found:
-    """Return what `read` makes of the ledger, or `nothing` where there is none yet. Raise ConfigError."""
+    """Return what `read` returns for the ledger, or `nothing` if no ledger exists yet. Raise ConfigError."""
     if not ledger_path(state).exists():
         return nothing
     with open_ledger(state) as ledger:

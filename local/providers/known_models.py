@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ASK_S = 4.0  # how long a session waits for a list before its first turn, if there is none that has the model
+_ASK_S = 4.0  # how long a session waits before its first turn for a list, if no kept list names its model
 _REFRESH_S = 60.0
 _MAX_NEAR = 4
 _FAMILIES = ("opus", "sonnet", "haiku")
@@ -130,7 +130,7 @@ def _listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool
 
 
 def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:
-    """Return the small model of the provider of another model, "" if there is none, or it is not listed."""
+    """Return the small model of a model's provider, "" if the provider has none or does not list it."""
     found = provider_and_model(model, environ, settings) if "/" in model else None
     if found is None or not (small := found[0].kind.small_model):
         return ""
@@ -169,8 +169,8 @@ async def check_models(
     models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> list[str]:
     """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be looked
-    up: the list that is kept is old, and the provider does not answer. `stored` are the accounts that may be used to
-    ask; without them, those of which nobody has to be asked."""
+    up: the list that is kept is old, and the provider does not answer. `stored` are the accounts to ask with;
+    without them, only accounts that open without a question to the person are used."""
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)
@@ -227,7 +227,7 @@ async def current_list(
 async def list_or_why(
     named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> tuple[ModelList | None, str]:
-    """Return the list of a provider, or why there is none."""
+    """Return the list of a provider and "", or None and the reason why the list is missing."""
     try:
         return await current_list(named, environ, settings, stored), ""
     except (ProviderError, CcbError) as error:

@@ -52,9 +52,9 @@ def session_provider(
     table: ModelTable | None = None,
 ) -> ModelRouter:
     """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
-    without them, those of which nobody has to be asked. `table` learns what is known of the models that are asked.
-    Raise ConfigError, CredentialError. A host may use Anthropic, the providers in the settings, and those that the
-    command line names. A key that only lies in the environment is not for it."""
+    without them, only accounts that open without a question to the person are used. `table` learns what is known of
+    the models that are asked. Raise ConfigError, CredentialError. A host may use Anthropic, the providers in the
+    settings, and those that the command line names. A key that only lies in the environment is not for it."""
     granted = granted_names(settings, (model, *others))
     environ = settings.network.over(environ)
     client = anthropic_client(environ)

@@ -185,7 +185,7 @@ async def tasks(api: SessionApi, argument: str) -> Reply:
 
 
 @dataclass(frozen=True)
-class Waiting(Rows):
+class WaitingPrompts(Rows):
     """The prompts that wait for the agent."""
 
 
@@ -196,7 +196,7 @@ async def queue(api: SessionApi, argument: str) -> Reply:
     number = rest.strip()
     if word != "drop" or not number.isdigit():
         rows = [ReplyRow(one_line(each.text)[:_MAX_PROMPT] or "(no text)") for each in waiting]
-        return Waiting(rows, none="no prompt waits for the agent", after="/queue drop N takes one out.")
+        return WaitingPrompts(rows, none="no prompt waits for the agent", after="/queue drop N takes one out.")
     if not 0 < int(number) <= len(waiting):
         return Text(f"No prompt {number} waits: /queue lists them.", Level.WARNING)
     prompt = waiting[int(number) - 1]

@@ -21,7 +21,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 
 from ..session.session_client import PromptDelivery
 from ..slash_commands.about_session import ChangedFiles, HeldRule, RuleRows, change_rule, held_rules
-from ..slash_commands.agent_commands import Models, Waiting
+from ..slash_commands.agent_commands import Models, WaitingPrompts
 from ..slash_commands.command_table import COMMANDS, find_command, worker_rows
 from ..slash_commands.other_sessions import Sessions
 from ..slash_commands.registry import Copying, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text, View
@@ -201,7 +201,7 @@ class CommandReplies(Vertical):
                 self._reading.open(RulePanel(info.place, mode, reply.held, self._change_rule, reply.sought))
             case ChangedFiles() if reply.files:
                 self._reading.open(DiffPage(self._api.client, info.place, reply.since, reply.files))
-            case Waiting():
+            case WaitingPrompts():
                 self.show_queue()
             case Sessions():
                 await self._pick_session(reply)

@@ -123,9 +123,8 @@ class CageServer:
         self._closed = False
         self._zygote: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
-        self._ending: weakref.finalize[[subprocess.Popen[bytes], socket.socket], CageServer] | None = (
-            None  # also where nobody closes this
-        )
+        # ends the zygote also if nobody closes this server
+        self._ending: weakref.finalize[[subprocess.Popen[bytes], socket.socket], CageServer] | None = None
         self._available: Availability | None = None
         self._directories = TemporaryDirectories()
 

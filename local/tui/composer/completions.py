@@ -355,8 +355,8 @@ class WorkerCommands:
         self._asking = asyncio.Lock()
 
     async def ask(self) -> bool:
-        """Bring the list up to date, unless it is fresh. Return whether it changed. Who asks while an answer is on its
-        way waits for that one."""
+        """Fetch the list again unless it is fresh, and return whether it changed. A second caller waits for the answer
+        to the first."""
         async with self._asking:
             if time.monotonic() - self._asked_at < _FRESH_S or not self._client.driving:
                 return False
