@@ -87,6 +87,14 @@ def question(number: int) -> Body:
     return {"event": "message", "type": "control_request", "request_id": f"r{number}", "request": request}
 
 
+def settled(number: int) -> Body:
+    """A question, and its answer by another client."""
+    if number % 2 == 0:
+        return question(number)
+    answer = {"subtype": "success", "request_id": f"r{number - 1}", "response": {"behavior": "allow"}}
+    return {"event": "input", "id": f"answer:{number}", "body": {"type": "control_response", "response": answer}}
+
+
 def warning(number: int) -> Body:
     content = f"{number}" + "x" * 1_000
     return {"event": "message", "type": "system", "subtype": "informational", "level": "warning", "content": content}
@@ -113,13 +121,16 @@ FLOODS: dict[str, Callable[[int], Body | str]] = {
     "calls": lambda number: said(number, call(number, command="x" * 50_000)),
     "agents": agent,
     "texts": text,
+    "one message": lambda number: text(0),
     "wide texts": lambda number: said(number, {"type": "text", "text": WIDE + "x" * 200_000}),
     "inputs": input_of,
     "taken prompts": taken,
     "taken back": lambda number: {"event": "unqueued", "id": f"{number}" + "x" * 2_000},
     "deltas": delta,
     "blocks": lambda number: live(number, type="text", text=""),
+    "calls that begin": lambda number: live(number, type="tool_use", id=f"t{number}", name="Bash", input={}),
     "questions": question,
+    "settled questions": settled,
     "warnings": warning,
     "snapshots": snapshot,
     "fences": lambda number: {"fenced": True},
