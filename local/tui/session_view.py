@@ -300,7 +300,7 @@ class SessionView(Vertical):
             if command and command not in error.do:
                 self.reducer.notice(["Come back with:", command], Level.WARNING)
         composer = self._shell.composer
-        composer.invite(f"Nothing can be sent any more: {composer.keymap.name('leave')} leaves")
+        composer.placeholder = f"Nothing can be sent any more: {composer.keymap.name('leave')} leaves"
 
     def _tick(self) -> bool:
         now = time.monotonic()

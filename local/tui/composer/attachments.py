@@ -11,7 +11,7 @@ import re
 import shlex
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -36,6 +36,8 @@ MAX_KEPT_BYTES = 12 << 20
 
 MAX_SOURCE_BYTES = 64 << 20  # largest image that is read to be scaled
 _MAX_KEPT = 20
+_LONG, _LINES = 1_000, 15  # characters and lines of a pasted text that is shown as it is
+_MAX_TEXTS = 100
 _MAX_NAME = 60
 _UNFIT = re.compile(r'["\[\]<>]')  # in a placeholder, or in the name in front of the file's text
 _SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
@@ -74,9 +76,11 @@ class AttachedFile:
 
 class Attachments:
     """Keeps files by their placeholders: those that wait in the composer, and, while there is room, those that were
-    sent, so that a prompt that comes back still has them."""
+    sent, so that a prompt that comes back still has them. Of long texts that were pasted it keeps the newest."""
 
     def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._pasted = 0
         self._kept: dict[str, Attachment] = {}
         self._sent: frozenset[str] = frozenset()
         self._leaving: frozenset[str] = frozenset()  # of prompts that were submitted and are not sent yet
@@ -102,7 +106,7 @@ class Attachments:
         self._leaving |= set(self.named_in(text))
 
     def named_in(self, text: str) -> list[str]:
-        return list(dict.fromkeys(self._names.findall(text)))
+        return list(dict.fromkeys(_any_of(self._kept).findall(text)))
 
     def blocks(self, text: str) -> list[Json]:
         """Return the content of a prompt with this text: the text, then the files that it names."""
@@ -115,14 +119,25 @@ class Attachments:
         """Return a text with paths in place of the placeholders, as it is kept for later runs. An image of the
         clipboard has none: it is not there any more then."""
         paths = {each: shlex.quote(str(file.path)) if file.path else "" for each, file in self._kept.items()}
-        return self._names.sub(lambda found: paths[found[0]], text)
+        return _any_of(self._kept).sub(lambda found: paths[found[0]], text)
+
+    def shortened(self, text: str) -> str:
+        """Keep a pasted text if it is long. Return what stands for it in the composer."""
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if len(text) <= _LONG and lines <= _LINES:
+            return text
+        self._pasted += 1
+        placeholder = f"[Pasted text #{self._pasted}, {f'{lines} lines' if lines > 1 else f'{len(text):,} characters'}]"
+        self._texts[placeholder] = text
+        while len(self._texts) > _MAX_TEXTS:
+            del self._texts[next(iter(self._texts))]
+        return placeholder
+
+    def expanded(self, text: str) -> str:
+        return _any_of(self._texts).sub(lambda found: self._texts[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
-        return next((each for each in self._kept if text.endswith(each)), "")
-
-    @property
-    def _names(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, self._kept)) or r"(?!)")  # which matches nothing
+        return next((each for each in (*self._texts, *self._kept) if text.endswith(each)), "")
 
     def _make_room(self, count: int, size: int, composed: str) -> None:
         """Forget files that no prompt needs until there is room, those that were sent first. Raise NotAttached."""
@@ -152,6 +167,10 @@ class Attachments:
         self._kept[placeholder] = new
         self._sent -= {placeholder}
         return placeholder
+
+
+def _any_of(placeholders: Iterable[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, placeholders)) or r"(?!)")  # which matches nothing
 
 
 def dropped_files(text: str) -> list[Attachment]:

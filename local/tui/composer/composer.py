@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from ...terminal.clipboard import NoImage, clipboard_image
 from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
 from .attachments import AttachedFile, Attachments, NotAttached, dropped_files, image_attachment, may_name_files
-from .vim import VimEffect, VimKeys, changed_part
+from .vim import Vim, VimEffect, changed_part
 
 _MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
 _INVITATION = "Ask for a change, or /help"
@@ -68,32 +67,24 @@ class Composer(TextArea):
     def __init__(self, keymap: Keymap) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
         self.cursor_blink = False  # it would draw twice a second while nothing happens
-        self._invitation = self.placeholder = _INVITATION
+        self.placeholder = _INVITATION
         self.keymap = keymap
         self.recall = PromptRecall()
         self.shortcuts = ShortcutLetters()
         self.last_key = 0.0
         self.around = Surroundings()
-        self.vim = VimKeys()
-        self._pasted = PastedTexts()
+        self.vim = Vim()
         self.attachments = Attachments()
         self._chord = ""  # the last key
-        self._locked_because = ""
 
     def set_locked(self, why: str) -> None:
         """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
-        if why == self._locked_because:
+        if why == (self.placeholder if self.read_only else ""):
             return
-        self._locked_because = why
         self.read_only = bool(why)
         self.show_cursor = not why
         self.set_class(bool(why), "locked")
-        self.placeholder = why or self._invitation
-
-    def invite(self, text: str) -> None:
-        self._invitation = text
-        if not self._locked_because:
-            self.placeholder = text
+        self.placeholder = why or _INVITATION
 
     def is_shortcut(self, key: str) -> bool:
         return key in self.shortcuts.active and (self.read_only or not self.text)
@@ -158,14 +149,12 @@ class Composer(TextArea):
             return False
         key = event.character if event.is_printable and event.character not in (None, " ") else event.key
         before = self.text
-        taken = self.vim.press(key or "", before, self.cursor_at)
-        if taken is None:
-            return self.vim.commands and event.is_printable
-        vim, effect = taken
+        vim, effect = self.vim, self.vim.press(before, self.cursor_at, key or "")
+        if effect is VimEffect.LEFT:
+            return vim.commands and event.is_printable
         if effect is VimEffect.UNDO:
             self._undo_change()
         elif effect is VimEffect.REDO:
-            self.vim.begins(before)
             self.redo()
         elif effect in (VimEffect.EARLIER, VimEffect.LATER):
             self._recall(-1 if effect is VimEffect.EARLIER else 1)
@@ -174,7 +163,7 @@ class Composer(TextArea):
             if vim.text != before:
                 start, end = changed_part(before, vim.text)
                 self.put(vim.text[start : len(vim.text) - end], start, len(before) - end)
-            self.selection = Selection(*map(self._location, self.vim.marked() or (vim.at, vim.at)))
+            self.selection = Selection(*map(self._location, vim.marked()))
         return True
 
     def _undo_change(self) -> None:
@@ -195,7 +184,7 @@ class Composer(TextArea):
 
     @property
     def whole_text(self) -> str:
-        return self._pasted.expanded(self.text)
+        return self.attachments.expanded(self.text)
 
     def rewritten(self, text: str) -> None:
         """Take what the person has made of the text in their editor."""
@@ -205,8 +194,7 @@ class Composer(TextArea):
 
     def _remove_placeholder(self) -> bool:
         at = self.cursor_at
-        before = self.text[:at] if self.selection.is_empty else ""
-        placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
+        placeholder = self.attachments.placeholder_before(self.text[:at]) if self.selection.is_empty else ""
         if placeholder:
             self.put("", at - len(placeholder), at)
         return bool(placeholder)
@@ -252,7 +240,7 @@ class Composer(TextArea):
         taken = await self._taken(text) if may_name_files(text) else None
         if self.read_only:
             return
-        self.type(self._pasted.shortened(_harmless(text)))
+        self.type(self.attachments.shortened(_harmless(text)))
         if taken is not None and taken.shown:
             end = self.cursor_at
             self.history.checkpoint()  # so that undo gives the path back
@@ -344,37 +332,6 @@ class Composer(TextArea):
 
 def _harmless(text: str) -> str:
     return neutralise(text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-_LONG, _LINES = 1_000, 15
-_MAX_KEPT = 100
-
-
-class PastedTexts:
-    """Keeps the newest pasted texts by their placeholders."""
-
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._count = 0
-
-    def shortened(self, text: str) -> str:
-        lines = text.count("\n") + (not text.endswith("\n"))
-        if len(text) <= _LONG and lines <= _LINES:
-            return text
-        self._count += 1
-        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters"
-        placeholder = f"[Pasted text #{self._count}, {size}]"
-        self._texts[placeholder] = text
-        while len(self._texts) > _MAX_KEPT:
-            del self._texts[next(iter(self._texts))]
-        return placeholder
-
-    def expanded(self, text: str) -> str:
-        names = "|".join(map(re.escape, self._texts)) or r"(?!)"  # which matches nothing
-        return re.sub(names, lambda found: self._texts[found[0]], text)
-
-    def placeholder_before(self, text: str) -> str:
-        return next((each for each in self._texts if text.endswith(each)), "")
 
 
 _TYPING_S = 0.4  # the longest time between two keys of a person who is typing

@@ -15,6 +15,7 @@ from .vim_motions import (
     last_in_line,
     line_end,
     line_start,
+    line_starts,
     matching,
     text_object,
     vertical,
@@ -121,10 +122,11 @@ _MARKING = {"v": VimMode.VISUAL, "V": VimMode.LINES}
 
 
 class Vim:
-    """The machine. After a key, `text` and `at` are what it has led to. `pending` are the keys of a command that is not
-    complete. `register` is what was deleted or copied last."""
+    """Vim's keys in the composer, once they are `on`. After a key, `text` and `at` are what it has led to. `pending`
+    are the keys of a command that is not complete. `register` is what was deleted or copied last."""
 
     def __init__(self, mode: VimMode = VimMode.INSERT) -> None:
+        self.on = False
         self.mode = mode
         self.text = ""
         self.at = 0
@@ -137,10 +139,43 @@ class Vim:
         self._anchor = 0  # where what is marked begins
         self._last: tuple[str, ...] = ()  # the keys of the last change
         self._typed = ""  # in it
+        self._began: deque[str] = deque(maxlen=_MAX_UNDONE)  # the texts with which changes began
+
+    def use(self, *, on: bool) -> None:
+        self.on = on
+        self.sent()
+
+    @property
+    def commands(self) -> bool:
+        return self.on and self.mode is not VimMode.INSERT
+
+    @property
+    def label(self) -> str:
+        """The mode in a word, with the keys of a command that is not complete; "" without vim."""
+        return " ".join((self.mode.value, "".join(self.pending))).rstrip() if self.on else ""
+
+    def sent(self) -> None:
+        self.mode, self.pending, self.entered = VimMode.INSERT, (), None
+        self._began.clear()
 
     def press(self, text: str, at: int, key: str) -> VimEffect:
         """Take a key: a character, or Textual's name of another key."""
-        self.text, self.at = text, at
+        hidden = self.mode in (VimMode.VISUAL, VimMode.LINES)  # what is marked hides the cursor
+        self.text, self.at = text, min(self.at if hidden else at, len(text))
+        entered, effect = self.entered, self._pressed(key)
+        inserts = self.mode is VimMode.INSERT and not entered and effect is not VimEffect.LEFT
+        if self.text != text or inserts or effect is VimEffect.REDO:
+            self._began.append(text)
+        return effect
+
+    def undone(self, text: str) -> str | None:
+        """Return the text with which the newest change began that has led to `text`; None if that is not known."""
+        while self._began:
+            if (began := self._began.pop()) != text:
+                return began
+        return None
+
+    def _pressed(self, key: str) -> VimEffect:
         if self.mode is VimMode.INSERT:
             if key != "escape":
                 return VimEffect.LEFT
@@ -149,7 +184,7 @@ class Vim:
             if not self.pending and self.mode is VimMode.NORMAL:
                 return VimEffect.LEFT
             self.mode, self.pending = VimMode.NORMAL, ()
-            self._go(at)
+            self._go(self.at)
         elif len(key) > 1 and not self.pending and key not in _NAMED:
             return VimEffect.LEFT
         else:
@@ -240,9 +275,9 @@ class Vim:
         if motion in ("$", "end"):
             return last_in_line(text, self._below(count))
         if motion in ("gg", "G"):
-            lines = text.split("\n")
-            line = command.count or (1 if motion == "gg" else len(lines))
-            return first_word(text, sum(len(each) + 1 for each in lines[: min(line, len(lines)) - 1]))
+            starts = line_starts(text)
+            line = command.count or (1 if motion == "gg" else len(starts))
+            return first_word(text, starts[min(line, len(starts)) - 1])
         if motion == "%":
             return matching(text, at)
         if motion not in (";", ","):
@@ -381,6 +416,9 @@ class Vim:
     # What is marked.
 
     def marked(self) -> tuple[int, int]:
+        """Return start and end of what is marked. If nothing is, both are the place of the cursor."""
+        if self.mode not in (VimMode.VISUAL, VimMode.LINES):
+            return self.at, self.at
         low, high = min(self._anchor, self.at), max(self._anchor, self.at)
         if self.mode is VimMode.LINES:
             return line_start(self.text, low), line_end(self.text, high)
@@ -418,64 +456,6 @@ class Vim:
             put = marked.swapcase()
         self.text = self.text[:start] + put + self.text[end:]
         self._go(at)
-
-
-class VimKeys:
-    """Vim's keys in the composer. Off until `use`."""
-
-    def __init__(self) -> None:
-        self._vim: Vim | None = None
-        self._began: deque[str] = deque(maxlen=_MAX_UNDONE)  # the texts with which changes began
-
-    def use(self, *, on: bool) -> None:
-        self._vim = Vim() if on else None
-
-    @property
-    def on(self) -> bool:
-        return self._vim is not None
-
-    @property
-    def commands(self) -> bool:
-        return self._vim is not None and self._vim.mode is not VimMode.INSERT
-
-    @property
-    def label(self) -> str:
-        """The mode in a word, with the keys of a command that is not complete; "" without vim."""
-        return " ".join((self._vim.mode.value, "".join(self._vim.pending))).rstrip() if self._vim is not None else ""
-
-    def sent(self) -> None:
-        if self._vim is not None:
-            self._vim.mode, self._vim.pending, self._vim.entered = VimMode.INSERT, (), None
-            self._began.clear()
-
-    def press(self, key: str, text: str, at: int) -> tuple[Vim, VimEffect] | None:
-        """Take a key. Return what it has led to, None if it is no key of vim's now."""
-        vim = self._vim
-        if vim is None:
-            return None
-        hidden = vim.mode in (VimMode.VISUAL, VimMode.LINES)  # what is marked hides the cursor
-        entered = vim.entered
-        effect = vim.press(text, min(vim.at if hidden else at, len(text)), key)
-        if effect is VimEffect.LEFT:
-            return None
-        if vim.text != text or (vim.mode is VimMode.INSERT and not entered):
-            self.begins(text)
-        return vim, effect
-
-    def begins(self, text: str) -> None:
-        self._began.append(text)
-
-    def undone(self, text: str) -> str | None:
-        """Return the text with which the newest change began that has led to `text`; None if that is not known."""
-        while self._began:
-            if (began := self._began.pop()) != text:
-                return began
-        return None
-
-    def marked(self) -> tuple[int, int] | None:
-        """Return start and end of what is marked, None if nothing is."""
-        vim = self._vim
-        return vim.marked() if vim is not None and vim.mode in (VimMode.VISUAL, VimMode.LINES) else None
 
 
 def changed_part(before: str, after: str) -> tuple[int, int]:

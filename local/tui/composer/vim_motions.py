@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 _PAIRS = {each: pair for pair in ("()", "[]", "{}", "<>") for each in pair} | {"b": "()", "B": "{}"}
@@ -24,10 +25,12 @@ def last_in_line(text: str, at: int) -> int:
 
 def first_word(text: str, at: int) -> int:
     """Return the first character of the line that is no blank."""
-    place, end = line_start(text, at), last_in_line(text, at)
-    while place < end and text[place] in " \t":
-        place += 1
-    return place
+    end = last_in_line(text, at)
+    return end - len(text[line_start(text, at) : end].lstrip(" \t"))
+
+
+def line_starts(text: str) -> list[int]:
+    return [0, *(each.end() for each in re.finditer("\n", text))]
 
 
 def _kind(char: str, big: bool) -> int:
@@ -37,57 +40,35 @@ def _kind(char: str, big: bool) -> int:
 
 
 def word_forward(text: str, at: int, *, big: bool = False) -> int:
-    place, kind = at, _kind(text[at], big) if at < len(text) else 0
-    while place < len(text) and kind and _kind(text[place], big) == kind:
-        place += 1
-    while place < len(text) and text[place].isspace():
-        if text[place] == "\n" and place > at and text[place - 1] == "\n":
-            break
-        place += 1
-    return place
+    start = _alike(text, at, big)[1] if at < len(text) and not text[at].isspace() else at
+    end = _after_blanks(text, start)
+    empty_line = text.find("\n\n", start, end)
+    return end if empty_line < 0 else empty_line + 1
 
 
 def word_back(text: str, at: int, *, big: bool = False) -> int:
-    place = at - 1
-    while place > 0 and text[place].isspace():
-        if text[place] == "\n" and text[place - 1] == "\n":
-            return place
-        place -= 1
-    if place <= 0:
-        return 0
-    kind = _kind(text[place], big)
-    while place > 0 and _kind(text[place - 1], big) == kind:
-        place -= 1
-    return place
+    end = len(text[:at].rstrip())
+    empty_line = text.rfind("\n\n", end, at)
+    if empty_line >= 0:
+        return empty_line + 1
+    return _alike(text, end - 1, big)[0] if end else 0
 
 
 def word_end(text: str, at: int, *, big: bool = False) -> int:
     """Return the last character of the word, or of the next one."""
-    place = at + 1
-    while place < len(text) and text[place].isspace():
-        place += 1
-    if place >= len(text):
-        return max(0, len(text) - 1)
-    kind = _kind(text[place], big)
-    while place + 1 < len(text) and _kind(text[place + 1], big) == kind:
-        place += 1
-    return place
+    place = _after_blanks(text, at + 1)
+    return _alike(text, place, big)[1] - 1 if place < len(text) else max(0, len(text) - 1)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    return len(text) - len(text[at:].lstrip())
 
 
 def vertical(text: str, at: int, lines: int, column: int) -> int | None:
     """Return the place so many lines below (above, if negative) in a column. None if there are no such lines."""
-    start = line_start(text, at)
-    for _ in range(abs(lines)):
-        if lines > 0:
-            end = line_end(text, start)
-            if end == len(text):
-                return None
-            start = end + 1
-        elif start == 0:
-            return None
-        else:
-            start = line_start(text, start - 1)
-    return min(start + column, last_in_line(text, start))
+    starts = line_starts(text)
+    row = text.count("\n", 0, at) + lines
+    return min(starts[row] + column, last_in_line(text, starts[row])) if 0 <= row < len(starts) else None
 
 
 def found_in_line(text: str, at: int, char: str, count: int, kind: str) -> int | None:
@@ -110,16 +91,10 @@ def matching(text: str, at: int) -> int | None:
     place = next((each for each in range(at, line_end(text, at)) if text[each] in "()[]{}"), None)
     if place is None:
         return None
-    pair = _PAIRS[text[place]]
-    opening, closing = pair[0], pair[1]
-    step = 1 if text[place] == opening else -1
-    depth = 0
-    while 0 <= place < len(text):
-        depth += step * ((text[place] == opening) - (text[place] == closing))
-        if depth == 0:
-            return place
-        place += step
-    return None
+    opening, closing = _PAIRS[text[place]]
+    if text[place] == opening:
+        return _unmatched(text, place + 1, 1, closing, opening)
+    return _unmatched(text, place - 1, -1, opening, closing)
 
 
 def text_object(text: str, at: int, around: bool, name: str) -> tuple[int, int] | None:
@@ -140,26 +115,23 @@ def _word(text: str, at: int, around: bool, *, big: bool) -> tuple[int, int] | N
     if low == high:
         return None
     at = min(at, high - 1)
-    start, end = _alike(text, at, low, high, big)
+    start, end = _alike(text[low:high], at - low, big)
+    start, end = start + low, end + low
     if not around:
         return start, end
     if text[at].isspace() and end < high:
-        return start, _alike(text, end, end, high, big)[1]
-    after = end
-    while after < high and text[after] in " \t":
-        after += 1
-    if after == end:
-        while start > low and text[start - 1] in " \t":
-            start -= 1
-    return start, after
+        return start, _alike(text, end, big)[1]
+    after = high - len(text[end:high].lstrip(" \t"))
+    before = low + len(text[low:start].rstrip(" \t"))
+    return (before, end) if after == end else (start, after)
 
 
-def _alike(text: str, at: int, low: int, high: int, big: bool) -> tuple[int, int]:
+def _alike(text: str, at: int, big: bool) -> tuple[int, int]:
     """Return where the characters of one kind begin and end that are around a place."""
     start, end, kind = at, at, _kind(text[at], big)
-    while start > low and _kind(text[start - 1], big) == kind:
+    while start > 0 and _kind(text[start - 1], big) == kind:
         start -= 1
-    while end < high and _kind(text[end], big) == kind:
+    while end < len(text) and _kind(text[end], big) == kind:
         end += 1
     return start, end
 
@@ -174,28 +146,21 @@ def _quoted(text: str, at: int, around: bool, quote: str) -> tuple[int, int] | N
 
 
 def _bracketed(text: str, at: int, around: bool, pair: str) -> tuple[int, int] | None:
-    opening, closing = pair[0], pair[1]
-    start = _unmatched(text, at, -1, opening, closing)
-    if start is None:
-        return None
-    end = _unmatched(text, start + 1, 1, closing, opening)
-    if end is None:
+    opening, closing = pair
+    closes = text[at : at + 1] == closing  # the cursor is on the end of the object
+    start = _unmatched(text, min(at, len(text) - 1) - closes, -1, opening, closing)
+    end = _unmatched(text, start + 1, 1, closing, opening) if start is not None else None
+    if start is None or end is None:
         return None
     return (start, end + 1) if around else (start + 1, end)
 
 
 def _unmatched(text: str, at: int, step: int, wanted: str, other: str) -> int | None:
-    depth, place = 0, at
-    if step < 0 and place < len(text) and text[place] == other:
-        place -= 1  # on the bracket that closes the object
-    while 0 <= place < len(text):
-        if text[place] == wanted:
-            if depth == 0:
-                return place
-            depth -= 1
-        elif text[place] == other:
-            depth += 1
-        place += step
+    depth = 0
+    for place in range(at, len(text) if step > 0 else -1, step):
+        if text[place] == wanted and not depth:
+            return place
+        depth += (text[place] == other) - (text[place] == wanted)
     return None
 
 
