@@ -104,7 +104,7 @@ async def _one_session(
             fetched = await stack.enter_async_context(FetchedFiles(transfers, folder, connected.open_with))
             laptop = laptop_of(connected, transfers, fetched)
             await app.attach(connected.session, info, connected.warnings, laptop)
-            following = await app.switching.wait(app.left)
+            following = await app.switching.wait()
             if following is None:
                 return None
             await take_off(app)

@@ -82,7 +82,7 @@ class Repl(App[int]):
     """The interface. The app returns exit code 0 when the person leaves, or the code of the error by which the session
     was lost.
 
-    `session` is called after the first frame. It connects, calls `attach`, and keeps the session until `left` is set.
+    `session` is called after the first frame. It connects, calls `attach`, and keeps the session until they leave.
     `session_task` is its task: await it after the app has ended. `host` is the name that the person gave. `watching`:
     this terminal is going to be a viewer. `screen` are the settings of keys, mouse and input.
     """
@@ -126,10 +126,9 @@ class Repl(App[int]):
         self.appearance = Appearance(self, colours, environ)
         chosen = screen.keymap.keys.items()
         self.set_keymap({each: ",".join(keys) for each, keys in chosen if keys != DEFAULT_KEYS[each]})
-        self.uses_mouse = screen.mouse
+        self.settings = screen
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
-        self.left = asyncio.Event()
         self.switching = Switching()
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
@@ -140,7 +139,6 @@ class Repl(App[int]):
         self.attached: SessionView | None = None
         self.leaving = LeaveState()
         self.attention = Attention(self, environ)
-        self._draws_images = screen.images and not wants_no_colour(environ)
         self.chord = LoneChord(self)
         self.login_handover = LoginHandover(self)
 
@@ -154,8 +152,7 @@ class Repl(App[int]):
 
     @property
     def cursor_position(self) -> Offset:
-        """Where Textual puts the terminal's own cursor after each frame. It is hidden, but input methods look for
-        it."""
+        """Where Textual puts the terminal's own cursor: it is hidden, but input methods look for it."""
         caret = self.screen.caret if isinstance(self.screen, ReplScreen) else None
         return self._cursor if caret is None else caret
 
@@ -185,20 +182,15 @@ class Repl(App[int]):
         self.session_task = asyncio.create_task(self._attend(), name="session")
 
     async def _attend(self) -> None:
-        """Run the session's task. If it ends early, the interface ends."""
         try:
             await self._session(self)
         finally:
-            if self.return_value is None and not self.left.is_set():
+            if self.return_value is None and not self.switching.left:
                 self.exit(ExitCode.INTERNAL)  # a placeholder: whoever awaits the task gets its error
             self.login_handover.come_back()
 
     async def attach(
-        self,
-        client: SessionClient,
-        info: ReplInfo,
-        warnings: Sequence[str] = (),
-        laptop: LaptopSide | None = None,
+        self, client: SessionClient, info: ReplInfo, warnings: Sequence[str] = (), laptop: LaptopSide | None = None
     ) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there."""
         from ..slash_commands.session_api import NO_LAPTOP
@@ -206,9 +198,9 @@ class Repl(App[int]):
         from .session_view import SessionView
 
         self.login_handover.come_back()
-        shelf = PictureShelf(self.run_worker) if self._draws_images and can_decode() else None
+        draws = self.settings.images and not wants_no_colour(self.appearance.environ)
+        shelf = PictureShelf(self.run_worker) if draws and can_decode() else None
         view = SessionView(client, info, self, laptop or NO_LAPTOP, shelf)
-        self.title = f"ccb {info.place}"
         self.attention.session_is(info.place, self._driver, headless=self.is_headless)
         with self.batch_update():
             await self.mount(view, before=self.composer)
@@ -230,12 +222,10 @@ class Repl(App[int]):
         return self._exception
 
     def _print_error_renderables(self) -> None:
-        """Print nothing: Textual would show a traceback with the values of variables. `run_repl` raises the exception
-        for the last handler, which logs it."""
+        """Print nothing: Textual would show the values of variables. `run_repl` raises the exception instead."""
         self._exit_renderables.clear()
 
     def ring(self, kind: str = "") -> None:
-        """Call the person if another window has the focus. `kind` is the notification for their own hooks."""
         self.attention.ring(kind, silent=self.login_handover.active)
 
     def on_app_focus(self) -> None:
@@ -315,7 +305,6 @@ class Repl(App[int]):
         self.run_worker(copy())
 
     async def copied(self, text: str) -> str:
-        """Copy a text. Return what happened to it, in words that follow "it was"."""
         from ..terminal.clipboard import copy
 
         self._clipboard = text
@@ -341,7 +330,6 @@ class Repl(App[int]):
         self.chord.pressed(self.retry)
 
     def retry(self) -> None:
-        """Connect now, or answer what a login asks."""
         waited = self.login_handover.agree()
         if self.attached is None:
             self.opening.asks(False)

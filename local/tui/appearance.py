@@ -21,8 +21,7 @@ _BACKGROUND_S = 2.0  # seconds in which the terminal may say what its background
 
 
 class Appearance:
-    """Chooses the theme of `app`: that of the last choice, or what fits the terminal. `environ` says what that can
-    show."""
+    """Chooses the theme of `app`: that of the last choice, or what fits the terminal, as `environ` describes it."""
 
     def __init__(self, app: App[Any], colours: TerminalColours, environ: Mapping[str, str]) -> None:
         self.environ = environ
@@ -50,8 +49,7 @@ class Appearance:
             app.stylesheet.set_variables(app.get_css_variables())
 
     def ask_background(self, driver: object) -> None:
-        """Ask the terminal whether its background is light, if the environment does not say it. Nothing waits for the
-        answer."""
+        """Ask the terminal whether its background is light, unless that is known. Nothing waits for the answer."""
         answers = self.environ.get("TERM", "") not in NO_ANSWER
         if self._colours.light is None and not self._chosen and answers and isinstance(driver, TerminalDriver):
             self._asked_background_at = time.monotonic()
@@ -70,8 +68,7 @@ class Appearance:
         return ["auto", *(name for name in THEME_NAMES if name in self._colours.themes), *own]
 
     def choose(self, name: str) -> bool:
-        """Use a theme, now and in later runs; `auto` uses what fits the terminal. Return False if there is none of this
-        name. Raise ThemeRefused."""
+        """Use a theme from now on; `auto` is what fits. Return False for an unknown name. Raise ThemeRefused."""
         if name == "auto":
             self._app.theme = self._colours.theme
         elif not self._found(name):

@@ -35,8 +35,7 @@ _LATE_S = 0.4  # how much later than that a busy program may say that the time i
 
 
 class Approvals(Vertical):
-    """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer.
-    `laptop_servers` returns the names of the MCP servers of this laptop."""
+    """Shows the card of the first open question, but none during a replay: that may hold the answer."""
 
     DEFAULT_CSS = "Approvals { height: auto; }"
 
@@ -106,7 +105,6 @@ class Approvals(Vertical):
             self.card.show_titles()
 
     def focus_card(self) -> None:
-        """Give the card the focus, because the person wants to answer."""
         if self.card is None:
             return
         if self.wants_focus:
@@ -182,8 +180,7 @@ class Approvals(Vertical):
 
 
 def card_for(asked: Asked) -> QuestionCard:
-    """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
-    any input exactly."""
+    """Return the card for a question. The approval card can show any input, exactly."""
     request = asked.request
     if request.subtype == TRUST_PROJECT.name:
         return TrustCard(asked)

@@ -34,8 +34,7 @@ _SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titl
 
 
 class Attention:
-    """Names the window, rings, and shows notifications. `notify_person` hears of each notification that may be for the
-    person's own hooks."""
+    """Names the window, rings, and shows notifications. `notify_person` runs the person's own hooks."""
 
     def __init__(self, app: App[Any], environ: Mapping[str, str]) -> None:
         self.notify_person: Callable[[str], None] = lambda kind: None
@@ -59,7 +58,6 @@ class Attention:
             self._name()
 
     def restore(self) -> None:
-        """Give the window its old name back, if it got another one."""
         if self._named and self._driver is not None:
             self._driver.write(_RESTORE)
 

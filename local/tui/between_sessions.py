@@ -38,7 +38,7 @@ async def run_repl(app: Repl) -> int:
     try:
         with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
             signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
-            code = await app.run_async(mouse=app.uses_mouse) or ExitCode.OK
+            code = await app.run_async(mouse=app.settings.mouse) or ExitCode.OK
         if app.return_code:
             raise app.bug or RuntimeError("the interface ended")
         failed = code == ExitCode.INTERNAL  # an error that comes after the person has left is of no interest
@@ -47,7 +47,7 @@ async def run_repl(app: Repl) -> int:
                 print_line(*app.attached.farewell())
             else:
                 _tell_of_no_session(app, said=failed, why="" if failed else _WORDS.get(code, ""))
-        app.left.set()
+        app.switching.leave()
         if app.session_task is not None and (failed or app.attached is not None):
             await app.session_task
         return code
@@ -69,8 +69,7 @@ def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
 
 
 async def take_off(app: Repl) -> None:
-    """Show the opening of the next session in place of the one on the screen, and how to come back to that. What is
-    typed in the composer stays."""
+    """Put the opening of the next session in the place of this one. What is typed in the composer stays."""
     from ..slash_commands.session_api import way_back
 
     view, app.attached, app.leaving = app.view, None, LeaveState()
@@ -100,7 +99,7 @@ async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[Session
         row = await panel.chosen()
     finally:
         app.opening.visible = True
-        app.opening.line.say("opening the session")
+        app.opening.goes_on("opening the session")
         if panel.is_mounted:
             await panel.remove()
     app.composer.focus()

@@ -86,8 +86,7 @@ class CommandReplies(Vertical):
 
     @work
     async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
-        """Send a prompt, in front of the waiting prompts `before`, or run a slash command. It waits behind what
-        `submit_all` has not sent yet. What cannot be sent goes back to the composer."""
+        """Send a prompt in front of the waiting prompts `before`, or run a command, after what `submit_all` sends."""
         if self._backlog:
             self._backlog.append(text)
         elif not await self._submitted(text, PromptDelivery(before=before, waits=not steers)):
@@ -95,8 +94,8 @@ class CommandReplies(Vertical):
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:
-        """Send the first prompt of the command line, and then what was typed before the session was there, in order. If
-        something cannot be sent, it goes back to the composer with all that follows."""
+        """Send the first prompt of the command line, then what was typed before the session was there. What cannot be
+        sent goes back to the composer with all that follows."""
         first_prompt = self._api.info.first_prompt
         self._backlog.extend([first_prompt, *texts] if first_prompt else texts)
         is_prompt = bool(first_prompt)

@@ -11,10 +11,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from enum import IntFlag
 
-from textual import constants, events, messages
+from textual import events, messages
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS, IgnoredSequence
 from textual._keyboard_protocol import FUNCTIONAL_KEYS, MODIFIER_FUNCTIONAL_KEYS
-from textual._xterm_parser import IS_ITERM, XTermParser
+from textual._xterm_parser import XTermParser
 from textual.keys import Keys, _character_to_key
 from textual.message import Message
 
@@ -30,9 +30,7 @@ _NO_KEY = re.compile(r"\x1b\[(?:[\d;]*;[\d;]*R|~)")
 """What Textual's table has for keys: the place of the cursor, and a tilde alone."""
 
 _MOUSE = re.compile(r"\x1b\[<\d{1,4};\d{1,5};\d{1,5}[Mm]")
-_MODE = re.compile(r"\x1b\[\?(2026|2048);(\d)\$y")
-_SIZE = re.compile(r"\x1b\[48;(\d{1,4})(?::\d*)?;(\d{1,4})(?::\d*)?;(\d{1,5})(?::\d*)?;(\d{1,5})(?::\d*)?t")
-_MAX_SIZE = 2000  # rows or columns; the largest screens have a third of it
+_SYNCHRONIZES = re.compile(r"\x1b\[\?2026;[1-9]\$y")
 _RELEASED = "3"
 _CHARACTERS: Mapping[str, str] = {"backspace": "\x7f", "enter": "\r", "tab": "\t"}
 _NO_TEXT = ("[", "O", "]", "P", "_", "^", "X", "\\")
@@ -51,10 +49,9 @@ class _Modifier(IntFlag):
 
 
 class KeyDecoder:
-    """Makes messages for Textual of tokens. `takes_size`: the terminal was asked to say when its size changes."""
+    """Makes messages for Textual of tokens. What a terminal says of its size means nothing: SIGWINCH tells it."""
 
     def __init__(self) -> None:
-        self.takes_size = False
         self._mouse = XTermParser()
         self._blurred = False
 
@@ -80,28 +77,10 @@ class KeyDecoder:
         elif _MOUSE.fullmatch(token.sequence):
             if (mouse := self._mouse.parse_mouse_code(token.sequence)) is not None:
                 yield mouse
-        elif mode := _MODE.fullmatch(token.sequence):
-            yield from _mode(mode[1], int(mode[2]))
-        elif size := _SIZE.fullmatch(token.sequence):
-            yield from self._resized(*map(int, size.groups()))
+        elif _SYNCHRONIZES.fullmatch(token.sequence):
+            yield messages.TerminalSupportsSynchronizedOutput()
         else:
             yield from _keys(token.sequence)
-
-    def _resized(self, rows: int, columns: int, height: int, width: int) -> Iterator[Message]:
-        if not self.takes_size or not (0 < rows <= _MAX_SIZE and 0 < columns <= _MAX_SIZE):
-            return
-        resized = events.Resize.from_dimensions((columns, rows), (width, height))
-        if width and height:  # else the terminal does not know how large its characters are
-            self._mouse.mouse_pixels = True
-            self._mouse.terminal_size, self._mouse.terminal_pixel_size = resized.size, resized.pixel_size
-        yield resized
-
-
-def _mode(number: str, setting: int) -> Iterator[Message]:
-    if number == "2026" and setting > 0:
-        yield messages.TerminalSupportsSynchronizedOutput()
-    elif number == "2048" and constants.SMOOTH_SCROLL and not IS_ITERM:
-        yield messages.InBandWindowResize.from_setting_parameter(setting)
 
 
 def _typed(char: str) -> events.Key:

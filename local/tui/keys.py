@@ -140,8 +140,7 @@ class StopKeys:
             act()
 
     def ladder(self) -> None:
-        """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an
-        interrupt is on its way. A terminal that only watches can only quit."""
+        """Clear the input, else close what is read, else interrupt, but only once; else quit if pressed twice."""
         drives, composer = not self.connection.watching, self.shell.composer
         focused = self.reading.screen.focused
         if isinstance(focused, Input) and focused.value:
@@ -163,8 +162,7 @@ class StopKeys:
 
 
 class LoneChord:
-    """A chord that counts if no other key came just before it and none follows for a moment. A terminal sends Alt+T as
-    Esc and t: Esc and a word that is typed or pasted after it look the same. Times are monotonic seconds."""
+    """A chord that counts if no key came just before it or just after: a terminal sends Alt+T as Esc and t."""
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app

@@ -10,7 +10,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..terminal.keymap import Keymap
-from .rendering.themes import palette_of
+from .rendering.themes import palette_in
 
 _LONG_S = 3.0  # seconds of connecting after which the screen says how long it takes
 _MAX_SAID = 20
@@ -18,32 +18,19 @@ _MAX_PROMPTS = 5
 _ASKS = "The login asks you something: {key} answers it. What you have typed stays here."
 
 
-class OpeningLine(Static):
-    """The line at the bottom of the screen while the connection is made."""
-
-    DEFAULT_CSS = "OpeningLine { height: 1; padding: 0 1; background: $surface; color: $foreground 80%; }"
-
-    def __init__(self, host: str, keymap: Keymap) -> None:
-        super().__init__(markup=False)
-        self._host = one_line(host)
-        self._keymap = keymap
-
-    def on_mount(self) -> None:
-        self.say("connecting")
-
-    def say(self, doing: str) -> None:
-        queues, leaves = self._keymap.name("send"), self._keymap.name("ladder")
-        self.update(f"◌ {self._host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
-
-
 class Opening(Static):
-    """Shows what goes on while the connection is made, and keeps the prompts that the person sends meanwhile."""
+    """Shows what goes on while the connection is made, and keeps the prompts that the person sends meanwhile. `line` is
+    the one at the bottom of the screen."""
 
-    DEFAULT_CSS = "Opening { height: 1fr; padding: 0 1; background: $background; }"
+    DEFAULT_CSS = """
+    Opening { height: 1fr; padding: 0 1; background: $background; }
+    #opening-line { height: 1; padding: 0 1; background: $surface; color: $foreground 80%; }
+    """
+    SCOPED_CSS = False
 
     def __init__(self, host: str, keymap: Keymap, first_prompt: str = "") -> None:
         super().__init__(markup=False)
-        self.line = OpeningLine(host, keymap)
+        self.line = Static(id="opening-line", markup=False)
         self.keymap = keymap
         self.said: list[str] = []
         self.queued: list[str] = []
@@ -51,6 +38,11 @@ class Opening(Static):
         self._first_prompt = first_prompt
         self._began = time.monotonic()
         self._asks = False
+        self.goes_on("connecting")
+
+    def goes_on(self, doing: str) -> None:
+        queues, leaves = self.keymap.name("send"), self.keymap.name("ladder")
+        self.line.update(f"◌ {self.host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
 
     def on_mount(self) -> None:
         self._draw()
@@ -71,7 +63,7 @@ class Opening(Static):
         self._draw()
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = palette_in(self.app)
         took = time.monotonic() - self._began
         text = Text(f"Connecting to {self.host} …" + (f" {took:.0f} s" if took >= _LONG_S else ""), palette.dim)
         for said in self.said:

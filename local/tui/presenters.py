@@ -94,8 +94,7 @@ class TurnClock:
 
 @dataclass(eq=False)
 class StatusPresenter:
-    """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
-    does, in words, for the window's title."""
+    """Collects the facts of the status line. `tell_state` hears what the session does, for the window's title."""
 
     info: ReplInfo
     reducer: TranscriptReducer

@@ -24,8 +24,7 @@ QUIT_WINDOW_S = 2.0  # seconds within which Ctrl+C has to be pressed again to qu
 
 @dataclass
 class LeaveState:
-    """How the session ended, and whether the person is about to quit. `stops`: the person gave /stop; `stopped`: that
-    has ended the session. `error` is why it was lost."""
+    """How the session ended. `stops`: the person gave /stop; `stopped`: that has ended it. `error`: why it was lost."""
 
     stops: bool = False
     stopped: bool = False
@@ -37,31 +36,34 @@ class LeaveState:
         return code_of(self.error) if self.error is not None else ExitCode.OK
 
     def quit_pressed(self, now: float) -> bool:
-        """Note that the person pressed a quit key, at `now` in monotonic seconds. Return whether it was the second time
-        within QUIT_WINDOW_S."""
+        """Note that the person pressed a quit key. Return whether it was the second time within QUIT_WINDOW_S."""
         before, self._quit_pressed_at = self._quit_pressed_at, now
         return now - before <= QUIT_WINDOW_S
 
 
 class Switching:
-    """Tells whoever holds the connection which session the person wants next."""
+    """Tells whoever holds the connection which session the person wants next, or that they have `left`."""
 
     def __init__(self) -> None:
-        self._next: asyncio.Queue[NextSession] = asyncio.Queue()
+        self.left = False
+        self._next: NextSession | None = None
+        self._wanted = asyncio.Event()
 
     def go_to(self, following: NextSession) -> None:
-        self._next.put_nowait(following)
+        self._next = following
+        self._wanted.set()
 
-    async def wait(self, left: asyncio.Event) -> NextSession | None:
-        """Return the next session, None once the person has `left`."""
-        leaving, going = asyncio.ensure_future(left.wait()), asyncio.ensure_future(self._next.get())
-        try:
-            await asyncio.wait({leaving, going}, return_when=asyncio.FIRST_COMPLETED)
-            return going.result() if going.done() and not leaving.done() else None
-        finally:
-            for each in (leaving, going):
-                each.cancel()
-            await asyncio.gather(leaving, going, return_exceptions=True)
+    def leave(self) -> None:
+        self.left = True
+        self._wanted.set()
+
+    async def wait(self) -> NextSession | None:
+        """Return the next session, None once the person has left."""
+        await self._wanted.wait()
+        if self.left:
+            return None
+        self._wanted.clear()
+        return self._next
 
 
 class ReplShell(Protocol):

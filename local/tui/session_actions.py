@@ -47,7 +47,6 @@ class SessionActions:
 
     @property
     def can_interrupt(self) -> bool:
-        """Whether a turn runs that is not being interrupted already."""
         return self.reducer.running and not self._interrupting
 
     def show_error(self, error: CcbError | RequestFailed) -> None:
@@ -66,8 +65,7 @@ class SessionActions:
     async def send_prompt(
         self, text: str, content: list[Json] | None = None, *, how: PromptDelivery = AS_PROMPT
     ) -> bool:
-        """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
-        nothing can be sent now, so that the text must go back into the composer."""
+        """Send a prompt, as `content` if files go along. Return False if it must go back to the composer."""
         if how.command_line and SHELL_COMMAND not in self.client.hello.capabilities:
             self.status.hint("the worker of this session is too old to run a command: /stop, then start again")
             return False
@@ -89,8 +87,7 @@ class SessionActions:
         return True
 
     async def answer(self, answer: CardAnswer) -> None:
-        """Answer a question of the worker, and those that its rule covers as well. One whose answer cannot be sent is
-        asked again."""
+        """Answer a question, and those that its rule covers as well. What cannot be sent is asked again."""
         for each in [answer, *self.approvals.answered_with(answer)]:
             question = self.approvals.questions.answered(each.request_id)
             sent = await self._attempt(self.client.answer(each.request_id, each.response))

@@ -57,8 +57,7 @@ _ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
 
 
 class LastScreen:
-    """Shows the records that a hello has brought at the end of the transcript. The events themselves come above them.
-    When the last of these has come, it shows the same, and the early blocks are taken away."""
+    """Shows the records of a hello at the end of the transcript, until the events themselves have come above them."""
 
     def __init__(self, transcript: Transcript, reducer: TranscriptReducer, hello: Greeting) -> None:
         self._transcript = transcript
@@ -170,7 +169,6 @@ class SessionView(Vertical):
             self.card.call_after_refresh(self.card.fit)
 
     def wake(self) -> None:
-        """Something has happened: bring the screen up to date quickly for a while."""
         if self._pulse is not None:
             self._pulse.wake()
 
@@ -353,16 +351,14 @@ class SessionView(Vertical):
         self._history.load_in_sight(turn_page=False)
 
     def take_prompt_back(self) -> bool:
-        """Let the person edit the newest prompt that waits for the agent. Return whether there is one that may still be
-        changed."""
+        """Let the person edit the newest prompt that waits. Return whether one may still be changed."""
         may = not self.connection.watching and self.reducer.prompts.queued
         if may:
             self.run_worker(self.queue.edit_newest())
         return may
 
     def page(self, direction: int) -> None:
-        """Scroll the approval card if it has the focus and is longer than shown, else what is open, else the
-        transcript."""
+        """Scroll the card with the focus if it is longer than shown, else what is open, else the transcript."""
         if self.approvals.turn_page(direction) or self.reading.turn(direction):
             return
         if direction > 0 or not self._history.load_in_sight(turn_page=True):
@@ -373,8 +369,7 @@ class SessionView(Vertical):
             self.status.hint("nothing is on the todo list")
 
     def details(self) -> None:
-        """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
-        question: take the whole screen for it."""
+        """Show all of tool output and thinking, or the summary; on a question take the whole screen for it."""
         if not self.approvals.show_whole():
             self.reading.details_pressed(time.monotonic())
 

@@ -110,7 +110,6 @@ class TerminalDriver(LinuxDriver):
                         if (light := is_light(token.text)) is not None:
                             self.process_message(self.BackgroundReport(light=light))
                         continue
-                    decoder.takes_size = self._in_band_window_resize
                     for event in decoder.messages(token):
                         if isinstance(event, events.Key | events.Paste):
                             self.keys_first.came()
@@ -129,8 +128,7 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(action)
 
     def suspend_process(self) -> bool:
-        """Stop the process group as Ctrl+Z stops any program, and return when it goes on in the foreground. The
-        terminal is the shell's meanwhile. Return False if there is no shell that could continue it."""
+        """Stop the process group as Ctrl+Z does, until it goes on. Return False if no shell could continue it."""
         if os.getsid(0) == os.getpgrp():
             return False
         shown = self._auto_restart
@@ -146,8 +144,7 @@ class TerminalDriver(LinuxDriver):
         return True
 
     def _continued(self) -> None:
-        """Continue after SIGSTOP, which a program cannot prepare for. Without leaving application mode first there
-        would be two readers of the keys, and a raw terminal at the end."""
+        """Continue after SIGSTOP. Without leaving application mode first there would be two readers of the keys."""
         if self._auto_restart:
             self.suspend_application_mode()
             self._take_terminal()

@@ -15,7 +15,7 @@ from ccb.local.terminal.input_machine import InputMachine
 from ccb.local.transcript.blocks import ToolBlock
 from ccb.local.transcript.pieces import pieces_of
 from ccb.local.tui.rendering import tool_output, untrusted_text
-from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.diffs import edit_parts
 from ccb.local.tui.rendering.markdown import render_markdown
 from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.remote.agent import prompt_opening
@@ -101,7 +101,7 @@ def code(text: str) -> None:
 def changed_lines(text: str) -> None:
     """As the REPL draws an edit."""
     block = ToolBlock(name="Edit", tool_input={"file_path": "a.c", "old_string": "b", "new_string": f"a {text}?"})
-    for part in EditView(block, PALETTE, 200, details=True).parts():
+    for part in edit_parts(block, PALETTE, 200, details=True):
         Console(file=io.StringIO(), width=80).print(part)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ...terminal.keymap import Keymap
 from ..rendering.approval_text import bounded, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
@@ -21,133 +20,12 @@ from ..rendering.permission_updates import (
     single_rule,
     with_rule,
 )
-from ..rendering.themes import Palette
+from ..rendering.tool_output import counted
 from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
 from .question_card import STEPS, Asked, QuestionCard
 
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
-
-
-class AnswerChoices(Static):
-    """Shows the answers, whose keys are `keys`. `grants` are the rules that the answer "this session" grants, one text
-    each. `readable`: the question is short enough to be allowed. `keeps`: the rules can be kept for this host and
-    directory. `editable`: the person may write another rule."""
-
-    def __init__(
-        self,
-        keys: Mapping[str, str],
-        grants: Sequence[str],
-        palette: Palette,
-        keymap: Keymap,
-        *,
-        readable: bool,
-        keeps: bool = False,
-        editable: bool = False,
-    ) -> None:
-        super().__init__(classes="choices")
-        self.keys = keys
-        self.marked = ""
-        self.covered = 0
-        """How many of the questions that wait the rules cover as well."""
-        self._tab = keymap.name("approval-tab")
-        self._keeps = keeps
-        self._grants = grants
-        self._palette = palette
-        self._readable = readable
-        self._editable = editable
-        self._unseen = 0
-        self._focused = False
-        self._driving_and_note = (True, "")
-
-    def offer(self, grants: Sequence[str]) -> None:
-        self._grants = grants
-        self.mark("")
-
-    def cover(self, count: int) -> None:
-        """Show how many of the questions that wait the rules cover as well."""
-        if count != self.covered:
-            self.covered = count
-            self.draw()
-
-    @property
-    def rules_above(self) -> bool:
-        """Whether the rules are too long or too many to be shown here."""
-        return len(self._grants) > 1 or any(len(each) > MAX_BESIDE for each in self._grants)
-
-    @property
-    def offered(self) -> list[str]:
-        if not self._readable or self._unseen:
-            return ["deny"]
-        if not self._grants:
-            return ["once", "deny"]
-        more = [*(["always"] if self._keeps else []), *(["edit"] if self._editable else [])]
-        return ["once", "session", "deny", *more]
-
-    def show(self, unseen: int, focused: bool, driving_and_note: tuple[bool, str]) -> None:
-        """Show what is possible with `unseen` rows that were not on the screen yet. `focused`: the person is at the
-        answers. They may answer here if they drive the session; the note says what happens to an answer now."""
-        if focused != self._focused:
-            self.marked = ""
-        self._unseen, self._focused, self._driving_and_note = unseen, focused, driving_and_note
-        self.draw()
-
-    def mark(self, answer: str) -> None:
-        """Mark an answer, which Enter then gives. One that is not possible unmarks the others."""
-        self.marked = answer if answer in self.offered else ""
-        self.draw()
-
-    def step(self, by: int) -> None:
-        offered = self.offered
-        place = offered.index(self.marked) + by if self.marked in offered else (0 if by > 0 else -1)
-        self.mark(offered[place % len(offered)])
-
-    def draw(self) -> None:
-        """Draw the answers on one line, or one below the other on a narrow screen that is high enough."""
-        driving, note = self._driving_and_note
-        if not driving:
-            self.update(Text(note, style=self._palette.dim))
-            return
-        parts = self._parts()
-        text = Text("   ").join(parts)
-        if text.cell_len > self.content_size.width and self.is_attached and self.screen.has_class("-tall"):
-            text = Text("\n").join(parts)
-        if note:
-            text.append(f"\n{note}", style=f"not bold {self._palette.warn}")
-        self.update(text)
-
-    def _parts(self) -> list[Text]:
-        accent = f"bold {self._palette.accent}"
-        entries: list[tuple[str, str, str]] = []
-        if not self._readable:
-            entries.append(("", "too long to allow:", ""))
-        elif self._unseen:
-            lines = f"{self._unseen:,} line{'s' if self._unseen != 1 else ''}"
-            if not self._focused:
-                return [Text.assemble((self._tab, accent), f" to read on ({lines}) and answer")]
-            entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
-        entries += [(self.keys[answer], self.words(answer), answer) for answer in self.offered]
-        if self._focused:
-            entries += [("Enter", "answers", "")] if self.marked else []
-            entries.append(("Esc", "back", ""))
-        else:
-            entries.insert(0, (self._tab, "to answer:", ""))
-        parts = []
-        for key, does, answer in entries:
-            style = "reverse" if answer and answer == self.marked else "" if self._focused else self._palette.dim
-            parts.append(Text.assemble((key, accent), f" {does}" if key else does, style=style))
-        return parts
-
-    def words(self, answer: str) -> str:
-        if answer == "always" and self.marked == answer:
-            return f"always: for this host and directory, in {kept_in()}"
-        if answer == "edit":
-            return "edit the rule"
-        if answer != "session":
-            return answer
-        rules = f"the {len(self._grants)} rules above" if len(self._grants) > 1 else "the rule above"
-        more = f", also for {self.covered} more waiting" if self.covered else ""
-        return f"this session: {rules if self.rules_above else self._grants[0]}{more}"
 
 
 Json = dict[str, Any]
@@ -168,32 +46,75 @@ _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
 
 class ChoiceCard(QuestionCard):
-    """A card with a row of answers below its lines. A subclass says what they mean."""
+    """A card with a row of answers below its lines: `keys` are theirs, and `marks` the characters that mark them.
+    `readable`: the question is short enough to be allowed. A subclass says what the answers mean; `deny` is the one
+    that is always possible."""
 
-    def __init__(self, asked: Asked, lines: list[CardLine], choices: AnswerChoices) -> None:
-        self._choices = choices
+    STACKS = True
+
+    def __init__(
+        self, asked: Asked, lines: list[CardLine], keys: Mapping[str, str], marks: Mapping[str, str], *, readable: bool
+    ) -> None:
+        self._key_of = keys
+        self._answers = marks
+        self._readable = readable
+        self._marked = ""
         super().__init__(asked, ApprovalSubject(lines, asked.palette))
+        self.MARKS = "".join(marks)
+
+    def answers(self) -> list[str]:
+        """Return the answers to a question that was read."""
+        raise NotImplementedError
+
+    def words(self, answer: str) -> str:
+        raise NotImplementedError
 
     def choose(self, answer: str) -> None:
         raise NotImplementedError
 
-    def below(self) -> list[Widget]:
-        return [self._choices, self.field]
+    @property
+    def offered(self) -> list[str]:
+        return self.answers() if self._readable and not self.subject.unseen else ["deny"]
 
-    def show_choices(self) -> None:
-        self._choices.show(self.subject.unseen, self.has_focus, self._driving_and_note)
+    def entries(self) -> list[tuple[str, str, str]]:
+        unseen, quiet, tab = self.subject.unseen, self.quiet, self.asked.keymap.name("approval-tab")
+        entries = [] if self._readable else [("", "too long to allow:", quiet)]
+        if self._readable and unseen:
+            if not self.has_focus:
+                return [(tab, f"to read on ({counted(unseen, 'line')}) and answer", "")]
+            entries.append(("Space", f"read on: {counted(unseen, 'line')} to see before you can allow it", quiet))
+        styles = {self._marked: "reverse"}
+        entries += [(self._key_of[each], self.words(each), styles.get(each, quiet)) for each in self.offered]
+        if not self.has_focus:
+            return [(tab, "to answer:", quiet), *entries]
+        return [*entries, *([("Enter", "answers", "")] if self._marked else []), ("Esc", "back", "")]
+
+    def watch_has_focus(self, _has_focus: bool) -> None:
+        self._marked = ""
+        super().watch_has_focus(_has_focus)
+
+    def mark(self, char: str) -> None:
+        self._mark(self._answers.get(char, ""))
+
+    def _mark(self, answer: str) -> None:
+        """Mark an answer, which Enter then gives. One that is not possible unmarks the others."""
+        self._marked = answer if answer in self.offered else ""
+        self.show_choices()
 
     def step(self, key: str) -> None:
         if key in ("up", "down") and self.subject.max_scroll_y > 0:
             self.subject.move(STEPS[key])
-        else:
-            self._keys.release()
-            self._choices.step(STEPS[key])
+            return
+        self._keys.release()
+        offered, by = self.offered, STEPS[key]
+        place = offered.index(self._marked) + by if self._marked in offered else (0 if by > 0 else -1)
+        self._mark(offered[place % len(offered)])
 
     def enter(self) -> None:
-        self.show_choices()  # what is possible may have changed since the answer was marked
-        if self._choices.marked in self._choices.offered:
-            self.choose(self._choices.marked)
+        if self._marked in self.offered:  # what is possible may have changed since the answer was marked
+            self.choose(self._marked)
+        else:
+            self.show_choices()
 
 
 class ApprovalCard(ChoiceCard):
@@ -203,33 +124,50 @@ class ApprovalCard(ChoiceCard):
 
     def __init__(self, asked: Asked) -> None:
         request, keymap = asked.request, asked.keymap
-        self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
-        self.MARKS = "".join(self._answers)
         self._updates = session_updates(request)
-        rules = [rule for update in self._updates for rule in describe_update(update)]
+        self._editable = single_rule(self._updates) is not None
+        self._edits = self._edited = False
+        self._covered = 0  # how many of the questions that wait the rules cover as well
         lines, readable = bounded(subject_lines(request))
         if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
             path = escaped_name(request.text("blocked_path"))
             lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
-        choices = AnswerChoices(
-            {answer: keymap.name(key_id) for answer, key_id in _IDS.items()},
-            rules,
-            asked.palette,
-            keymap,
-            readable=readable,
-            keeps=can_be_kept(self._updates),
-            editable=single_rule(self._updates) is not None,
-        )
-        self._edits = False
-        self._edited = False
-        if choices.rules_above:
-            lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in rules]
+        if self._rules_above:
+            lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in self._rules]
         self._reason = Static(classes="reason")
-        super().__init__(asked, lines, choices)
+        keys = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
+        marks = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
+        super().__init__(asked, lines, keys, marks, readable=readable)
+
+    @property
+    def _rules(self) -> list[str]:
+        """What the answer "this session" grants, a text for each rule."""
+        return [rule for update in self._updates for rule in describe_update(update)]
+
+    @property
+    def _rules_above(self) -> bool:
+        """Whether the rules are too long or too many to be shown beside their answer."""
+        return len(self._rules) > 1 or any(len(each) > MAX_BESIDE for each in self._rules)
+
+    def answers(self) -> list[str]:
+        if not self._rules:
+            return ["once", "deny"]
+        more = {"always": can_be_kept(self._updates), "edit": self._editable}
+        return ["once", "session", "deny", *(answer for answer, possible in more.items() if possible)]
+
+    def words(self, answer: str) -> str:
+        if answer == "always" and self._marked == answer:
+            return f"always: for this host and directory, in {kept_in()}"
+        if answer == "edit":
+            return "edit the rule"
+        if answer != "session":
+            return answer
+        rules = f"the {len(self._rules)} rules above" if len(self._rules) > 1 else "the rule above"
+        more = f", also for {self._covered} more waiting" if self._covered else ""
+        return f"this session: {rules if self._rules_above else self._rules[0]}{more}"
 
     def _circumstances(self) -> FoldedRows | Text:
-        """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
-        row that goes on has a mark; a short screen has one row for all."""
+        """Return why the worker asks, and the cage. The reason may quote the call, so its rows have marks."""
         reason, agent = self.asked.request.text("decision_reason"), self.asked.request.text("agent")
         entries = [("Sandbox: ", _shortened(self.asked.request.text("sandbox") or "no cage"))]
         if reason:
@@ -252,9 +190,6 @@ class ApprovalCard(ChoiceCard):
             self._reason.update(self._circumstances())
         super().fit()
 
-    def mark(self, char: str) -> None:
-        self._choices.mark(self._answers.get(char, ""))
-
     def choose(self, answer: str) -> None:
         if answer == "deny":
             self.ask_for_text(_WHY_NOT)
@@ -273,7 +208,10 @@ class ApprovalCard(ChoiceCard):
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
         super().more_waiting(count, covered)
-        self._choices.cover(0 if self._edited else covered)
+        covered = 0 if self._edited else covered
+        if covered != self._covered:
+            self._covered = covered
+            self.show_choices()
 
     @property
     def grants_suggestion(self) -> bool:
@@ -287,8 +225,8 @@ class ApprovalCard(ChoiceCard):
             return
         self._edited = self._edited or edited != self._updates
         self._updates = edited
-        self._choices.offer([rule for update in edited for rule in describe_update(update)])
-        self._choices.cover(0 if self._edited else self._choices.covered)
+        self._covered = 0 if self._edited else self._covered
+        self._mark("")
         self.end_of_text()
 
     def field_given(self, text: str) -> None:
@@ -299,7 +237,6 @@ class ApprovalCard(ChoiceCard):
 
 
 def said_with(message: str, text: str) -> str:
-    """Return what the agent reads of a denial, with the words of the person."""
     return f"{message} The user says: {text}" if text else message
 
 

@@ -18,8 +18,7 @@ _SCROLL_BAR = 1  # cells, kept free also without a scroll bar: the rows must not
 
 
 class ApprovalSubject(ScrollView, can_focus=False):
-    """Shows the lines of a card. `unseen` counts the rows that have not been on the screen yet, from the top on: a
-    row that was jumped over is not seen, and no row after it."""
+    """Shows the lines of a card. `unseen` counts the rows below the last one down to which all were on the screen."""
 
     DEFAULT_CSS = """
     ApprovalSubject {
@@ -44,7 +43,6 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     @property
     def unseen(self) -> int:
-        """The number of rows that have not been on the screen yet."""
         return len(self.rows) - self._seen if self.rows else len(self._lines)
 
     def replace_lines(self, lines: list[CardLine]) -> None:
@@ -89,8 +87,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
             self._seen = len(self.rows)
 
     def read_on(self) -> bool:
-        """Scroll to the first rows that were not seen, or by a page if these are on the screen. Return False if all
-        were seen."""
+        """Scroll to the first rows not seen, or by a page if these are on the screen. Return False if all were seen."""
         if not self.unseen:
             return False
         page = self.size.height

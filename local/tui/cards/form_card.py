@@ -10,10 +10,7 @@ from abc import abstractmethod
 from copy import deepcopy
 from dataclasses import replace
 
-from rich.text import Text
 from textual.app import ComposeResult
-from textual.widget import Widget
-from textual.widgets import Static
 
 from ...session.remote_session import is_own
 from ...transcript.questions import Answers, Form, FormEntry, FormField, read_server_form, yes_only
@@ -100,11 +97,9 @@ class FormCard(QuestionCard):
     def __init__(self, asked: Asked, form: Form) -> None:
         self.form = form
         self._rows = FormRows(asked.palette)
-        self._choices = Static(classes="choices")
         self._marked = -1  # the row of the page
         self._before: Form | None = None  # as it was when the person came: what looked like marks may be text
         self._declining = False
-        self._problem = ""
         super().__init__(asked, self._rows)
 
     @abstractmethod
@@ -124,9 +119,6 @@ class FormCard(QuestionCard):
     def asker(self) -> str:
         return "The agent asks"
 
-    def below(self) -> list[Widget]:
-        return [self._choices, self.field]
-
     def _draw(self) -> None:
         lines, rows = form_page(self.form)
         marked = rows[self._marked] if 0 <= self._marked < len(rows) else (0, -1)
@@ -135,30 +127,17 @@ class FormCard(QuestionCard):
         self._rows.show(lines, marked)
         self.show_titles()
 
-    def show_choices(self) -> None:
-        driving, note = self._driving_and_note
-        if not driving:
-            self._choices.update(Text(note, style=self.asked.palette.dim))
-            return
-        accent = f"bold {self.asked.palette.accent}"
-        style = "" if self.has_focus else self.asked.palette.dim
-        parts = [Text.assemble((key, accent), f" {does}", style=style) for key, does in self._keys_shown()]
-        text = Text("   ").join(parts)
-        for warning in filter(None, (self._problem, note)):
-            text.append(f"\n{warning}", style=f"not bold {self.asked.palette.warn}")
-        self._choices.update(text)
-
-    def _keys_shown(self) -> list[tuple[str, str]]:
-        of = self.form.field
+    def entries(self) -> list[tuple[str, str, str]]:
+        of, tab = self.form.field, self.asked.keymap.name("approval-tab")
         if not self.has_focus:
-            return [(self.asked.keymap.name("approval-tab"), "to answer")]
-        keys = [("Enter", "sends" if of is None else "gives it")]
+            return [(tab, "to answer", self.quiet)]
+        keys = [("Enter", "sends" if of is None else "gives it", "")]
         if of is not None:
             rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
-            keys.insert(0, (f"{rows}, Space", "tick") if of.several else (f"{rows}, ↑↓", "mark"))
+            keys.insert(0, (f"{rows}, Space", "tick", "") if of.several else (f"{rows}, ↑↓", "mark", ""))
         if len(self.form.fields) > 1:
-            keys.append(("←→", "questions"))
-        return [*keys, (self.asked.keymap.name("approval-tab"), "back"), ("Esc", "declines")]
+            keys.append(("←→", "questions", ""))
+        return [*keys, (tab, "back", ""), ("Esc", "declines", "")]
 
     # Keys.
 
@@ -314,8 +293,7 @@ _UNREADABLE = "The server wants a form that ccb cannot show. Esc declines it."
 
 
 class ElicitationCard(FormCard):
-    """Shows the form of a server, or the address that the person should visit. A form that cannot be shown can only be
-    declined."""
+    """Shows the form of a server, or an address to visit. A form that cannot be shown can only be declined."""
 
     def __init__(self, asked: Asked) -> None:
         request = asked.request

@@ -15,13 +15,11 @@ from textual.widgets import TextArea
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
-from ...terminal.keymap import Keymap
 from ..rendering.approval_text import bounded, commands_of_plan, subject_lines, trust_lines
 from ..rendering.card_rows import CardLine, own_words
 from ..rendering.permission_updates import suggestions
-from ..rendering.themes import Palette
 from ..rendering.untrusted_text import is_hidden
-from .approval_card import AnswerChoices, ChoiceCard, said_with
+from .approval_card import ChoiceCard, said_with
 from .question_card import Asked
 
 Json = dict[str, Any]
@@ -29,36 +27,24 @@ Json = dict[str, Any]
 _PLAN_FIRST = "The agent wants to plan first: it looks around, and changes nothing until you approve its plan."
 
 
-class Ways(AnswerChoices):
-    """Answers that `ways` gives words, by their names; `deny` is the one that is always possible."""
-
-    def __init__(
-        self, keys: Mapping[str, str], ways: Mapping[str, str], palette: Palette, keymap: Keymap, *, readable: bool
-    ) -> None:
-        super().__init__(keys, [], palette, keymap, readable=readable)
-        self._ways = ways
-
-    @property
-    def offered(self) -> list[str]:
-        in_order = sorted(self._ways, key=lambda answer: self.keys[answer])
-        return in_order if len(super().offered) > 1 else ["deny"]
-
-    def words(self, answer: str) -> str:
-        return self._ways[answer]
-
-
 class AgreementCard(ChoiceCard):
     """Asks whether the agent may do what it proposes to the person, such as planning first."""
 
-    MARKS = "12yn"
     DENIED: ClassVar[str] = "The user does not want this. Go on without it."
     WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
 
     def __init__(self, asked: Asked) -> None:
         lines, readable = bounded(self.lines(asked.request))
-        choices = Ways(self.KEYS, self.ways(asked.request), asked.palette, asked.keymap, readable=readable)
-        super().__init__(asked, lines, choices)
+        self._ways = self.ways(asked.request)
+        marks = {key: answer for answer, key in self.KEYS.items()} | {"y": next(iter(self.KEYS)), "n": "deny"}
+        super().__init__(asked, lines, self.KEYS, marks, readable=readable)
+
+    def answers(self) -> list[str]:
+        return sorted(self._ways, key=self.KEYS.__getitem__)
+
+    def words(self, answer: str) -> str:
+        return self._ways[answer]
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
@@ -68,10 +54,6 @@ class AgreementCard(ChoiceCard):
 
     def title(self) -> str:
         return "Plan first?"
-
-    def mark(self, char: str) -> None:
-        by_key = {key: answer for answer, key in self.KEYS.items()} | {"y": next(iter(self.KEYS)), "n": "deny"}
-        self._choices.mark(by_key.get(char, ""))
 
     def choose(self, answer: str) -> None:
         if answer == "deny":
@@ -119,7 +101,6 @@ class PlanCard(AgreementCard):
     PlanCard.editing ApprovalSubject { display: none; }
     PlanCard.editing Input { display: none; }
     """
-    MARKS = "12345yn"
     DENIED = "The user wants to go on planning; plan mode stays on."
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}

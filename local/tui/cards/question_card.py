@@ -10,13 +10,14 @@ import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequest
@@ -57,8 +58,7 @@ class AnswerKeys:
         return ""
 
     def is_burst(self, at: float) -> bool:
-        """Take a key that is not a character. Return whether it belongs to text: it came too fast to be meant for the
-        card, or after text."""
+        """Take a key that is no character. Return whether it belongs to text: it came too fast, or after text."""
         is_burst, self._last = at - self._last < BURST_S, at
         return is_burst or self._typing
 
@@ -100,8 +100,7 @@ class Asked:
 
 
 class QuestionCard(Vertical, can_focus=True):
-    """Shows one open question and takes the person's answer. `subject` is what is asked. While the person types into
-    `field`, the card has the class `typing`."""
+    """Shows one open question, `subject`. While the person types into `field`, the card has the class `typing`."""
 
     DEFAULT_CSS = """
     QuestionCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
@@ -119,6 +118,9 @@ class QuestionCard(Vertical, can_focus=True):
 
     MARKS: str = ""
     """The characters that mark an answer."""
+
+    STACKS: ClassVar[bool] = False
+    """Whether answers that are too wide for a line stand one below the other, if the screen is high enough."""
 
     @dataclass
     class Answered(Message):
@@ -153,6 +155,8 @@ class QuestionCard(Vertical, can_focus=True):
         self._driving_and_note = (True, "")
         self._answered = False
         self._waiting = ""
+        self._problem = ""
+        self._choices = Static(classes="choices")
         self._titles = ("", "")
         self._keys = AnswerKeys()
 
@@ -170,10 +174,16 @@ class QuestionCard(Vertical, can_focus=True):
         yield from self.below()
 
     def below(self) -> list[Widget]:
+        return [self._choices, self.field]
+
+    def entries(self) -> list[tuple[str, str, str]]:
+        """Return what is possible now: a key, what it does, and the style of that."""
         raise NotImplementedError
 
-    def show_choices(self) -> None:
-        """Show which answers are possible now."""
+    @property
+    def quiet(self) -> str:
+        """The style of what only counts once the person has come to the card."""
+        return "" if self.has_focus else self.asked.palette.dim
 
     def mark(self, char: str) -> None:
         """Mark the answer of a character; "" unmarks all, because the characters so far were text."""
@@ -216,6 +226,23 @@ class QuestionCard(Vertical, can_focus=True):
         """What the person has typed into the card and not given yet."""
         return "" if self._answered else self.field.value
 
+    def show_choices(self) -> None:
+        """Show what is possible now, or why nothing is, and what happens to an answer."""
+        (driving, note), palette = self._driving_and_note, self.asked.palette
+        if not driving:
+            self._choices.update(Text(note, style=palette.dim))
+            return
+        parts = [
+            Text.assemble((key, f"bold {palette.accent}"), f" {does}" if key else does, style=style)
+            for key, does, style in self.entries()
+        ]
+        text = Text("   ").join(parts)
+        if self.STACKS and text.cell_len > self._choices.content_size.width and self.screen.has_class("-tall"):
+            text = Text("\n").join(parts)
+        for warning in filter(None, (self._problem, note)):
+            text.append(f"\n{warning}", style=f"not bold {palette.warn}")
+        self._choices.update(text)
+
     def more_waiting(self, count: int, covered: int = 0) -> None:
         self._waiting = f"{count} more waiting: {self.asked.keymap.name('next-question')}" if count else ""
         self.show_titles()
@@ -253,7 +280,6 @@ class QuestionCard(Vertical, can_focus=True):
             self.fit()
 
     def settle(self, seconds: float) -> None:
-        """Take no focus for some seconds."""
         self.settling, self.can_focus = True, False
         call_once_after(self, seconds, self._settled)
 

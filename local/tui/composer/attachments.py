@@ -49,8 +49,7 @@ class NotAttached(Exception):
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file as it was when it was dropped. `kind` is image or file. `path` is None for an image of the clipboard.
-    `scaled`: it is smaller than it was."""
+    """A file as it was when it was dropped; `path` is None for an image of the clipboard. `kind` is image or file."""
 
     path: Path | None
     kind: str
@@ -116,8 +115,7 @@ class Attachments:
         return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
 
     def with_paths(self, text: str) -> str:
-        """Return a text with paths in place of the placeholders, as it is kept for later runs. An image of the
-        clipboard has none: it is not there any more then."""
+        """Return a text with paths in place of the placeholders; an image of the clipboard has none."""
         paths = {each: shlex.quote(str(file.path)) if file.path else "" for each, file in self._kept.items()}
         return _any_of(self._kept).sub(lambda found: paths[found[0]], text)
 
@@ -239,7 +237,6 @@ def shown_name(path: Path) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return a number of bytes in words."""
     if size < 1 << 10:
         return f"{size} B"
     if size < 1 << 20:
@@ -253,8 +250,7 @@ _STARTS = ("/", "~/", "'/", '"/', "file://", "'file://", '"file://')
 
 
 def dropped_paths(text: str) -> list[Path]:
-    """Return the files and directories of this machine that `text` names, if it holds nothing else; else []. A path is
-    quoted, escaped or plain, or a file:// URI."""
+    """Return the files that `text` names, quoted, escaped, plain or as file:// URIs; [] if it holds anything else."""
     if not may_name_files(text):
         return []
     text = text.strip()

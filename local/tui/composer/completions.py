@@ -30,9 +30,8 @@ from .composer import Composer
 
 @dataclass(frozen=True)
 class Offer:
-    """One line of the list. Taking it puts `insert` in place of the characters from `start` to `end` of the text, with
-    the cursor `back` characters before its end. `enter`: Enter takes it even if the person has not chosen it. `shown`
-    and `does` can be shown."""
+    """One line of the list. It puts `insert` in place of the characters from `start` to `end`, with the cursor `back`
+    before its end. `enter`: Enter takes it even if the person has not chosen it."""
 
     shown: str
     does: str
@@ -45,8 +44,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """Everything that is offered for the text. `note` is shown below. Esc closes the list until there are offers about
-    something else: those have another `subject`."""
+    """What is offered. Esc closes the list until something else is offered, which has another `subject`."""
 
     items: Sequence[Offer]
     subject: str
@@ -58,8 +56,7 @@ Choices = Mapping[str, str]  # what may follow a command, with a few words about
 
 @dataclass(frozen=True)
 class Candidate:
-    """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
-    arguments that are known; if it `takes_text`, others are as good. All texts can be shown."""
+    """A command: `choices` are the arguments that are known; if it `takes_text`, others are as good."""
 
     name: str
     hint: str
@@ -69,8 +66,7 @@ class Candidate:
 
 
 def fitting(typed: str, commands: Iterable[Candidate]) -> list[Candidate]:
-    """Return the commands that a text may become: those that begin with it, then those that contain it, each sorted by
-    name. [] if it is not the first word of a command."""
+    """Return the commands that begin with the first word of a text, then those that contain it, sorted by name."""
     if not typed.startswith("/") or any(char.isspace() or char == "/" for char in typed[1:]):
         return []
     word = typed[1:].lower()
@@ -80,8 +76,7 @@ def fitting(typed: str, commands: Iterable[Candidate]) -> list[Candidate]:
 
 
 def command_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
-    """Return the commands that the text may become. Return None if no command begins so, or the text is a whole one.
-    Enter completes a name that is not whole yet, but sends a lone slash."""
+    """Return the commands that the text may become, or None. Enter completes a name, but sends a lone slash."""
     found, word = fitting(text, commands), text[1:]
     if not found or (len(found) == 1 and found[0].name == word and not found[0].hint):
         return None
@@ -101,16 +96,12 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     command = next((each for each in commands if each.name == name), None)
     if command is None or typed in command.choices:
         return None
-    choices = command.choices
-    fits = _fitting_choices(choices, typed.lower())
+    choices, sought = command.choices, typed.lower()
+    fits = [each for each in choices if each.lower().startswith(sought)]
+    fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
     start, enter = len(text) - len(typed), bool(typed) and not command.takes_text
     offers = [Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits]
     return Offers(offers, f"/{name} ") if offers else None
-
-
-def _fitting_choices(choices: Choices, sought: str) -> list[str]:
-    begin = [each for each in choices if each.lower().startswith(sought)]
-    return begin or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
 
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
@@ -125,8 +116,7 @@ _MAX_KEPT = 64
 
 @dataclass(frozen=True)
 class Mention:
-    """A name that is being typed: `query` without `@` and quotes, from `start` to `end` of the text. `sign` is what
-    stands in front of it, `local` says that it is a path on the laptop."""
+    """A name that is being typed, without `sign` (an `@`, or none) and quotes. `local`: it is a path on the laptop."""
 
     query: str
     start: int
@@ -146,8 +136,7 @@ def mention_at(text: str, cursor: int) -> Mention | None:
 
 
 class FileNames:
-    """Offers what the host has found. While an answer is on its way, what was found before is offered as far as it
-    fits. `host` is its name to show; `changed` is called when there is something new to offer."""
+    """Offers what the host has found; while an answer is on its way, what was found before and still fits."""
 
     def __init__(self, client: SessionClient, host: str, changed: Callable[[], object]) -> None:
         self._client = client
@@ -163,7 +152,6 @@ class FileNames:
         return found is None or not found.settled or time.monotonic() - since > _FRESH_S
 
     async def ask(self, query: str) -> None:
-        """Ask the host until it knows the whole answer. Cancel this when the person types on."""
         pause = _PAUSE_S
         while True:
             asked = asyncio.ensure_future(self._client.names(query))
@@ -250,8 +238,7 @@ _MAX_NAMES, _PATH_ARGUMENTS_MAX_SHOWN = 20_000, 100
 
 
 def path_argument_at(text: str, cursor: int) -> Mention | None:
-    """Return the path in which the cursor is, if the text is a command that takes paths. Only the end of the text is
-    completed; a quote may stand behind the cursor."""
+    """Return the path at the cursor of a command that takes paths. Only the end of the text is completed."""
     command, space, _ = text.partition(" ")
     places = _LOCAL.get(command.removeprefix("/"), ()) if command.startswith("/") else ()
     if not places or not space or "\n" in text or text[cursor:] not in ("", '"'):
@@ -270,7 +257,7 @@ def path_argument_at(text: str, cursor: int) -> Mention | None:
 
 
 class LaptopNames:
-    """Offers the entries of a directory of the laptop. `changed` is called when there is something new to offer."""
+    """Offers the entries of a directory of the laptop."""
 
     def __init__(self, changed: Callable[[], object]) -> None:
         self._changed = changed
@@ -355,8 +342,6 @@ class WorkerCommands:
         self._asking = asyncio.Lock()
 
     async def ask(self) -> bool:
-        """Fetch the list again unless it is fresh, and return whether it changed. A second caller waits for the answer
-        to the first."""
         async with self._asking:
             if time.monotonic() - self._asked_at < _FRESH_S or not self._client.driving:
                 return False
@@ -380,9 +365,8 @@ _NOTHING = Offers((), "")
 
 
 class CompletionList(Static):
-    """Shows what the text of the composer may become: commands, what may follow them, and files on `host` or the
-    laptop. `own` returns the commands of the REPL. They and their other names `own_names` win over those of the
-    worker."""
+    """Shows what the text of the composer may become. The commands of the REPL, which `own` returns, and their other
+    names `own_names` win over those of the worker."""
 
     DEFAULT_CSS = """
     CompletionList { height: auto; padding: 0 1; background: $background; display: none; }

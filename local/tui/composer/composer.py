@@ -54,8 +54,7 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """The person pressed Enter or Ctrl+S on `text`, which is not blank. Blanks at its start are kept. It goes
-        before the waiting prompts `before`. `steers`: the agent gets it while it works."""
+        """The person sends `text`, before the waiting prompts `before`. `steers`: the agent gets it while it works."""
 
         text: str
         before: tuple[str, ...] = ()
@@ -94,22 +93,18 @@ class Composer(TextArea):
         letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
         if letter and not self.text:
             self.insert(letter)
-        if self._handle_key(event) or await self._bound_action(event.key):
+        taken = self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event)
+        if taken or self._acted(event.key) or await self._bound_action(event.key):
             event.prevent_default()
             event.stop()
         else:
             await super()._on_key(event)
 
     async def _bound_action(self, key: str) -> bool:
-        """Do what a key of the text area does, such as Backspace. Return whether it is one. Textual would do it after
-        the key has been through all widgets around this one: the next letters of a quick hand would overtake it."""
+        """Do what a key of the text area does, such as Backspace; Textual would let the next letters overtake it."""
         bound = [] if self.keymap.uses(key) else self._bindings.key_to_bindings.get(key, [])
         own = next((each for each in bound if not each.id), None)  # the settings change the keys of ids
         return own is not None and await self.app.run_action(own.action, self)
-
-    def _handle_key(self, event: events.Key) -> bool:
-        taken = self._is_shortcut_key(event) or self._is_for_completion(event.key) or self._vim_took(event)
-        return taken or self._acted(event.key)
 
     def _acted(self, key: str) -> bool:
         keymap = self.keymap
@@ -167,8 +162,7 @@ class Composer(TextArea):
         return True
 
     def _undo_change(self) -> None:
-        """Undo a change of vim's, which may be more than one step of the text area: `cw` deletes, and then text is
-        typed."""
+        """Undo a change of vim's: it may be more than one step of the text area, as `cw` with what is typed then."""
         began, before = self.vim.undone(self.text), None
         self.undo()
         while began is not None and self.text not in (began, before):
@@ -187,7 +181,6 @@ class Composer(TextArea):
         return self.attachments.expanded(self.text)
 
     def rewritten(self, text: str) -> None:
-        """Take what the person has made of the text in their editor."""
         self.last_key = time.monotonic()
         self.text = _harmless(text)
         self.move_cursor(self.document.end)
@@ -215,7 +208,6 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     def edit_again(self, text: str, before: Sequence[str]) -> None:
-        """Let the person edit a prompt that waited in front of the prompts `before`."""
         self.give_back(text)
         self.recall.before = tuple(before)
         self.recall.keep_draft(self.attachments.with_paths(text))
@@ -223,11 +215,8 @@ class Composer(TextArea):
     def on_text_area_changed(self) -> None:
         if not self.text:
             self.recall.before = ()
-        self.border_title = Content(self._meant())
-
-    def _meant(self) -> str:
-        host = one_line(self.around.host)
-        return {"!": f"A shell command on {host}", "#": f"A note for every agent on {host}"}.get(self.text[:1], "")
+        meant = {"!": "A shell command on", "#": "A note for every agent on"}.get(self.text[:1])
+        self.border_title = Content(f"{meant} {one_line(self.around.host)}" if meant else "")
 
     async def _on_paste(self, event: events.Paste) -> None:
         self.last_key = time.monotonic()
@@ -249,8 +238,7 @@ class Composer(TextArea):
             self.around.says(taken.said)
 
     async def _taken(self, text: str) -> AttachedFile | None:
-        """Return what became of the files that a text names, None if it names none. Only what was read in time counts:
-        the thread may end much later."""
+        """Return what became of the files that a text names, None if it names none. A slow thread counts as none."""
         try:
             async with asyncio.timeout(_MAX_READ_S):
                 files = await in_thread(lambda: dropped_files(text))
@@ -262,8 +250,7 @@ class Composer(TextArea):
 
     @work(exclusive=True, group="clipboard")
     async def paste_image(self) -> None:
-        """Let the image in the clipboard go along with the prompt. Without one, insert what was copied in ccb, or say
-        why nothing is inserted."""
+        """Let the image in the clipboard go along with the prompt. Without one, insert what was copied in ccb."""
         try:
             data = await self.around.clipboard_image()
         except NoImage as error:
@@ -296,8 +283,7 @@ class Composer(TextArea):
         return sum(len(line) + 1 for line in self.text.split("\n")[:row]) + column
 
     def put(self, text: str, start: int, end: int, back: int = 0) -> None:
-        """Put `text` in place of the characters from `start` to `end`, with the cursor `back` characters before its
-        end."""
+        """Put `text` in place of the characters from `start` to `end`, and the cursor `back` before its end."""
         self.replace(text, self._location(start), self._location(end))
         self.move_cursor(self._location(start + len(text) - back))
 
@@ -356,11 +342,8 @@ class ShortcutLetters:
 
 @dataclass
 class Surroundings:
-    """`host` is where the agent works. `completes` takes a key for the list of completions first, and returns whether
-    it did. `shortcut` is called for a letter that is one, `refused` for Enter in a locked composer. `take_back` takes
-    the newest prompt back that waits, and returns whether there is one. `steer_next` lets the next prompt that waits
-    steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the clipboard,
-    or raises NoImage."""
+    """What the composer calls. `completes` and `take_back` return whether they did something; `clipboard_image` may
+    raise NoImage; `says` shows a short answer."""
 
     host: str = ""
     completes: Callable[[str], bool] = lambda key: False

@@ -42,9 +42,8 @@ _LINE_END = 1 << 30  # the column of who has gone to the end of a line
 
 @dataclass(frozen=True)
 class VimCommand:
-    """`name` is an operator (d, c, y) or an action; "" for a motion alone. `motion` is what leads away from the cursor,
-    a text object (`i` or `a`) included, and `arg` its character. `count` is 0 if none was typed. In visual mode an
-    operator has no motion."""
+    """`name` is an operator, an action, or "" for a motion alone. `motion` leads away from the cursor, or is a text
+    object; `arg` is its character. `count` is 0 if none was typed."""
 
     name: str
     count: int = 0
@@ -70,10 +69,7 @@ def parse_keys(keys: tuple[str, ...], *, visual: bool) -> VimCommand:
         return VimCommand(_VISUAL_OPERATORS[key], count, arg="lines" if key in "SRXDYC" else "")
     if visual or key not in _OPERATORS:
         return _motion("", count, rest, objects=visual)
-    return _operator(key, count, *_count(rest[1:]))
-
-
-def _operator(key: str, count: int, again: int, rest: tuple[str, ...]) -> VimCommand:
+    again, rest = _count(rest[1:])
     count = min(_MAX_COUNT, (count or 1) * (again or 1)) if count or again else 0
     return VimCommand(key, count, "lines") if rest == (key,) else _motion(key, count, rest, objects=True)
 

@@ -23,7 +23,7 @@ from ...providers.known_models import ModelOffer, price_text, window_text
 from ...slash_commands.about_session import KEPT, SESSION, HeldRule
 from ...slash_commands.this_laptop import RecentHost
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ..rendering.themes import Palette, palette_of
+from ..rendering.themes import Palette, palette_in
 from ..widgets.painting import CARET
 
 _STEPS = {"up": -1, "down": 1}
@@ -99,7 +99,7 @@ class ListPanel(Static, can_focus=True):
 
     @property
     def _palette(self) -> Palette:
-        return palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        return palette_in(self.app)
 
     def _row(self, *, marked: bool) -> Text:
         row = Text(no_wrap=True, overflow="ellipsis")
@@ -186,8 +186,7 @@ _MODEL_KEYS = "{model-take!} takes it · Esc keeps the present one · type to se
 
 
 class ModelPanel(SearchedPanel[ModelOffer]):
-    """The models that the session may use, with window, prices and provider. `current` is the model of the session.
-    `choose` is called with the name that the person takes."""
+    """The models that the session may use. `choose` is called with the name that the person takes."""
 
     MAX_ROWS = 12
 
@@ -269,9 +268,7 @@ _RULE_KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · 
 
 
 class RulePanel(ListPanel):
-    """The permission rules that hold, with their origin; those of the person are added and removed. `place` is where
-    they hold, `mode` the permission mode. `change` adds a rule (True) or removes one. `marked` is the text of the rule
-    that is marked first."""
+    """The permission rules that hold, those of the person to be changed: `change` adds one (True) or removes it."""
 
     def __init__(
         self,
@@ -431,7 +428,7 @@ class HelpPanel(VerticalScroll, can_focus=True):
             self.scroll_home(animate=False)
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = palette_in(self.app)
         title = one_line(self._title)
         self.border_title = f"{title}: {one_line(self._sought)}{CARET}" if self._sought else f"{title}: type to search"
         self.border_subtitle = "Up, Down, PgUp, PgDn scroll · Esc closes"

@@ -22,8 +22,7 @@ _TWICE_S = 0.7  # seconds within which a key counts as pressed twice
 
 
 class PageHolder(Vertical):
-    """Shows one thing at a time. A page takes the place of `transcript` and `composer`; cards and the status line stay.
-    `copied` copies a text, and returns what happened to it."""
+    """Shows one thing at a time. A page takes the place of `transcript` and `composer`."""
 
     DEFAULT_CSS = """
     PageHolder { height: auto; }
@@ -66,8 +65,7 @@ class PageHolder(Vertical):
         return page
 
     def details_pressed(self, now: float) -> None:
-        """Show all of tool output and thinking, or the summary. Pressed twice, at `now` in monotonic seconds, open the
-        whole conversation; with a page open, close it."""
+        """Show all of tool output and thinking, or the summary; pressed twice, the whole conversation. Close a page."""
         if self.page is not None:
             self.close()
             return

@@ -33,7 +33,7 @@ from ...transcript.markdown_export import markdown_of, text_of
 from ...transcript.transcript_reducer import TranscriptReducer
 from ..rendering.diffs import is_patch
 from ..rendering.pictures import PictureShelf
-from ..rendering.themes import palette_of
+from ..rendering.themes import palette_in
 from ..widgets.drawing import texts_of
 from ..widgets.history_loader import HistoryLoader
 from ..widgets.painting import CARET
@@ -190,7 +190,7 @@ class ReadingPage(Vertical, can_focus=True):
         self.body.to_the_start()
 
     def _draw(self) -> None:
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+        palette = palette_in(self.app)
         body = self.body
         self._head.update(Text(self.heading, style="bold", no_wrap=True, overflow="ellipsis"))
         foot = Text(no_wrap=True, overflow="ellipsis")

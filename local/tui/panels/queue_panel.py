@@ -45,8 +45,7 @@ class _Row:
 
 
 class QueuePanel(ListPanel):
-    """Hidden until it is opened. A prompt that the agent takes while the panel is open keeps its line, so that no key
-    meets another prompt than the one it was meant for."""
+    """Hidden until it is opened. A prompt that the agent takes keeps its line, so that no key meets another one."""
 
     DEFAULT_CSS = "QueuePanel { max-height: 14; display: none; }"
     MAX_ROWS = 8

@@ -42,8 +42,7 @@ class _Does(Enum):
 
 
 class SessionPanel(SearchedPanel[SessionRow]):
-    """Lists `rows`, sessions of `host`. `current` is the one on the screen: it cannot be chosen, and `rename_here`
-    gives it another name. `leaves` says what Esc does."""
+    """Lists sessions of `host`. `current` cannot be chosen; `rename_here` names it. `leaves` says what Esc does."""
 
     def __init__(
         self,
@@ -251,8 +250,7 @@ def session_line(row: SessionRow, width: int, palette: Palette, current: str, *,
 
 
 def preview_lines(said: Sequence[str] | None, most: int, width: int, palette: Palette, cwd: str) -> list[Text]:
-    """Draw at most `most` of the last things that a session has said, paths relative to its directory `cwd`. None: the
-    host has not answered yet."""
+    """Draw the last things that a session has said, paths relative to `cwd`. None: the host has not answered yet."""
     if most <= 0:
         return []
     if said is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -19,101 +18,41 @@ from ...slash_commands.session_api import ErrorDisplay, LaptopSide
 from ...terminal.keymap import Keymap
 from ...transcript.blocks import Level
 from ...transcript.transcript_reducer import TranscriptReducer
-from ..rendering.themes import palette_of
+from ..rendering.themes import palette_in
 
 SEEN_S = 0.5
 """For so long a file cannot be opened after it has come into the panel: the key was meant for the one before."""
 
 
-class OfferPanel(Static):
-    """Shows the file that waits first. It never takes the focus: what a person types must not open a file."""
-
-    DEFAULT_CSS = """
-    OfferPanel {
-        height: auto; max-height: 6; border: round $accent; padding: 0 1; background: $background; display: none;
-    }
-    OfferPanel.waits { display: block; }
-    """
-
-    def __init__(self, keymap: Keymap) -> None:
-        super().__init__()
-        self._keymap = keymap
-        self._shown: FetchedFile | None = None
-        self._since = 0.0  # monotonic
-
-    def was_seen(self, offered: Sequence[FetchedFile]) -> bool:
-        """Return whether the person has had the time to see the file that waits first."""
-        return bool(offered) and self._shown is offered[0] and time.monotonic() - self._since >= SEEN_S
-
-    def show(self, offered: Sequence[FetchedFile], viewer: str) -> None:
-        """Show the first of the files that wait. `viewer` is the program that opens it, or ""."""
-        self.set_class(bool(offered), "waits")
-        file = offered[0] if offered else None
-        if self._shown is not file:
-            self._shown, self._since = file, time.monotonic()
-        if file is None:
-            return
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        text = Text(file.name, style=f"bold {palette.accent}")
-        text.append(file.text.removeprefix(file.name), style="not bold default")
-        key, esc = self._keymap.name("open"), self._keymap.name("interrupt")
-        way = f"{key} opens it with {viewer}" if viewer else f"{key} says where it is: no program is known to open it"
-        more = f" · {len(offered) - 1} more wait" if len(offered) > 1 else ""
-        way = f"\n{way} · {esc} puts it away while the agent is idle{more}"
-        self.update(text.append(way, style=f"not bold {palette.dim}"))
-
-
 _ROWS = 4
 
 
-class TransferPanel(Static):
-    """One line for each of the first copies, and how to break one off."""
+class FileCarrying(Vertical):
+    """Shows how far the first copies are, and which file waits to be opened. It never takes the focus: what a person
+    types must not open a file."""
 
     DEFAULT_CSS = """
-    TransferPanel { height: auto; padding: 0 1; background: $background; display: none; }
-    TransferPanel.busy { display: block; }
+    FileCarrying { height: auto; }
+    FileCarrying Static { height: auto; padding: 0 1; background: $background; display: none; }
+    FileCarrying .offer { max-height: 6; border: round $accent; }
+    FileCarrying .shown { display: block; }
     """
-
-    def __init__(self, keymap: Keymap) -> None:
-        super().__init__()
-        self._keymap = keymap
-        self._rows = 0
-
-    def show(self, transfers: Sequence[Transfer], *, working: bool) -> None:
-        """Show how far the copies are. `working`: the agent works, and Esc interrupts it."""
-        self.set_class(bool(transfers), "busy")
-        if not transfers:
-            return
-        palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        width = max(20, self.app.size.width - 3)
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for each in transfers[:_ROWS]:
-            text.append(progress_line(each.name, each.progress, width) + "\n", style=palette.accent)
-        more = f"… {len(transfers)} in all · " if len(transfers) > _ROWS else ""
-        esc = f"{self._keymap.name('interrupt')} breaks off the newest copy"
-        way = "/get stop breaks off all copies" if working else esc
-        rows, self._rows = self._rows, len(transfers[:_ROWS])
-        # A screen is laid out anew only for another number of lines: this happens ten times a second.
-        self.update(text.append(f"  {more}{way}", style=palette.dim), layout=rows != self._rows)
-
-
-class FileCarrying(Vertical):
-    """Shows how far copies are, and which file waits to be opened."""
-
-    DEFAULT_CSS = "FileCarrying { height: auto; }"
 
     def __init__(self, laptop: LaptopSide, reducer: TranscriptReducer, errors: ErrorDisplay, keymap: Keymap) -> None:
         super().__init__()
         self._reducer = reducer
         self._errors = errors
-        self._panel = TransferPanel(keymap)
-        self._offer = OfferPanel(keymap)
+        self._keymap = keymap
+        self._copies = Static()
+        self._rows = 0
+        self._offer = Static(classes="offer")
+        self._offered: FetchedFile | None = None
+        self._since = 0.0  # monotonic
         self._transfers = laptop.transfers
         self._fetched = laptop.fetched
 
     def compose(self) -> ComposeResult:
-        yield self._panel
-        yield self._offer
+        yield from (self._copies, self._offer)
 
     def follow(self, copying: Copying) -> None:
         self.refresh_panel()
@@ -125,7 +64,8 @@ class FileCarrying(Vertical):
         if self._fetched is None or not self._fetched.offered:
             self._reducer.notice("No file waits to be opened: /open PATH fetches one of the host.")
             return
-        file = self._fetched.take_first() if self._offer.was_seen(self._fetched.offered) else None
+        was_seen = self._offered is self._fetched.offered[0] and time.monotonic() - self._since >= SEEN_S
+        file = self._fetched.take_first() if was_seen else None
         self._show_offer()
         if file is None:
             return
@@ -137,12 +77,23 @@ class FileCarrying(Vertical):
     def refresh_panel(self) -> bool:
         """Show how far the copies are. Return whether one is under way."""
         running = self._transfers.running if self._transfers is not None else []
-        self._panel.show(running, working=self._reducer.running)
-        return bool(running)
+        self._copies.set_class(bool(running), "shown")
+        if not running:
+            return False
+        palette, width = palette_in(self.app), max(20, self.app.size.width - 3)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for each in running[:_ROWS]:
+            text.append(progress_line(each.name, each.progress, width) + "\n", style=palette.accent)
+        more = f"… {len(running)} in all · " if len(running) > _ROWS else ""
+        esc = f"{self._keymap.name('interrupt')} breaks off the newest copy"
+        way = "/get stop breaks off all copies" if self._reducer.running else esc
+        rows, self._rows = self._rows, len(running[:_ROWS])
+        # A screen is laid out anew only for another number of lines: this happens ten times a second.
+        self._copies.update(text.append(f"  {more}{way}", style=palette.dim), layout=rows != self._rows)
+        return True
 
     def cancel_newest(self) -> str:
-        """Put away the file that waits to be opened, or else break off the copy that was started last. Return what was
-        done, "" if there is neither."""
+        """Put the waiting file away, or break off the newest copy. Return what was done, "" for nothing."""
         away = self._fetched.take_first() if self._fetched is not None else None
         if away is not None:
             self._show_offer()
@@ -163,5 +114,20 @@ class FileCarrying(Vertical):
             self._reducer.notice(f"{transfer.name}: broken off. The same command goes on where it ended.", Level.DIM)
 
     def _show_offer(self) -> None:
-        if self._fetched is not None:
-            self._offer.show(self._fetched.offered, self._fetched.viewer)
+        if self._fetched is None:
+            return
+        offered, viewer = self._fetched.offered, self._fetched.viewer
+        self._offer.set_class(bool(offered), "shown")
+        file = offered[0] if offered else None
+        if self._offered is not file:
+            self._offered, self._since = file, time.monotonic()
+        if file is None:
+            return
+        palette = palette_in(self.app)
+        text = Text(file.name, style=f"bold {palette.accent}")
+        text.append(file.text.removeprefix(file.name), style="not bold default")
+        key, esc = self._keymap.name("open"), self._keymap.name("interrupt")
+        way = f"{key} opens it with {viewer}" if viewer else f"{key} says where it is: no program is known to open it"
+        more = f" · {len(offered) - 1} more wait" if len(offered) > 1 else ""
+        way = f"\n{way} · {esc} puts it away while the agent is idle{more}"
+        self._offer.update(text.append(way, style=f"not bold {palette.dim}"))

@@ -21,9 +21,8 @@ from .untrusted_text import escaped, escaped_name, hidden_count, warnings
 
 
 class EditPreview(BaseModel):
-    """The field `file_change` of a `can_use_tool` request. `path` is the real path if that is another than the one of
-    the call; `lines` counts those of the present file. Without `complete`, `patch` holds only the first places;
-    without `decoded`, the file has bytes that are not UTF-8. `patch` is checked where it is drawn."""
+    """`file_change` of a `can_use_tool` request. `path` is the real path if it is another than that of the call.
+    Without `complete`, `patch` holds the first places; without `decoded`, some bytes are not UTF-8."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
@@ -78,8 +77,7 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
 
 
 def place_of_call(asked: ControlRequest, place: str, laptop_servers: Collection[str]) -> str:
-    """Return where a call would run, for its title: on the host `place`, or on this laptop if it is one of
-    `laptop_servers` that does it."""
+    """Return where a call would run: on the host `place`, or on this laptop if one of `laptop_servers` does it."""
     named = asked.input.get("server") if asked.tool_name in BUILT_IN else None  # ReadMcpResource
     if any(named == each or asked.tool_name.startswith(f"mcp__{server_name(each)}__") for each in laptop_servers):
         return f"this laptop, for {place}"
@@ -87,8 +85,7 @@ def place_of_call(asked: ControlRequest, place: str, laptop_servers: Collection[
 
 
 def commands_of_plan(values: Mapping[str, Any]) -> list[str]:
-    """Return the commands that are to run without a question once a plan is approved. Return no command if the input
-    does not have the form that the card knows."""
+    """Return the commands that run without a question once a plan is approved; none of an unknown form."""
     wanted = values.get("allowedPrompts")
     if not isinstance(wanted, list):
         return []
@@ -121,8 +118,7 @@ def _command(command: str) -> list[CardLine]:
 
 
 def _table(values: Mapping[str, Any], voice: RowStyle = RowStyle.EXACT, *, names: bool = False) -> list[CardLine]:
-    """Return one line or more for each value: its key, then `│` for text and `=` for JSON. `names`: each value is
-    one line."""
+    """Return lines for each value: its key, then `│` for text and `=` for JSON. `names`: each value is one line."""
     ours = voice is RowStyle.MODEL  # then the key is ccb's own
     if not ours and (WHOLE_INPUT in values or not all(map(_PLAIN_KEY.fullmatch, values))):
         values = {WHOLE_INPUT: [dict(values)]}
@@ -154,8 +150,7 @@ _EDIT_KEYS = frozenset(("old_string", "new_string", "replace_all"))
 
 
 def _is_change(name: str, values: Json, path_key: str) -> bool:
-    """Return whether all that the call says about the change has the types of its tool. Else the input is shown as it
-    is."""
+    """Return whether all that the call says about the change has the types of its tool."""
     if traits_of(name).view is View.NEW_CONTENT:
         return isinstance(values.get(path_key), str) and isinstance(values.get("content"), str)
     edits = _edits(name, values)
@@ -232,8 +227,7 @@ def _summary(change: EditPreview, added: int, removed: int) -> str:
 
 
 def bounded(lines: list[CardLine]) -> tuple[list[CardLine], bool]:
-    """Return the lines and True, or if they are too many or too long to read, a warning with the first ones and
-    False."""
+    """Return the lines and True; or if they are too much to read, the first ones with a warning, and False."""
     chars = sum(len(line.picture) for line in lines)
     if len(lines) <= MAX_LINES and chars <= MAX_CHARS:
         return lines, True

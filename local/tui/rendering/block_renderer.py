@@ -31,7 +31,7 @@ from ...transcript.blocks import (
     ToolState,
 )
 from ...transcript.session_facts import tokens
-from .diffs import EditView
+from .diffs import edit_parts
 from .markdown import render_markdown
 from .themes import Palette
 from .tool_output import (
@@ -61,8 +61,7 @@ _ROW_MARKS = {
 
 
 def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bool, cwd: str, key: str) -> Text:
-    """Draw one line with what the agent has used; below it the newest of its calls while it works, or all that are
-    kept with `details`."""
+    """Draw a line with what the agent has used, and its newest calls while it works; with `details` all."""
     text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
     text.append(f"└ {_summary(block, run)}")
     if details and isinstance(block.tool_input.get("prompt"), str):
@@ -121,9 +120,8 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 
 @dataclass(frozen=True)
 class BlockRenderer:
-    """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
-    it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen. `more_key`: the key
-    that shows details. `pictures` draws the images of a block; without it they are only named."""
+    """`copied_from` is 0, or the width of the screen for a drawing to copy from. `more_key` shows details. `pictures`
+    draws the images of a block; without it they are only named."""
 
     palette: Palette
     details: bool = False
@@ -217,8 +215,8 @@ class BlockRenderer:
             yield Padding(Text(said, style=palette.dim), _INDENT)
 
     def _edit(self, block: ToolBlock, limit: int) -> Iterator[RenderableType]:
-        view = EditView(block, self.palette, limit, self.details, self.more_key)
-        return (Padding(part, _INDENT) for part in view.parts())
+        parts = edit_parts(block, self.palette, limit, details=self.details, key=self.more_key)
+        return (Padding(part, _INDENT) for part in parts)
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view

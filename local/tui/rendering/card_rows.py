@@ -37,8 +37,7 @@ class RowStyle(Enum):
 
 @dataclass(frozen=True)
 class CardLine:
-    """One line before it is folded: a gutter of ccb, then a picture (see `escapes`). `goes_on` is the gutter of the
-    rows that continue it; it takes as many cells."""
+    """A line before it is folded: a gutter of ccb, then a picture. `goes_on` is the gutter of more rows."""
 
     gutter: str
     picture: str

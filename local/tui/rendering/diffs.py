@@ -8,7 +8,7 @@ from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
@@ -31,8 +31,7 @@ _VOICES = {"+": RowStyle.ADDED, "-": RowStyle.REMOVED, " ": RowStyle.CONTEXT}
 
 @dataclass(frozen=True)
 class DiffLine:
-    """One line of a diff; `sign` is `+`, `-`, a space, or for words of ccb `…` between two places and `\\` about the
-    line before."""
+    """A line of a diff; its sign is `…` between two places and `\\` about the line before, both with words of ccb."""
 
     sign: str
     text: str
@@ -141,80 +140,66 @@ _PART_LINES = 25  # drawn at a time
 Pair = tuple[DiffLine | None, DiffLine | None]
 
 
-@dataclass(frozen=True)
-class EditView:
-    """An edit, as lines of a diff: from the patch of the call if it has one, else from its input. Of more than `limit`
-    lines it shows the first ones, or with `details` as many from both ends."""
-
-    block: ToolBlock
-    palette: Palette
-    limit: int
-    details: bool = False
-    key: str = MORE_KEY
-
-    def parts(self) -> Iterator[RenderableType]:
-        """Yield the edit in parts, one below the other, of which none takes long to draw."""
-        lines, left_out = self._lines()
-        pairs = list(_rows(lines)) if any(line.sign == "-" for line in lines) else []
-        look = self._look(lines)
-        for first in range(0, len(lines), _PART_LINES):
-            part = slice(first, first + _PART_LINES)
-            yield _EditPart(look, lines[part], pairs[part], may_split=bool(pairs))
-        if left_out > 0:
-            yield self._more(left_out)
-
-    def unified(self) -> Text:
-        lines, left_out = self._lines()
-        text = self._look(lines).unified(lines)
-        return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
-
-    def _more(self, left_out: int) -> Text:
-        return Text(f"… {counted(left_out, 'more line')} ({self.key})", style=self.palette.dim)
-
-    def _lines(self) -> tuple[list[DiffLine], int]:
-        every = list(patch_lines(self.block.patch)) or list(planned_lines(self.block.name, self.block.tool_input))
-        left_out, half = len(every) - self.limit, self.limit // 2
-        if left_out > 0 and self.details:
-            gap = DiffLine("…", f"{counted(len(every) - 2 * half, 'line')} in the middle not shown")
-            return [*every[:half], gap, *every[-half:]], 0
-        return every[: self.limit], left_out
-
-    def _look(self, lines: Sequence[DiffLine]) -> _EditLook:
-        path = self.block.tool_input.get("file_path")
-        coloured = len(lines) <= _MAX_COLOURED_LINES and isinstance(path, str)
-        language = _lexer_of(PurePosixPath(str(path)).name) if coloured else ""
-        return _EditLook(self.palette, self.details, number_width(lines), language)
+def edit_parts(
+    block: ToolBlock, palette: Palette, limit: int, *, details: bool = False, key: str = MORE_KEY
+) -> Iterator[EditPart | Text]:
+    """Yield an edit as lines of a diff, in parts of which none takes long to draw: from the patch of the call if it has
+    one, else from its input. Of more than `limit` lines these are the first ones, or with `details` as many from both
+    ends."""
+    every = list(patch_lines(block.patch)) or list(planned_lines(block.name, block.tool_input))
+    lines, left_out, half = every[:limit], len(every) - limit, limit // 2
+    if left_out > 0 and details:
+        gap = DiffLine("…", f"{counted(len(every) - 2 * half, 'line')} in the middle not shown")
+        lines, left_out = [*every[:half], gap, *every[-half:]], 0
+    path = block.tool_input.get("file_path")
+    coloured = len(lines) <= _MAX_COLOURED_LINES and isinstance(path, str)
+    language, digits = _lexer_of(PurePosixPath(str(path)).name) if coloured else "", number_width(lines)
+    pairs = list(_rows(lines)) if any(line.sign == "-" for line in lines) else []
+    for first in range(0, len(lines), _PART_LINES):
+        part = slice(first, first + _PART_LINES)
+        yield EditPart(palette, details, digits, language, lines[part], pairs[part], may_split=bool(pairs))
+    if left_out > 0:
+        yield Text(f"… {counted(left_out, 'more line')} ({key})", style=palette.dim)
 
 
 @dataclass(frozen=True)
-class _EditLook:
-    """How all lines of an edit are drawn: with `digits` cells for their numbers, in the colours of `language`."""
+class EditPart:
+    """Some lines of an edit, with `digits` cells for their numbers, in the colours of `language`; and as many pairs of
+    lines that stand beside each other where there is room."""
 
     palette: Palette
     details: bool
     digits: int
     language: str
+    lines: Sequence[DiffLine]
+    pairs: Sequence[Pair]
+    may_split: bool
 
-    def unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self.may_split or options.max_width < _SPLIT_FROM:
+            yield self.unified(options.max_width)
+        elif self.pairs:
+            yield self._split(options.max_width)
+
+    def unified(self, width: int = 0) -> Text:
         draw = self._drawing(width)
         text = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
-        for count, line in enumerate(lines):
+        for count, line in enumerate(self.lines):
             text.append("\n" if count else "").append_text(draw(line))
         return text
 
-    def split(self, pairs: Sequence[Pair], width: int) -> Table:
+    def _split(self, width: int) -> Table:
         """Draw what was removed on the left and what was added on the right, in the same rows."""
         draw = self._drawing(width // 2 - 2)
         table = Table.grid(expand=True, padding=(0, 1))
         for _ in range(2):
             table.add_column(ratio=1, no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
-        for pair in pairs:
+        for pair in self.pairs:
             table.add_row(*(draw(each) if each is not None else Text() for each in pair))
         return table
 
     def _drawing(self, width: int) -> Callable[[DiffLine], Text]:
-        """Return what draws a line. The ground of a changed line goes on to `width`. Without a ground of its
-        own (in 16 colours), the line has the colour of its sign."""
+        """Return what draws a line. A changed line without a ground (in 16 colours) has the colour of its sign."""
         palette = self.palette
 
         def draw(line: DiffLine) -> Text:
@@ -246,22 +231,6 @@ class _EditLook:
             if isinstance(style, Style):
                 text.stylize(Style(color=style.color, bold=style.bold, italic=style.italic), start, end)
         return text
-
-
-@dataclass(frozen=True)
-class _EditPart:
-    """Some lines of an edit, and as many pairs of lines that stand beside each other where there is room."""
-
-    look: _EditLook
-    lines: Sequence[DiffLine]
-    pairs: Sequence[Pair]
-    may_split: bool
-
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        if not self.may_split or options.max_width < _SPLIT_FROM:
-            yield self.look.unified(self.lines, options.max_width)
-        elif self.pairs:
-            yield self.look.split(self.pairs, options.max_width)
 
 
 def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:

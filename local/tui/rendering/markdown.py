@@ -44,8 +44,7 @@ _LINK_WORDS = "link"  # the style of the words of a link, as the name of an inli
 
 
 def _with_targets(tokens: Iterable[Token]) -> Iterator[Token]:
-    """Yield the tokens of a line. A link becomes its words, and its target in brackets behind them; only the target is
-    the link. Words that are the target are shown once."""
+    """Yield the tokens of a line. Behind the words of a link stands its target, which alone is the link."""
     words: list[Token] | None = None
     for token in tokens:
         if token.type == "link_open":
@@ -86,8 +85,7 @@ class _Code(CodeBlock):
 
 
 class _CodeLines(Syntax):
-    """Code with a cell of its ground on both sides. Rich would measure, wrap and cut each line as a text of its own,
-    which takes four times as long; here that happens only to lines that are too long."""
+    """Code with a cell of its ground on both sides. Rich's own way takes four times as long."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         base, width = self._get_base_style(), max(1, options.max_width - 2)
@@ -162,8 +160,7 @@ class _Table(TableElement):
 
 
 def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions) -> list[int]:
-    """Return how wide the columns are: as the beginning of the table needs, and wider where there is room, for what
-    comes later. [] if the beginning only looked like that of a table."""
+    """Return how wide the columns are, with room for what comes later; [] if the beginning only looked like a table."""
     room = options.max_width
     if room not in columns.widths:
         measured = TranscriptMarkdown(columns.beginning, "default")
@@ -185,8 +182,7 @@ def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions)
 
 
 class TranscriptMarkdown(Markdown):
-    """Rich's Markdown with our headings, code blocks and tables. HTML is shown as the text it is: Rich would drop it,
-    and with it the `<int>` of `List<int>`."""
+    """Rich's Markdown with our headings, code and tables. HTML is text: Rich drops the `<int>` of `List<int>`."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -255,8 +251,7 @@ class _MarkdownToCopy(TranscriptMarkdown):
 def render_markdown(
     text: str, palette: Palette, copied_from: int = 0, opening: OpenBlock = NOTHING_OPEN
 ) -> TranscriptMarkdown:
-    """Return a renderable for `text`, from which control characters have been removed. `copied_from` is not 0 for one
-    to copy from: the width of the one on the screen. `opening` is that of a piece."""
+    """`copied_from` is not 0 for a drawing to copy from: the width of the screen. `opening` is that of a piece."""
     theme = f"{palette.code} {palette.surface}"
     if copied_from:
         return _MarkdownToCopy(text, theme, opening, copied_from)
@@ -283,8 +278,7 @@ def word_at(line: str, column: int) -> tuple[int, int] | None:
 
 
 def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection, top: int) -> str:
-    """Return what is selected of a block. `rows` are its lines on the screen, the first one with the number `top`,
-    `whole` those of the other drawing."""
+    """Return what is selected of a block. `rows` begin on the screen at `top`; `whole` is the other drawing."""
     start = (0, 0) if selection.start is None else (selection.start.y - top, selection.start.x)
     end = (len(rows), 0) if selection.end is None else (selection.end.y - top, selection.end.x)
     shown, written = _seen(rows), _seen(whole)

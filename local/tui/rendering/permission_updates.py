@@ -25,8 +25,7 @@ KEPT = "localSettings"  # the destination of updates that are kept for this host
 
 
 def describe_update(update: Json) -> list[str]:
-    """Return a permission update in words, a text for each rule or directory: a comma in one must not look like the
-    end of it."""
+    """Return a permission update in words, one text for each rule or directory: they may have commas."""
     kind = update.get("type")
     if kind in ("addRules", "replaceRules"):
         behavior = escaped_name(str(update.get("behavior", "allow")))
@@ -43,8 +42,7 @@ def suggestions(request: ControlRequest) -> list[Json]:
 
 
 def session_updates(request: ControlRequest) -> list[Json]:
-    """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
-    names nothing or is too long to read is never granted."""
+    """Return what "this session" grants: the first suggestion, unless it names nothing or is too long to read."""
     first = suggestions(request)[:1]
     length = sum(len(each) + 1 for update in first for each in describe_update(update))
     return [{**update, "destination": "session"} for update in first if 0 < length <= _MAX_RULE]
@@ -106,8 +104,7 @@ def single_rule(updates: list[Json]) -> str | None:
 
 
 def with_rule(updates: list[Json], text: str) -> list[Json] | None:
-    """Return updates that add the rule `text` in the place of their own. None if it is not a rule about the same
-    tool."""
+    """Return updates that add the rule `text` instead of their own, None if it is not about the same tool."""
     (update,) = updates
     (old,) = _listed(update.get("rules"), dict)
     match = _RULE.fullmatch(text.strip())

@@ -62,8 +62,7 @@ def can_decode() -> bool:
 
 
 def decoded(data: bytes, most_each_way: int, most_pixels: int = MAX_DECODED_PIXELS) -> Picture:
-    """Return an image as large as it is, or scaled to at most `most_each_way` pixels each way, upright. Raise
-    NotDecoded, also if it has more than `most_pixels`. Blocks."""
+    """Return an image upright, scaled to at most `most_each_way` pixels each way. Raise NotDecoded. Blocks."""
     size = image_size(data) if image_type(data[:16]) is not None else None
     if size is None or not all(size):
         raise NotDecoded("it is no image that ccb knows")
@@ -115,8 +114,7 @@ class PictureShelf:
         self._works = False
 
     def lines(self, picture: PictureData, width: int, *, large: bool, redraw: Callable[[], None]) -> list[Line]:
-        """Return the lines of a picture at most `width` cells wide. There are none until it is decoded, after which
-        `redraw` is called, or if it cannot be."""
+        """Return the lines of a picture; none until it is decoded and `redraw` is called, or if it cannot be."""
         columns, rows = _LARGE_ROOM if large else _ROOM
         key = picture, (min(width - _INDENT, columns), rows)
         if key in self._kept:
@@ -164,8 +162,7 @@ def _width(lines: list[Line]) -> int:
 
 
 def _drawn(picture: PictureData, room: tuple[int, int]) -> list[Line]:
-    """Return the lines of a picture, as large as its pixels need or as there is room; none if it cannot be decoded.
-    Blocks."""
+    """Return the lines of a picture, as large as its pixels need or as there is room; none if it is bad. Blocks."""
     try:
         data = base64.b64decode(picture.data)
         whole = decoded(data, max(room[0] * _CELL[0], room[1] * _CELL[1]), MAX_DRAWN_PIXELS)

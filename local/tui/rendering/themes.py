@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.color import ColorSystem
 from rich.console import Console
@@ -23,14 +24,16 @@ from textual.theme import Theme as TextualTheme
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+if TYPE_CHECKING:
+    from textual.app import App
+
 _GROUND_SHARE_DARK, _GROUND_SHARE_LIGHT = 0.18, 0.15
 """The part of the colour in the ground of a changed line: code must stay readable on it."""
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `code` is the theme of code. `added`
-    and `removed` are the grounds of changed lines, "" in terminals of few colours."""
+    """Rich styles by their purpose. `added` and `removed` are the grounds of changed lines, "" in few colours."""
 
     accent: str
     dim: str
@@ -86,14 +89,17 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
     )
 
 
+def palette_in(app: App[Any]) -> Palette:
+    return palette_of(app.theme_variables, dark=app.current_theme.dark)
+
+
 def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
     share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
     return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex
 
 
 def sample(name: str, environ: Mapping[str, str]) -> str:
-    """Return a sample of the theme that a person calls `name`; "" where the terminal cannot show its colours, or where
-    they are the terminal's own."""
+    """Return a sample of a theme, "" where the terminal cannot show its colours, or they are the terminal's own."""
     colours = terminal_colours(environ)
     theme = next((each for each in ALL_THEMES if each.name == colours.themes.get(name)), None)
     if colours.few or theme is None or theme.ansi:
@@ -140,7 +146,6 @@ class ThemeStore:
         return ThemeStore(state / "ccb" / "theme", config / "ccb" / "themes")
 
     def load(self) -> str:
-        """Return the name that was kept, "" for none."""
         try:
             name = self._kept.read_text(encoding="utf-8")[:100].strip()
         except (OSError, ValueError):
@@ -301,8 +306,7 @@ THEME_NAMES = ("dark", "light", "high-contrast", "high-contrast-light", "ansi")
 
 @dataclass(frozen=True)
 class TerminalColours:
-    """What is known of a terminal's colours. `few`: it shows at most 16, or the person wants none. `light` is None if
-    the background is not known."""
+    """`few`: the terminal shows at most 16, or the person wants none. `light` is None if that is not known."""
 
     few: bool = False
     light: bool | None = None
@@ -327,8 +331,7 @@ def wants_no_colour(environ: Mapping[str, str]) -> bool:
 
 
 def terminal_colours(environ: Mapping[str, str]) -> TerminalColours:
-    """Return what the environment says: COLORTERM and TERM of the number of colours, NO_COLOR that none are wanted, and
-    COLORFGBG ("15;0": white on black) of the background."""
+    """Return what COLORTERM, TERM, NO_COLOR and COLORFGBG ("15;0": white on black) say."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     light = background in ("7", "15") if background.isdecimal() else None
     named = {name: value for name, value in environ.items() if name != "NO_COLOR"}

@@ -93,8 +93,7 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
-    """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the
-    pattern and where it is searched. With `whole` return all lines of it."""
+    """Return what a call does in one line: the command, the file, or what is sought where. `whole`: all its lines."""
     view = traits_of(name).view
     if view in (View.CHECKLIST, View.PLAN):
         return ""
@@ -118,8 +117,7 @@ def _headers(questions: object) -> str:
 
 
 def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str = MORE_KEY) -> Text | None:
-    """Draw what a tool has printed so far, or its result; None if there is nothing. Without `details` it is folded,
-    and `key` shows all of it."""
+    """Draw what a tool has printed, folded without `details`; None if there is nothing. `key` shows all of it."""
     if block.state in (ToolState.RUNNING, ToolState.UNKNOWN):
         tail = _lines(block, block.output)[-_MAX_LIVE_LINES:]
         return _gutter(tail, palette.dim) if tail else None
@@ -131,8 +129,7 @@ def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str =
 
 
 def tool_summary(block: ToolBlock) -> str | None:
-    """Return in one line what a call that ended well printed: for a file the number of lines, for a command the last
-    line, else the first, with the number of lines if there are more. None if the call takes more than one line."""
+    """Return in one line what a call that ended well printed, None if that takes more than a line."""
     view = traits_of(block.name).view
     if block.state is not ToolState.DONE or not block.is_one_line:
         return None
@@ -150,8 +147,7 @@ def tool_summary(block: ToolBlock) -> str | None:
 
 @dataclass(frozen=True)
 class SummedUpHeadline:
-    """A headline with what came of the call behind it, in one line. The headline may take half of the line, more if
-    the summary needs less."""
+    """A headline and what came of the call, in one line, of which the headline may take half, or what is left."""
 
     head: Text
     summary: Text
@@ -185,8 +181,7 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
 
 
 def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:
-    """Draw a few lines of a result: for a command the last lines, else the first. Blank lines take no room here, but
-    count."""
+    """Draw the last lines of a command, the first ones of another result. Blank lines take no room, but count."""
     filled = [number for number, line in enumerate(lines) if line.strip()]
     before, after = [], []
     if len(filled) > _MAX_SUMMARY_LINES and traits_of(block.name).view is View.COMMAND:

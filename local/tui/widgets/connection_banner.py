@@ -36,8 +36,7 @@ class BannerMessage:
 
 
 class ConnectionView:
-    """The state of the connection, now (`state`) and as the person sees it (`shown`), which shows a drop BRIEF_S
-    later. All times are monotonic seconds."""
+    """The connection as it is (`state`) and as the person sees it (`shown`): a drop is shown BRIEF_S later."""
 
     def __init__(self, client: SessionClient, keymap: Keymap) -> None:
         self._client = client
@@ -64,7 +63,6 @@ class ConnectionView:
 
     @property
     def round_trip_s(self) -> float | None:
-        """Seconds that the newest ping took to the host and back; None without a connection that has measured it."""
         return self._client.round_trip_s if self.up else None
 
     @property
@@ -94,8 +92,7 @@ class ConnectionView:
         self.settle(now)
 
     def settle(self, now: float) -> None:
-        """Show the state if it has lasted long enough. Anything worse than a drop is shown at once, and so is a drop
-        after a silence that the person has seen."""
+        """Show the state if it has lasted long enough, or is worse than a drop, or follows a silence that was shown."""
         if (
             self._down_at is None
             or now - self._down_at >= BRIEF_S
@@ -107,7 +104,6 @@ class ConnectionView:
             self._was_unanswered = self.unanswered_s > 0
 
     def only_watches_hint(self) -> str:
-        """Return a hint for a person who tries an action that only the driver may do."""
         return f"this terminal only watches: {self._keymap.name('take-back')} drives the session"
 
     def keys(self) -> frozenset[str]:
@@ -131,8 +127,7 @@ class ConnectionView:
         return "taking the session"
 
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
-        """Return the text of the banner, or None while no banner is shown. `typing`: letters are text now, so it
-        names the chord instead of R."""
+        """Return the text of the banner, None for no banner. `typing`: letters are text, so it names the chord."""
         shown, reason = self._shown, self.reason
         retry = self._keymap.name("retry") if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:
@@ -161,8 +156,7 @@ class ConnectionView:
 
 
 def banner_text(message: BannerMessage, mark: str, tone: str, palette: Palette, width: int, lines: int) -> Text:
-    """Draw the message in at most `lines` lines of `width` cells. Only the reason is cut; a key and what it does
-    stay on one line."""
+    """Draw the message in at most `lines` lines. Only the reason is cut; a key and what it does stay on one line."""
     text = Text(overflow="fold")
     text.append(f"{mark} ", style=tone)
     text.append(message.head, style=tone)

@@ -48,12 +48,10 @@ class BlockLayout:
 
     @property
     def is_full(self) -> bool:
-        """Whether the oldest blocks have to be removed."""
         return len(self.blocks) > MAX_BLOCKS or self._bytes > MAX_BYTES
 
     @property
     def has_room_for_earlier(self) -> bool:
-        """Whether there is room for earlier blocks."""
         return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._bytes < MAX_BYTES * _SHARE_FOR_EARLIER
 
     @property
@@ -88,8 +86,7 @@ class BlockLayout:
         self._weights[block] = weight
 
     def lay_out(self) -> None:
-        """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block
-        that is added or taken away meanwhile must not shift what is painted before that."""
+        """Compute the line numbers. Until the next time, blocks that are added or taken away shift nothing of them."""
         self._laid = [*self.blocks]
         self.ends = list(accumulate(self.heights))
 
@@ -98,8 +95,7 @@ class BlockLayout:
         return self.ends[position] - self.heights[position] if position < len(self.ends) else None
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
-        """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
-        the last block, and where a block was that is removed."""
+        """Return the block at a line, which of its lines that is, and how many it had; None if there is none."""
         position = bisect_right(self.ends, line)
         block = self._laid[position] if position < len(self._laid) else None
         if block is None:
@@ -198,12 +194,9 @@ _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on th
 
 @dataclass(eq=False)
 class TranscriptDrawing:
-    """Draws blocks with the colours of `canvas` when their lines are asked for, and keeps at most `max_lines` lines,
-    but always those of the few blocks used last. `changed` is called with a block whose picture has come. `details`:
-    all of tool output and thinking is shown.
-
-    A block that is not done within a slice of CPU time keeps the lines that it had; without any it has those that are
-    done. `go_on` draws its rest."""
+    """Draws blocks when their lines are asked for, and keeps at most `max_lines` lines, but always the blocks used
+    last. `changed` is called with a block whose picture has come. A block that is not done within a slice of CPU time
+    keeps the lines that it had, or has those that are done; `go_on` draws its rest."""
 
     canvas: Callable[[], tuple[Console, Palette]]
     changed: Callable[[Block], None]
@@ -246,8 +239,7 @@ class TranscriptDrawing:
         return block if block is not None and self._finished(block, self.going[block]) else None
 
     def _finished(self, block: Block, going: _Going) -> bool:
-        """Draw a slice of a block. If that is all of it, keep its lines in place of those that were used longest
-        ago."""
+        """Draw a slice of a block. If that is all of it, keep its lines in place of those used longest ago."""
         if not going.go_on(_SLICE_S):
             return False
         del self.going[block]

@@ -73,8 +73,7 @@ class ReplScreen(Screen[object]):
 
     @property
     def caret(self) -> Offset | None:
-        """Where the caret of the widget with the focus stands on the screen, None without one. An input method shows
-        its candidates there."""
+        """Where the caret stands on the screen, None without one. An input method shows its candidates there."""
         focused = self.focused
         if isinstance(focused, Input):
             x, y = focused.cursor_screen_offset

@@ -37,8 +37,7 @@ _CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
 
 @dataclass(frozen=True)
 class LinkFacts:
-    """What the line shows of the connection. `unanswered_s`: seconds without an answer of the host, 0 if it answers.
-    `round_trip_s`: seconds to the host and back, None if that is not known."""
+    """`unanswered_s`: seconds without an answer of the host. `round_trip_s`: None if it is not known."""
 
     state: LinkState
     unanswered_s: float = 0.0
@@ -47,9 +46,8 @@ class LinkFacts:
 
 @dataclass(frozen=True)
 class Busy:
-    """The turn that runs: for how many seconds the agent has worked in it, whether it waits for an answer of the
-    person, or for the model, and whether the person has interrupted it. `again_s`: the model failed and is asked again
-    in so many seconds."""
+    """The turn that runs, and what the agent waits for in it: an answer of the person, or the model, which is asked
+    again in `again_s` seconds if it failed."""
 
     seconds: float
     asking: bool = False
@@ -66,10 +64,8 @@ class Busy:
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
-    `card_waits`: what a card that does not have the focus asks for. `more_below`: the transcript goes on below the
-    screen. `sandbox`: the cage in force, in words. `tasks` run in the background. `waiting`: how many prompts wait for
-    the end of the turn, and how many steer. `keys`: what the keys of the input do, if the person edits with vim's."""
+    """Everything that the line shows. `hint` answers a key. `card_waits`: what a card without the focus asks for.
+    `waiting`: how many prompts wait for the end of the turn, and how many steer. `keys`: the mode of vim's keys."""
 
     host: str
     path: str
@@ -98,8 +94,7 @@ class _StatusEntry:
 
 
 def status_text(facts: StatusFacts, palette: Palette, width: int, keymap: Keymap = DEFAULT_KEYMAP) -> Text:
-    """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
-    on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
+    """Draw the line, the most important entries first. In little room these are shortened before one goes."""
     mark, tone = ("◌", palette.warn) if facts.link.unanswered_s else _link_mark(facts.link.state, palette)
     current = _current_entries(facts, palette, tone, keymap)
     keys = f" {facts.keys} " if facts.keys else ""
@@ -162,8 +157,7 @@ def state_in_words(facts: StatusFacts) -> str:
 
 
 def _fitting(entries: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
-    """Choose for each entry the long form, the short form or neither, so that all fit into `left` cells. The first
-    entry is cut if it does not fit."""
+    """Choose the long form, the short form or neither of each entry, so that all fit. The first one is cut."""
     chosen: list[tuple[str, str]] = []
     for entry in entries:
         text = next((each for each in (entry.text, entry.short) if _cells(each) <= left), "")
@@ -250,8 +244,7 @@ def _places(host: str, path: str) -> list[str]:
 
 
 def _short_host(host: str) -> str:
-    """Return `devbox` for `alice@devbox.example.com`, and `web on devbox` for a container there. An IP address or a
-    command is returned unchanged."""
+    """Return `devbox` for `alice@devbox.example.com`, `web on devbox` for a container; an IP address stays."""
     named = re.fullmatch(r"((?:\S+ on )?)(?:\S*@)?([^\s@]+)", host)
     if named is None:
         return host
@@ -322,7 +315,6 @@ class TodoPanel(Static):
                 self.update(self._rows(todos, palette) if self.whole else self._line(todos, palette))
 
     def toggle(self) -> bool:
-        """Show the whole list, or one line again. Return False if there is no list."""
         if self._shown is None or not self._shown[0].open:
             return False
         self.whole = not self.whole

@@ -26,7 +26,7 @@ from ...transcript.blocks import Block, Level, NoticeBlock, PromptBlock, PromptS
 from ..rendering.block_renderer import is_animated
 from ..rendering.markdown import word_at
 from ..rendering.pictures import PictureShelf, is_of_picture
-from ..rendering.themes import Palette, palette_of
+from ..rendering.themes import Palette, palette_in
 from .drawing import (
     BlockLayout,
     Line,
@@ -148,13 +148,11 @@ class Transcript(ScrollView, can_focus=False):
 
     @property
     def blocks(self) -> Sequence[Block]:
-        """All blocks, oldest first."""
         return self.block_layout.blocks
 
     @property
     def lines_below(self) -> int:
-        """The number of lines below the last one on the screen. While the transcript follows what comes it is 0,
-        even if the screen is a frame late."""
+        """The number of lines below the screen; 0 while the transcript follows what comes, even if a frame late."""
         return round(self.max_scroll_y - self.scroll_y) if self._anchor_released else 0
 
     def toggle_details(self) -> None:
@@ -197,8 +195,7 @@ class Transcript(ScrollView, can_focus=False):
         return start is not None and start < top + self.size.height and layout.ends[position] > top
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
-        """Insert earlier blocks after a block of the transcript. The blocks after them stay at their place on the
-        screen; with `turn_page` they move to the bottom."""
+        """Insert earlier blocks after a block. Those below stay where they are; `turn_page` moves them down."""
         layout = self.block_layout
         position = layout.position(after) + 1
         start = layout.start(position - 1)
@@ -337,8 +334,7 @@ class Transcript(ScrollView, can_focus=False):
         return max(10, self.scrollable_content_region.width)
 
     def turn(self, pages: int) -> None:
-        """Scroll by pages, at once: a scroll that waits for the next refresh is lost if text that comes meanwhile
-        scrolls."""
+        """Scroll by pages, at once: a scroll that waits for a refresh is lost if text that comes meanwhile scrolls."""
         y = self.scroll_y + pages * self.scrollable_content_region.height
         self.scroll_to(y=y, animate=False, immediate=True)
         self._check_anchor()  # a transcript shorter than the screen does not move, but must go on following
@@ -385,7 +381,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def palette(self) -> Palette:
         if self._palette is None:
-            self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
+            self._palette = palette_in(self.app)
         return self._palette
 
     def _whole_lines(self, block: Block) -> list[Line]:
@@ -413,8 +409,7 @@ class Transcript(ScrollView, can_focus=False):
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return whole rows as they reach the terminal. A row that scrolls is the same row: Textual's own way makes all
-        of them anew with every line that comes, which takes three times as long."""
+        """Return whole rows. Of rows that scroll Textual makes all anew, which takes ten times as long as this."""
         began = time.thread_time()
         look = self.rich_style, self._text_width(), self.outer_size.width, tuple(self.get_line_filters())
         if look != self._look:
@@ -454,8 +449,7 @@ class Transcript(ScrollView, can_focus=False):
         return strip.crop_extend(0, width, self.rich_style).apply_offsets(0, line)
 
     def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
-        """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
-        None below the last one."""
+        """Return a line, the key of all it depends on, and whether it begins with a spinner; None below the last."""
         place = self.block_layout.at_line(line)
         if place is None:
             return None

@@ -55,11 +55,9 @@ async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is
     at.view.reducer.model = ""
     await at.give("/status")
     await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
-    await at.give("/help")
-    await at.sees("type to search")
+    await at.give("/help", sees="type to search")
     await at.press("escape")
-    await at.give("/nonsense")
-    await at.sees("❯ /nonsense\n\n There is no command /nonsense.")
+    await at.give("/nonsense", sees="❯ /nonsense\n\n There is no command /nonsense.")
     assert "❯ /help" not in at.screen
 
 
@@ -75,8 +73,7 @@ async def test_the_doctor_s_findings_come_into_a_panel_with_what_helps(
     await at.give("/doctor")
     await at.sees("This laptop", "· ccb", "! python", "→ Install a newer one.", "Nothing blocks; 1 warning.")
     assert "\x1b" not in at.screen
-    await at.press("escape")
-    await at.sees("The doctor did not come to an end: devbox is gone")
+    await at.press("escape", sees="The doctor did not come to an end: devbox is gone")
 
 
 async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(at: Desk, home: Path) -> None:
@@ -104,8 +101,7 @@ async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(a
     await at.give("/hosts")
     await at.sees("now  devbox:/srv/shop  here, connected", "1m  devbox:/srv/my app", "2h  gpu1:/srv/my app")
     assert "\x1b" not in at.screen
-    await at.press("down", "down", "enter")
-    await at.sees("This command opens it; it was", "'gpu")
+    await at.press("down", "down", "enter", sees=("This command opens it; it was", "'gpu"))
     assert at.app.focused is at.composer
 
 
@@ -113,8 +109,7 @@ async def test_a_damaged_ledger_is_said(at: Desk, home: Path) -> None:
     path = ledger_path(home / "ccb")
     path.parent.mkdir()
     path.write_text("no database at all, but long enough to be read as the head of one" * 40)
-    await at.give("/hosts")
-    await at.sees("the ledger", "cannot be")
+    await at.give("/hosts", sees=("the ledger", "cannot be"))
     assert "Hosts of your last sessions" not in at.screen
 
 
@@ -126,32 +121,24 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
 
     async with desk(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep, ask=None, tell=None)))) as at:
         at.session.control_answers["list_permission_rules"] = RULES
-        await at.give("/permissions")
-        await at.sees("a adds a rule")
+        await at.give("/permissions", sees="a adds a rule")
         await at.press("a")
-        await at.enter("Bash(npm")
-        await at.sees("A rule is Tool or Tool(pattern)")
-        await at.type(" test *)")
-        await at.sees("allow in this session: Bash(npm test *)▏")
-        await at.press("enter")
-        await at.sees("Added: allow Bash(npm test *)")
+        await at.enter("Bash(npm", sees="A rule is Tool or Tool(pattern)")
+        await at.type(" test *)", sees="allow in this session: Bash(npm test *)▏")
+        await at.press("enter", sees="Added: allow Bash(npm test *)")
         rule = {"toolName": "Bash", "ruleContent": "npm test *"}
         update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
         assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
         await at.press("a", "up")
-        await at.type("Edti")
-        await at.sees("deny always here: Edti▏")
+        await at.type("Edti", sees="deny always here: Edti▏")
         await at.press("enter")
         await at.until(lambda: kept)
         await at.sees("Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?")
         assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
-        await at.press("pageup", "d")
-        await at.sees("This rule is not yours to remove here")
-        await at.press("down", "d")
-        await at.sees("Remove “allow Bash(make *)”, this session?")
+        await at.press("pageup", "d", sees="This rule is not yours to remove here")
+        await at.press("down", "d", sees="Remove “allow Bash(make *)”, this session?")
         at.session.refuse_controls = "the agent said no"
-        await at.press("y")
-        await at.sees("the agent said no")
+        await at.press("y", sees="the agent said no")
         assert at.session.controls[-1][1]["updates"][0]["type"] == "removeRules"
 
 
@@ -169,22 +156,17 @@ class ChangedFiles(ScriptedSession):
 async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_first_prompt() -> None:
     async with desk(ChangedFiles()) as at:
         at.session.control_answers.update(rewind_points=POINTS, rewind_files=PREVIEW)
-        await at.give("/diff")
-        await at.sees("3 files +12 -5, changed in this session on devbox:/srv/shop")
+        await at.give("/diff", sees="3 files +12 -5, changed in this session on devbox:/srv/shop")
         await at.sees(
             "› ▾ ~ /srv/shop/cart.py  +3 -1", "1 - total = 0", "1 + total = sum(⟨ESC⟩[31m", "▾ + /srv/shop/new.py"
         )
         await at.sees("▾ - /srv/shop/old.py  +0 -4  changed by something else since", "of an older version")
         assert "\x1b" not in at.screen
-        await at.press("enter")
-        await at.sees("› ▸ ~ /srv/shop/cart.py")
+        await at.press("enter", sees="› ▸ ~ /srv/shop/cart.py")
         await at.loses("total = 0")
-        await at.enter("/TOTAL = SUM")
-        await at.sees("1 of 1 for “total = sum”", "total = sum(")
-        await at.press("escape", "down")
-        await at.sees("› ▾ + /srv/shop/new.py")
-        await at.press("escape")
-        await at.sees("Ask for a change")
+        await at.enter("/TOTAL = SUM", sees=("1 of 1 for “total = sum”", "total = sum("))
+        await at.press("escape", "down", sees="› ▾ + /srv/shop/new.py")
+        await at.press("escape", sees="Ask for a change")
         assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True, "path": ""})
 
 
@@ -199,10 +181,8 @@ async def test_copy_takes_the_nth_answer_from_the_end(at: Desk) -> None:
     for number, text in enumerate(("one", "two", "three")):
         at.session.text(text, message_id=f"m{number}")
     await at.sees("three")
-    await at.give("/copy")
-    await at.sees("The last answer was copied to the tmux buffer.")
-    await at.give("/copy 3")
-    await at.sees("Answer 3 from the end was copied to the tmux buffer.")
+    await at.give("/copy", sees="The last answer was copied to the tmux buffer.")
+    await at.give("/copy 3", sees="Answer 3 from the end was copied to the tmux buffer.")
     assert copied == ["three", "one"]
     for wrong in ("4", "0", "x"):
         await at.give(f"/copy {wrong}")

@@ -57,20 +57,15 @@ async def test_files_are_copied_both_ways_beside_the_session(tmp_path: Path, mon
     (host / "runs/one/log").write_text("loss 1")
     (host / "runs/link").symlink_to("/etc")
     async with copying(host) as at:
-        await at.give('/get "my plot.png"')
-        await at.sees("Copied my plot.png (100 KB) to")
+        await at.give('/get "my plot.png"', sees="Copied my plot.png (100 KB) to")
         assert (laptop / "my plot.png").read_bytes() == (host / "my plot.png").read_bytes()
-        await at.give(f"/get runs {laptop}/mine")
-        await at.sees("Copied runs (6 B) to", "left out: link: a link")
+        await at.give(f"/get runs {laptop}/mine", sees=("Copied runs (6 B) to", "left out: link: a link"))
         assert (laptop / "mine/one/log").read_text() == "loss 1" and not (laptop / "mine/link").exists()
         (laptop / "data.csv").write_text("1,2")
-        await at.give("/put data.csv")
-        await at.sees("Copied data.csv (3 B) to")
+        await at.give("/put data.csv", sees="Copied data.csv (3 B) to")
         assert (host / "data.csv").read_text() == "1,2"
-        await at.give("/get nothing")
-        await at.sees("Check the path.")
-        await at.give("/put")
-        await at.sees("this command is /put LOCAL [REMOTE]")
+        await at.give("/get nothing", sees="Check the path.")
+        await at.give("/put", sees="this command is /put LOCAL [REMOTE]")
         assert at.session.prompts == []
 
 
@@ -82,19 +77,15 @@ async def test_a_copy_shows_how_far_it_is_and_esc_breaks_it_off(
     (tmp_path / "big").write_bytes(b"x")
     gate = asyncio.Event()
     async with copying(tmp_path, gate) as at:
-        await at.give("/get big other")
-        await at.sees("↓ big  connecting", "Esc breaks off the newest copy")
+        await at.give("/get big other", sees=("↓ big  connecting", "Esc breaks off the newest copy"))
         await at.type("still typing")
         assert at.composer.text == "still typing"
         at.composer.text = ""
-        await at.press("escape")
-        await at.sees("↓ big: broken off. The same command goes on where it ended.")
+        await at.press("escape", sees="↓ big: broken off. The same command goes on where it ended.")
         await at.loses("Esc breaks off")
         await at.give("/get big one")
-        await at.give("/put big two")
-        await at.sees("↓ big  connecting", "↑ big  connecting")
-        await at.give("/get stop")
-        await at.loses("connecting")
+        await at.give("/put big two", sees=("↓ big  connecting", "↑ big  connecting"))
+        await at.give("/get stop", loses="connecting")
         assert not {"one", "two", "other"} & set(os.listdir(tmp_path))
 
 
@@ -132,8 +123,7 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
 
     async with copying(tmp_path) as at:
         at.session.find_names = found
-        await at.type("/get runs/l")
-        await at.sees("runs/loss curve.png")
+        await at.type("/get runs/l", sees="runs/loss curve.png")
         await at.press("tab")
         assert at.composer.text == '/get "runs/loss curve.png" '
         await at.sees("my plots/")
@@ -154,25 +144,19 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch:
     async with copying(tmp_path, viewer=str(viewer)) as at:
         fetched = at.view.api.laptop.fetched
         assert fetched is not None
-        await at.give("/open run.sh")
-        await at.sees("run.sh.txt · text · 10 B", "Alt+O opens it with viewer")
+        await at.give("/open run.sh", sees=("run.sh.txt · text · 10 B", "Alt+O opens it with viewer"))
         await at.type("o ")
         at.composer.text = ""
         assert not seen.exists()
-        await at.press("escape")
-        await at.loses("Alt+O opens it")
-        await at.give("/open")
-        await at.sees("No file waits to be opened")
-        await at.give("/open run.sh")
-        await at.sees("Alt+O opens it")
+        await at.press("escape", loses="Alt+O opens it")
+        await at.give("/open", sees="No file waits to be opened")
+        await at.give("/open run.sh", sees="Alt+O opens it")
         monkeypatch.setattr(transfer_panel, "SEEN_S", 60.0)
         await at.alone("alt+o")  # the file has only just come: the key was meant for something else
         assert fetched.offered
         monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
-        await at.alone("alt+o")
-        await at.sees("Opened run.sh.txt with")
+        await at.alone("alt+o", sees="Opened run.sh.txt with")
         await at.loses("Alt+O opens it")
         assert seen.read_text() == "run.sh.txt\n"
-        await at.give("/open tool")
-        await at.sees("tool is a program of Linux, and ccb opens only what is looked at")
+        await at.give("/open tool", sees="tool is a program of Linux, and ccb opens only what is looked at")
         assert at.session.prompts == []

@@ -27,7 +27,6 @@ def what_the_terminal_gets(at: Desk) -> str:
 
 def harmless(at: Desk) -> None:
     assert _FORBIDDEN.findall(what_the_terminal_gets(at)) == []
-    assert _FORBIDDEN.findall(at.app.title) == []
 
 
 async def test_hostile_text_that_the_remote_tells_is_harmless() -> None:

@@ -66,25 +66,11 @@ def test_a_sequence_is_the_key_that_was_pressed(sequence: str, key: str, typed: 
     [
         "[97;1:3u", "[99999999999999999999u", "[1114112u", "[55296u", "[57358;1:3u", "[3u", "[128u", "[:C", "[;:u",
         "[97;9999u", "[1;2;3;4;5u", "[12;40R", "[1;5R", "[>1;10;0c", "[?1u", "[0n", "[8;24;80t", "[?12;1$y", "[~",
-        "[201~", "[65;30;97;1;0;1_", "[E", "[<0;999999;1M", "[<0;NaN;1M", "[48;24;80;1;1t",
+        "[201~", "[65;30;97;1;0;1_", "[E", "[<0;999999;1M", "[<0;NaN;1M", "[48;24;80;1;1t", "[?2048;2$y",
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_nothing(sequence: str) -> None:
-    assert keys(ESC + sequence) == []
-
-
-def test_a_size_counts_only_if_it_was_asked_for_and_can_be_one() -> None:
-    decoder = KeyDecoder()
-    decoder.takes_size = True
-    assert not list(decoder.messages(Control(f"{ESC}[48;0;80;0;0t")))
-    assert not list(decoder.messages(Control(f"{ESC}[48;9999;9999;0;0t")))
-    [resized] = decoder.messages(Control(f"{ESC}[48;24;80;0;0t"))
-    assert isinstance(resized, events.Resize) and resized.size == (80, 24)
-    [mouse] = decoder.messages(Control(f"{ESC}[<0;5;6M"))  # without a size of characters, these are not pixels
-    assert isinstance(mouse, events.MouseDown) and (mouse.x, mouse.y) == (4, 5)
-    list(decoder.messages(Control(f"{ESC}[48;24;80;480;800t")))
-    [mouse] = decoder.messages(Control(f"{ESC}[<0;51;41M"))
-    assert isinstance(mouse, events.MouseDown) and (mouse.x, mouse.y) == (5, 2)
+    assert list(KeyDecoder().messages(Control(ESC + sequence))) == []
 
 
 def test_a_window_that_gets_keys_has_the_focus() -> None:

@@ -31,15 +31,13 @@ async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
         assert not at.session.interrupts
         await at.press("ctrl+x")
         await at.until(lambda: at.session.interrupts)
-        await at.press("f2")
-        await at.sees("Ctrl+X   ", "interrupt the agent")
+        await at.press("f2", sees=("Ctrl+X   ", "interrupt the agent"))
 
 
 async def test_the_list_of_keys_shows_those_that_hold_with_their_ids() -> None:
     async with desk(screen=CHOSEN, size=(120, 50)) as at:
         await at.type("/keys")
-        await at.press("ctrl+j")
-        await at.sees("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T")
+        await at.press("ctrl+j", sees=("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T"))
 
 
 async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
@@ -53,13 +51,11 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
         await at.sees("F4 to answer:", "j once", "x deny", "1 more waiting: Ctrl+Y")
         await at.alone("f4")
         await at.card_listens()
-        await at.alone("ctrl+y")
-        await at.sees("$ make b")
+        await at.alone("ctrl+y", sees="$ make b")
         await at.answer("j", "enter")
         await at.until(lambda: list(at.session.answers) == ["two"])
         await at.prompt("later")
-        await at.alone("alt+q")
-        await at.sees("z drops")
+        await at.alone("alt+q", sees="z drops")
         await at.press("d")
         assert not at.session.controls
         await at.press("z")
@@ -109,8 +105,7 @@ async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() ->
         await at.turn("Build it.")
         session.link(LinkState.RECONNECTING, "no route to host", 1)
         await at.sees("no route to host")
-        await at.press("escape")
-        await at.sees("interrupting…", "sent when the connection is there again")
+        await at.press("escape", sees=("interrupting…", "sent when the connection is there again"))
 
 
 async def test_while_a_command_line_runs_nobody_waits_for_the_model(at: Desk) -> None:

@@ -25,8 +25,7 @@ async def test_the_last_screen_comes_with_hello_and_the_events_take_its_place() 
     session = ScriptedSession(greeting=replace(hello(), seq=99, last={"records": _RECORDS}))
     async with desk(session) as at:
         await at.sees("❯ what the person asked", "The very last words.")
-        await at.prompt("and now?")
-        await at.sees("❯ and now?")
+        await at.prompt("and now?", sees="❯ and now?")
         shown = at.view.transcript
         assert isinstance(shown.blocks[-1], PromptBlock)  # below what is shown early
         with session.replay():

@@ -137,5 +137,4 @@ async def test_what_calls_carry_counts_for_the_memory_of_the_page(at: Desk) -> N
     await at.sees("● Write 59")
     held = sum(len(block.tool_input["content"]) for block in at.view.transcript.blocks if isinstance(block, ToolBlock))
     assert held <= drawing.MAX_BYTES
-    await at.press(*["pageup"] * 40)
-    await at.sees("older entries are no longer shown here")
+    await at.press(*["pageup"] * 40, sees="older entries are no longer shown here")

@@ -32,39 +32,31 @@ async def choosing(home: Path, *, listed: bool = True) -> AsyncIterator[Desk]:
 
 async def test_a_model_is_chosen_from_a_list_with_windows_and_prices(tmp_path: Path) -> None:
     async with choosing(tmp_path) as at:
-        await at.give("/model")
-        await at.sees("lab/coder-1050", "1.05M", "anthropic: no list of models")
+        await at.give("/model", sees=("lab/coder-1050", "1.05M", "anthropic: no list of models"))
         line = next(line for line in at.lines if "lab/coder-64" in line)
         assert "64k" in line and "0.50 / 2.00" in line and "lab" in line
-        await at.type("coder 64")
-        await at.sees("1 of 5 models")
-        await at.press("enter")
-        await at.sees("Model: lab/coder-64, from the next model call on")
+        await at.type("coder 64", sees="1 of 5 models")
+        await at.press("enter", sees="Model: lab/coder-64, from the next model call on")
         taught, chosen = at.session.controls
         assert chosen == ("set_model", {"model": "lab/coder-64"})
         assert taught[0] == "learn_models" and taught[1]["thinking"]["lab/coder-64"] == ["low", "high"]
         assert taught[1]["models"]["lab/coder-64"][0] == 64_000
         await at.give("/model")
         await at.until(lambda: any("coder-64" in line and "now" in line for line in at.lines))
-        await at.press("escape")
-        await at.loses("models ·")
+        await at.press("escape", loses="models ·")
 
 
 async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refused_with_near_ones(
     tmp_path: Path,
 ) -> None:
     async with choosing(tmp_path) as at:
-        await at.give("/model")
-        await at.sees("lab/coder-1050")
+        await at.give("/model", sees="lab/coder-1050")
         await at.press("escape")
-        await at.type("/model lab/coder-12")
-        await at.sees("lab/coder-128")
-        await at.press("tab", "enter")
-        await at.sees("Model: lab/coder-128, from the next model call on")
+        await at.type("/model lab/coder-12", sees="lab/coder-128")
+        await at.press("tab", "enter", sees="Model: lab/coder-128, from the next model call on")
         await at.give("/model lab/coder-9000")
         await at.sees("vLLM has no model 'coder-9000': the model stays.", "Near names: lab/coder-")
-        await at.give("/model quick")
-        await at.sees("Model: lab/coder-8, from the next model call on")
+        await at.give("/model quick", sees="Model: lab/coder-8, from the next model call on")
         assert [what[1]["model"] for what in at.session.controls if what[0] == "set_model"] == [
             *("lab/coder-128", "lab/coder-8"),
         ]
@@ -72,10 +64,8 @@ async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refus
 
 async def test_without_any_list_a_name_is_left_to_the_provider(tmp_path: Path) -> None:
     async with choosing(tmp_path, listed=False) as at:
-        await at.give("/model")
-        await at.sees("lab: no list of models")
-        await at.type("zzz")
-        await at.sees("No model fits what you typed.")
+        await at.give("/model", sees="lab: no list of models")
+        await at.type("zzz", sees="No model fits what you typed.")
         await at.press("escape")
         await at.give("/model lab/anything")
         await at.sees("Model: lab/anything, from the next model call on, where the provider refuses it if it does not")

@@ -46,14 +46,14 @@ async def waiting(
         await arrived.wait()
         info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0", first_prompt=prompt)
         await app.attach(session, info, ["the settings are odd"])
-        await app.left.wait()
+        await app.switching.wait()
 
     app = Repl("devbox", attend, first_prompt=prompt, watching=watching, environ=COLOURFUL)
     async with app.run_test(size=(100, 30)):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.session_task)
         yield Waiting(app, session, pilot, arrived)
-    app.left.set()
+    app.switching.leave()
     assert app.session_task is not None
     app.session_task.cancel()
     await asyncio.gather(app.session_task, return_exceptions=True)
@@ -183,7 +183,7 @@ async def attend(app):
         session = ScriptedSession()
         await app.attach(session, ReplInfo("devbox", "/srv", "m", "default", "0"))
         session.text(f"WELCOME with {first} and {second}")
-        await app.left.wait()
+        await app.switching.wait()
 
 try:
     code = asyncio.run(run_repl(Repl("devbox", attend)))

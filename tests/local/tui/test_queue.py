@@ -32,17 +32,14 @@ def waiting(at: Desk) -> list[str]:
 
 
 async def test_alt_q_lists_the_prompts_that_wait(at: Desk) -> None:
-    await at.alone("alt+q")
-    await at.sees("no prompt waits for the agent")
+    await at.alone("alt+q", sees="no prompt waits for the agent")
     await queued(at, "second", "third")
     await listed(at)
     await at.sees("2 prompts for the agent, the next one first", "› third")
-    await at.press("escape")
-    await at.loses("Enter edits")
+    await at.press("escape", loses="Enter edits")
     assert at.app.focused is at.composer and at.session.interrupts == 0
     await at.type("/queue")
-    await at.press("escape", "enter")
-    await at.sees("Enter edits")
+    await at.press("escape", "enter", sees="Enter edits")
 
 
 async def test_a_prompt_is_moved_by_the_worker_and_then_on_the_screen(at: Desk) -> None:
@@ -104,8 +101,7 @@ async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked(at: Desk) -> 
     assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
     await at.sees("› third")
     await at.loses("second")
-    await at.press("d")
-    await at.sees("No prompt waits any more", "Esc closes")
+    await at.press("d", sees=("No prompt waits any more", "Esc closes"))
     assert "The agent has" not in at.screen
 
 
@@ -125,8 +121,7 @@ async def test_a_prompt_that_the_worker_has_just_taken_stays_as_it_is(at: Desk) 
     at.session.control_answers.update(cancel_async_message={"cancelled": False}, move_async_message={})
     await listed(at)
     for key in ("enter", "d", "shift+up"):
-        await at.press(key)
-        await at.sees("the agent has taken this prompt already")
+        await at.press(key, sees="the agent has taken this prompt already")
     assert waiting(at) == ["second", "third"] and at.composer.text == ""
 
 
@@ -134,8 +129,7 @@ async def test_what_is_typed_is_not_mixed_with_a_prompt_that_is_edited(at: Desk)
     await queued(at, "second")
     await at.type("draft")
     await listed(at)
-    await at.press("enter")
-    await at.sees("send or clear first what is typed")
+    await at.press("enter", sees="send or clear first what is typed")
     assert at.session.controls == [] and at.composer.text == "draft"
 
 
@@ -157,8 +151,7 @@ async def test_an_edited_prompt_keeps_its_files_or_is_not_edited(at: Desk, tmp_p
     at.session.input({"type": "user", "message": message, "uuid": "of-another-terminal", "priority": "later"})
     await at.until(lambda: len(waiting(at)) == 3)
     await listed(at)
-    await at.press("enter")
-    await at.sees("the files of this prompt are not here any more")
+    await at.press("enter", sees="the files of this prompt are not here any more")
 
 
 async def test_a_prompt_of_a_snapshot_is_edited_only_if_all_of_it_is_known(at: Desk) -> None:
@@ -170,8 +163,7 @@ async def test_a_prompt_of_a_snapshot_is_edited_only_if_all_of_it_is_known(at: D
     at.session.control_answers["cancel_async_message"] = {"cancelled": True}
     await at.until(lambda: len(waiting(at)) == 2)
     await listed(at)
-    await at.press("enter")
-    await at.sees("only the beginning of this prompt is known here")
+    await at.press("enter", sees="only the beginning of this prompt is known here")
     await at.press("up", "enter")
     await at.until(lambda: at.composer.text == "short")
 

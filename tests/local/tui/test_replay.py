@@ -252,8 +252,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
             session.prompted("make it")
             session.begin()
         await at.until(lambda: at.view.reducer.running)
-        await at.prompt("go another way")
-        await at.sees("❯ go another way  (queued)")
+        await at.prompt("go another way", sees="❯ go another way  (queued)")
         with session.replay():
             session.fact("forked", **{"from": "0dd5e55"})
         session.deliver()

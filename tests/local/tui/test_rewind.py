@@ -29,10 +29,8 @@ def answers(at: Desk) -> None:
 
 async def test_a_person_picks_a_prompt_and_what_goes_back(at: Desk) -> None:
     answers(at)
-    await at.enter("/rewind")
-    await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
-    await at.press("down", "enter")
-    await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
+    await at.enter("/rewind", sees=("Go back to before which prompt?", "› now the second thing  2 files changed since"))
+    await at.press("down", "enter", sees=("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9"))
     await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
     assert ("rewind_files", {"user_message_id": "u1", "dry_run": True, "path": ""}) in at.session.controls
     await at.press("enter")
@@ -61,19 +59,15 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
     answers(at)
     await at.press("escape")
     assert "press Esc again" in at.status
-    await at.press("escape")
-    await at.sees("Go back to before which prompt?")
-    await at.press("enter")
-    await at.sees("2 conversation only", "3 files only")
-    await at.press("escape")
-    await at.sees("Go back to before which prompt?")
+    await at.press("escape", sees="Go back to before which prompt?")
+    await at.press("enter", sees=("2 conversation only", "3 files only"))
+    await at.press("escape", sees="Go back to before which prompt?")
     await at.press("enter", "3", "enter")
     await at.until(
         lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False, "path": ""})
     )
     assert at.composer.text == ""
-    await at.press("escape", "escape")
-    await at.sees("Go back to before which prompt?")
+    await at.press("escape", "escape", sees="Go back to before which prompt?")
     await at.press("escape")
     await at.until(lambda: not at.view.rewinding.display)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
@@ -85,19 +84,19 @@ async def switching(
         for session in sessions:
             info = ReplInfo("devbox", session.hello.cwd.raw, MODEL, "default", "0.1.0")
             await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, cast(Any, there)))
-            following = await app.switching.wait(app.left)
+            following = await app.switching.wait()
             if following is None:
                 return
             gone.append(following)
             await take_off(app)
-        await app.left.wait()
+        await app.switching.wait()
 
     app = Repl("devbox", attend, environ=COLOURFUL)
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.attached)
         yield Desk(app, sessions[0], pilot), gone
-    app.left.set()
+    app.switching.leave()
     assert app.session_task is not None
     await app.session_task
     for session in sessions:
@@ -111,8 +110,7 @@ async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
         await at.sees("From the first session.")
         await at.give("/mode plan")
         await at.until(lambda: at.view.reducer.mode == "plan")
-        await at.enter("/clear")
-        await at.sees("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it.")
+        await at.enter("/clear", sees=("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it."))
         assert gone == [NextSession("", MODEL, "plan")]
         assert "From the first session." not in at.screen and "Connecting" not in at.screen
         await at.give("hello there")
@@ -125,8 +123,7 @@ async def test_what_is_typed_while_the_next_session_is_opened_is_sent_to_it() ->
     async with switching([first]) as (at, _):
         first.begin()
         await at.sees("working")
-        await at.give("/new")
-        await at.sees("Connecting to devbox", "The agent keeps working there.")
+        await at.give("/new", sees=("Connecting to devbox", "The agent keeps working there."))
         await at.give("typed early")
         assert at.app.attached is None and "typed early" in at.screen
         await at.app.attach(second, ReplInfo("devbox", "/srv/new", MODEL, "default", "0.1.0"))
@@ -141,33 +138,25 @@ async def test_resume_lists_the_sessions_and_narrows_them() -> None:
         await at.sees("Sessions on devbox", "here       port it", "›    1m  working    fix the flaky test")
         await at.sees("2h  asks you   write the docs", "1d  ended      (no prompt yet)", "4 sessions")
         assert "\x1b" not in at.screen
-        await at.type("shop docs")
-        await at.sees("1 of 4 sessions", "›    2h  asks you   write the docs")
-        await at.press("x")
-        await at.sees("No session fits what you typed.")
-        await at.press("enter", "backspace", "enter")
-        await at.sees("devbox:/srv/docs")
+        await at.type("shop docs", sees=("1 of 4 sessions", "›    2h  asks you   write the docs"))
+        await at.press("x", sees="No session fits what you typed.")
+        await at.press("enter", "backspace", "enter", sees="devbox:/srv/docs")
         assert gone == [NextSession("bbbb2222")]
 
 
 async def test_the_session_on_the_screen_is_not_opened_again_and_esc_stays() -> None:
     async with switching([ScriptedSession()]) as (at, gone):
-        await at.give("/resume")
-        await at.sees("Sessions on devbox")
-        await at.press("up", "enter")
-        await at.sees("Sessions on devbox")
-        await at.press("escape")
-        await at.loses("Sessions on devbox")
+        await at.give("/resume", sees="Sessions on devbox")
+        await at.press("up", "enter", sees="Sessions on devbox")
+        await at.press("escape", loses="Sessions on devbox")
         assert not gone and at.app.focused is at.composer
 
 
 async def test_the_last_messages_of_the_marked_session_are_shown() -> None:
     for size in ((100, 30), (140, 30)):
         async with switching([ScriptedSession()], size=size) as (at, _):
-            await at.give("/resume")
-            await at.sees("❯ what is aaaa1111?", '⚙ Bash say "hi" ', "aaaa1111 is a session")
-            await at.press("down")
-            await at.sees("❯ what is bbbb2222?")
+            await at.give("/resume", sees=("❯ what is aaaa1111?", '⚙ Bash say "hi" ', "aaaa1111 is a session"))
+            await at.press("down", sees="❯ what is bbbb2222?")
             assert "\x1b" not in at.screen and "aaaa1111?" not in at.screen
 
 
@@ -187,13 +176,10 @@ def test_the_preview_names_calls_as_the_conversation_does() -> None:
 async def test_f2_renames_a_session() -> None:
     shelf, first = Shelf(ROWS), ScriptedSession()
     async with switching([first], shelf=shelf) as (at, gone):
-        await at.give("/resume")
-        await at.sees("fix the flaky test")
-        await at.press("f2")
-        await at.sees("New name")
+        await at.give("/resume", sees="fix the flaky test")
+        await at.press("f2", sees="New name")
         await at.press("ctrl+u")
-        await at.enter("api fix")
-        await at.sees("Renamed.", "working    api fix")
+        await at.enter("api fix", sees=("Renamed.", "working    api fix"))
         assert shelf.done == [("rename", "aaaa1111", "api fix")]
         await at.press("up", "f2", "x", "enter")
         await at.until(lambda: ("rename_session", {"title": "port itx"}) in first.controls)
@@ -204,12 +190,10 @@ async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_g
     driven = ROWS[1].model_copy(update={"driver": HostText("bob@desk"), "alive": True})
     shelf = Shelf([ROWS[0], driven, *ROWS[2:]])
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
-        await at.give("/resume")
-        await at.sees("fix the flaky test")
+        await at.give("/resume", sees="fix the flaky test")
         await at.press("delete")
         await at.sees("Delete “fix the flaky test” on devbox:/srv/api?", "“bob@desk” drives it", "Its agent works")
-        await at.enter("y")
-        await at.sees("Nothing was deleted.")
+        await at.enter("y", sees="Nothing was deleted.")
         await at.press("delete", "escape")
         assert shelf.done == []
 
@@ -217,17 +201,14 @@ async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_g
 async def test_a_deleted_session_leaves_the_list_and_a_refusal_is_said() -> None:
     shelf = Shelf(ROWS)
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
-        await at.give("/resume docs")
-        await at.sees("1 of 4 sessions")
+        await at.give("/resume docs", sees="1 of 4 sessions")
         shelf.refuse = True
         for answer in ("somebody drives it now. Look again.", "Deleted."):
             await at.press("delete")
-            await at.enter("yes")
-            await at.sees(answer)
+            await at.enter("yes", sees=answer)
             shelf.refuse = False
         assert shelf.done == [("remove", "bbbb2222")] and "write the docs" not in at.screen
-        await at.press(*["backspace"] * 4, "up", "delete")
-        await at.sees("This session is on the screen")
+        await at.press(*["backspace"] * 4, "up", "delete", sees="This session is on the screen")
 
 
 async def test_the_first_session_is_chosen_on_the_screen() -> None:
@@ -252,18 +233,15 @@ async def test_the_first_session_is_chosen_on_the_screen() -> None:
 
 async def test_the_start_of_an_id_opens_that_session_and_other_text_narrows() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
-        await at.give("/resume docs")
-        await at.sees("1 of 4 sessions")
+        await at.give("/resume docs", sees="1 of 4 sessions")
         await at.press("escape")
-        await at.give("/resume AAAA")
-        await at.sees("devbox:/srv/docs")
+        await at.give("/resume AAAA", sees="devbox:/srv/docs")
         assert gone == [NextSession("aaaa1111")]
 
 
 async def test_a_list_that_cannot_be_read_leaves_the_session_where_it_is() -> None:
     async with switching([ScriptedSession()], ConnectionLost("devbox is gone")) as (at, gone):
-        await at.give("/resume")
-        await at.sees("devbox is gone")
+        await at.give("/resume", sees="devbox is gone")
         assert not gone
 
 
@@ -272,21 +250,19 @@ async def test_without_a_connection_the_session_stays() -> None:
     async with switching([first]) as (at, gone):
         first.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")
-        await at.give("/new")
-        await at.sees("There is no connection now, so this session stays")
+        await at.give("/new", sees="There is no connection now, so this session stays")
         assert not gone
 
 
 async def test_a_terminal_with_one_session_only_says_so(at: Desk) -> None:
-    await at.enter("/new")
-    await at.sees("This terminal shows one session only.")
+    await at.enter("/new", sees="This terminal shows one session only.")
 
 
 async def test_leaving_wins_over_another_session() -> None:
-    switch, left = Switching(), asyncio.Event()
-    left.set()
+    switch = Switching()
+    switch.leave()
     switch.go_to(NextSession("x"))
-    assert await switch.wait(left) is None
+    assert await switch.wait() is None
 
 
 def test_the_arguments_of_the_next_session() -> None:

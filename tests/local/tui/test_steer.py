@@ -35,13 +35,11 @@ async def test_ctrl_s_with_nothing_typed_lets_the_next_prompt_steer(at: Desk) ->
 async def test_s_in_the_list_lets_a_prompt_steer_but_no_command(at: Desk) -> None:
     _, three, _ = await queued(at, "second", "third", "! make")
     await listed(at)
-    await at.press("s")
-    await at.sees("a command has a turn of its own")
+    await at.press("s", sees="a command has a turn of its own")
     await at.press("up", "s")
     await at.until(lambda: waiting(at) == ["third", "second", "! make"])
     assert [fields["message_uuid"] for _, fields in at.session.controls] == [three]
-    await at.press("s")
-    await at.sees("with its next tool results already")
+    await at.press("s", sees="with its next tool results already")
 
 
 async def test_another_terminal_lets_a_prompt_steer(at: Desk) -> None:
@@ -63,8 +61,7 @@ async def test_what_steers_over_a_lost_connection_is_sent_once(at: Desk) -> None
     await queued(at)
     at.session.link(LinkState.RECONNECTING, "gone")
     await at.type("look here")
-    await at.press("ctrl+s")
-    await at.sees("❯ look here  (waiting to be sent)")
+    await at.press("ctrl+s", sees="❯ look here  (waiting to be sent)")
     at.session.link(LinkState.CONNECTED)
     at.session.deliver()
     await at.sees("❯ look here  (steers)")

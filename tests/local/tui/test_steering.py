@@ -39,19 +39,16 @@ async def test_a_terminal_that_comes_late_knows_the_tasks() -> None:
 
 async def test_ctrl_b_lets_the_running_command_go_on_in_the_background(at: Desk) -> None:
     at.session.control_answers["background_tasks"] = {"moved": True}
-    await at.press("ctrl+b")
-    await at.sees("moved to the background")
+    await at.press("ctrl+b", sees="moved to the background")
     at.session.control_answers["background_tasks"] = {"moved": False}
-    await at.press("ctrl+b")
-    await at.sees("no command runs")
+    await at.press("ctrl+b", sees="no command runs")
     assert at.session.controls == [("background_tasks", {})] * 2
 
 
 async def test_up_takes_the_newest_prompt_that_waits_back_for_editing(at: Desk) -> None:
     await at.turn("first")
     await at.prompt("second")
-    await at.prompt("third")
-    await at.sees("second", "third")
+    await at.prompt("third", sees=("second", "third"))
     at.session.control_answers["cancel_async_message"] = {"cancelled": True}
     await at.press("up")
     await at.until(lambda: at.composer.text == "third")
@@ -59,8 +56,7 @@ async def test_up_takes_the_newest_prompt_that_waits_back_for_editing(at: Desk) 
     at.session.fact("unqueued", id=at.session.identities[2])
     await at.press("ctrl+c")
     at.session.control_answers["cancel_async_message"] = {"cancelled": False}
-    await at.press("up")
-    await at.sees("the agent has taken this prompt already")
+    await at.press("up", sees="the agent has taken this prompt already")
     assert at.composer.text == ""
     at.session.take(at.session.identities[1])
     await at.until(lambda: at.view.reducer.prompts.waiting == [])
@@ -86,8 +82,7 @@ async def test_a_line_behind_an_exclamation_mark_is_a_command_for_the_host(at: D
 
 
 async def test_an_exclamation_mark_alone_sends_nothing(at: Desk) -> None:
-    await at.give("!")
-    await at.sees("Nothing was sent", "no command follows it")
+    await at.give("!", sees=("Nothing was sent", "no command follows it"))
     assert not at.session.prompts
 
 

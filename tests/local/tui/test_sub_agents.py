@@ -57,11 +57,9 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
     at.session.done(agent_id, "In parse.py.", structured={**structured, "totalCostUsd": 0.0123})
     await at.sees("└ 6 tool uses · 13.4k tokens · 41 s · $0.0123")
     assert "word5" not in at.screen and "Its own words" not in at.screen
-    await at.alone("ctrl+o")
-    await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
+    await at.alone("ctrl+o", sees=("Asked: Find it.", "Grep word0", "Answer: In parse.py."))
     at.session.finish()
-    await at.enter("/cost")
-    await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
+    await at.enter("/cost", sees=("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123"))
 
 
 def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its_agent() -> None:

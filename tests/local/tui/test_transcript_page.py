@@ -30,8 +30,7 @@ def long_session(count: int = 40) -> ScriptedSession:
 
 
 async def open_page(at: Desk) -> SearchedBlocks:
-    await at.give("/transcript")
-    await at.sees("Conversation on devbox:/srv/shop", "/ searches")
+    await at.give("/transcript", sees=("Conversation on devbox:/srv/shop", "/ searches"))
     page = at.view.reading.page
     assert page is not None
     return page.body
@@ -45,17 +44,14 @@ async def test_the_page_takes_the_whole_screen_and_esc_goes_back() -> None:
         await at.until(lambda: at.status.lstrip().startswith("● devbox"))
         await at.type("typed")
         assert at.composer.text == ""
-        await at.press("escape")
-        await at.sees("Ask for a change")
+        await at.press("escape", sees="Ask for a change")
         assert at.app.focused is at.composer and "Answer 40" not in at.screen
 
 
 async def test_ctrl_o_twice_opens_it_and_once_more_closes_it() -> None:
     async with desk(long_session()) as at:
-        await at.press("ctrl+o", "ctrl+o")
-        await at.sees("Conversation on devbox:/srv/shop", "Answer 40")
-        await at.press("ctrl+o")
-        await at.loses("Conversation on devbox:/srv/shop")
+        await at.press("ctrl+o", "ctrl+o", sees=("Conversation on devbox:/srv/shop", "Answer 40"))
+        await at.press("ctrl+o", loses="Conversation on devbox:/srv/shop")
 
 
 async def test_paths_are_relative_on_the_page_too() -> None:
@@ -70,31 +66,22 @@ async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None
     session = long_session()
     async with desk(session, size=(80, 20)) as at:
         await open_page(at)
-        await at.type("/NEEDLE")
-        await at.sees("/NEEDLE▏")
-        await at.press("enter")
-        await at.sees("4 of 4 for “needle”", "Answer 40: the needle")
+        await at.type("/NEEDLE", sees="/NEEDLE▏")
+        await at.press("enter", sees=("4 of 4 for “needle”", "Answer 40: the needle"))
         assert session.fetched[-1] == 1 or len(session.fetched) >= 4
-        await at.press("n")
-        await at.sees("1 of 4", "Answer 10: the needle")
-        await at.press("n", "N", "N")
-        await at.sees("4 of 4", "Answer 40: the needle")
-        await at.enter("/nothing like it")
-        await at.sees("nothing for “nothing like it”")
-        await at.press("escape")
-        await at.sees("/ searches")
-        await at.press("escape")
-        await at.sees("Ask for a change")
+        await at.press("n", sees=("1 of 4", "Answer 10: the needle"))
+        await at.press("n", "N", "N", sees=("4 of 4", "Answer 40: the needle"))
+        await at.enter("/nothing like it", sees="nothing for “nothing like it”")
+        await at.press("escape", sees="/ searches")
+        await at.press("escape", sees="Ask for a change")
 
 
 async def test_home_loads_the_beginning_and_end_goes_back_to_what_comes() -> None:
     session = long_session()
     async with desk(session, size=(80, 20)) as at:
         await open_page(at)
-        await at.press("home")
-        await at.sees("Answer 1.")
-        await at.press("end")
-        await at.sees("Answer 40: the needle")
+        await at.press("home", sees="Answer 1.")
+        await at.press("end", sees="Answer 40: the needle")
         session._seq = 40
         session.text("And now this.", message_id="m99")
         await at.sees("And now this.")
@@ -116,10 +103,8 @@ async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> N
         session.done(call, "\n".join(f"line \x1b[31m{number}" for number in range(30)))
         await at.sees("line 0", "line 29")
         assert "\x1b" not in at.screen
-        await at.enter("/line 17")
-        await at.sees("1 of 1")
-        await at.press("y")
-        await at.sees("This entry was copied.")
+        await at.enter("/line 17", sees="1 of 1")
+        await at.press("y", sees="This entry was copied.")
         assert "line 29" in copied[0] and "\x1b" not in copied[0]
 
 
@@ -141,17 +126,13 @@ async def test_without_a_connection_it_says_so() -> None:
     async with desk(session) as at:
         session.link(LinkState.RECONNECTING, "the network is down")
         await at.sees("reconnecting")
-        await at.give("/transcript")
-        await at.sees("The conversation is not loaded: there is no connection")
+        await at.give("/transcript", sees="The conversation is not loaded: there is no connection")
 
 
 async def test_the_keys_of_a_page_are_those_of_the_settings() -> None:
     keymap = keymap_of({"view-search": "f", "view-next": "Ctrl+N"})
     async with desk(long_session(), size=(80, 20), screen=ScreenSettings(keymap=keymap)) as at:
-        await at.give("/transcript")
-        await at.sees("Answer 40", "f searches")
+        await at.give("/transcript", sees=("Answer 40", "f searches"))
         await at.press("slash", *"needle", "enter")  # it is no key any more
-        await at.press("f", *"needle", "enter")
-        await at.sees("4 of 4 for “needle”", "Ctrl+N next")
-        await at.press("ctrl+n")
-        await at.sees("1 of 4")
+        await at.press("f", *"needle", "enter", sees=("4 of 4 for “needle”", "Ctrl+N next"))
+        await at.press("ctrl+n", sees="1 of 4")

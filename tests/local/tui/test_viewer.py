@@ -57,8 +57,7 @@ async def test_one_that_never_drove_takes_over() -> None:
 @pytest.mark.parametrize("typed", ["t", "take care", "1. try that", "tt"])
 async def test_what_a_viewer_types_never_takes_the_session(at: Desk, typed: str) -> None:
     await _fence(at)
-    await at.enter(typed)
-    await at.sees("this terminal only watches: Alt+T drives the session")
+    await at.enter(typed, sees="this terminal only watches: Alt+T drives the session")
     assert at.session.take_backs == 0
     assert at.session.prompts == []
 
@@ -68,8 +67,7 @@ async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(at: Desk, key: str)
     await at.type("half a thought")
     await _fence(at)
     await at.type("xyz")
-    await at.press("backspace", "enter", "up")
-    await at.sees("this terminal only watches: Alt+T drives the session")
+    await at.press("backspace", "enter", "up", sees="this terminal only watches: Alt+T drives the session")
     assert at.composer.text == "half a thought"
     assert at.session.prompts == []
     await at.alone(key)
@@ -92,8 +90,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
     await at.alone("alt+t")
     await at.until(lambda: at.session.take_backs == 1)
     at.session.link(LinkState.CONNECTED)
-    await at.card_focused()
-    await at.sees("1 once")
+    await at.card_focused(sees="1 once")
     assert "Waits for whoever" not in at.screen
     await at.answer("1")
     await at.until(lambda: list(at.session.answers) == ["ask"])
@@ -101,8 +98,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
 
 async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus(at: Desk) -> None:
     await at.asked("Bash", {"command": "make"})
-    await at.answer("3")
-    await at.sees("Why not?")
+    await at.answer("3", sees="Why not?")
     await _fence(at)
     await at.sees("Waits for the client that drives this session.")
     await at.until(lambda: at.app.focused is at.composer)
@@ -156,8 +152,7 @@ async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
 
     async with desk(Refusing()) as at:
         await at.asked("Bash", {"command": "make"})
-        await at.answer("1")
-        await at.sees("another client drives this session")
+        await at.answer("1", sees="another client drives this session")
         await at.until(lambda: at.view.card is not None)
         await at.sees("1 once")
 

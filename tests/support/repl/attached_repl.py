@@ -29,7 +29,7 @@ def repl_on(
             if prompts is not None:
                 stack.enter_context(app.login_handover.serving(prompts))
             await app.attach(session, info, (), laptop)
-            await app.left.wait()
+            await app.switching.wait()
 
     return Repl(info.host, attend, first_prompt=info.first_prompt, environ=environ, screen=screen)
 

@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 from tests.support.repl.pilot import WHO
 from tests.support.repl.scripted_session import ScriptedSession
 
@@ -14,11 +15,18 @@ from ccb.local.session.session_client import EventGap, SessionEvent, parse_snaps
 from ccb.local.transcript.blocks import BlockList
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.diffs import edit_parts
 from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import draw_lines, line_text
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
 PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
+
+
+def edit_text(*args: Any, **kwargs: Any) -> Text:
+    """What `edit_parts` gives for a screen that is not wide, in one text."""
+    parts = edit_parts(*args, **kwargs)
+    return Text("\n").join(part if isinstance(part, Text) else part.unified() for part in parts)
 
 
 class Paper(ScriptedSession):

@@ -143,9 +143,13 @@ async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadlin
     await pilot.pause()
 
 
+Seen = str | tuple[str, ...]
+
+
 @dataclass
 class Desk:
-    """A running REPL, the session it is attached to, and the person's hands."""
+    """A running REPL, the session it is attached to, and the person's hands: what these do may wait until the screen
+    `sees` some texts, and `loses` one."""
 
     app: Repl
     session: ScriptedSession
@@ -194,28 +198,37 @@ class Desk:
         """Wait until `text` is no longer on the screen."""
         await self.until(lambda: text not in self.screen)
 
-    async def type(self, text: str) -> None:
-        await self.pilot.press(*("space" if char == " " else char for char in text))
+    async def _then(self, sees: Seen, loses: str) -> None:
+        """Wait until all of `sees` is on the screen, and `loses` no longer."""
+        if sees:
+            await self.sees(*([sees] if isinstance(sees, str) else sees))
+        if loses:
+            await self.loses(loses)
 
-    async def prompt(self, text: str) -> None:
+    async def type(self, text: str, *, sees: Seen = (), loses: str = "") -> None:
+        await self.press(*("space" if char == " " else char for char in text), sees=sees, loses=loses)
+
+    async def prompt(self, text: str, *, sees: Seen = ()) -> None:
         """Send a prompt and wait until the session has it."""
         count = len(self.session.prompts)
         await self.give(text)
         await self.until(lambda: len(self.session.prompts) > count)
+        await self._then(sees, "")
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
         await self.pilot.press(*keys)
+        await self._then(sees, loses)
 
-    async def enter(self, text: str) -> None:
+    async def enter(self, text: str, *, sees: Seen = (), loses: str = "") -> None:
         """Type a line and press Enter."""
         await self.type(text)
-        await self.pilot.press("enter")
+        await self.press("enter", sees=sees, loses=loses)
 
-    async def give(self, line: str) -> None:
+    async def give(self, line: str, *, sees: Seen = (), loses: str = "") -> None:
         """Press Enter on a line in the composer, which is not typed: no list of completions comes between."""
         self.composer.focus()
         self.composer.text = line
-        await self.pilot.press("enter")
+        await self.press("enter", sees=sees, loses=loses)
 
     async def asked(self, tool: str = "Bash", tool_input: Json | None = None, **fields: Any) -> None:
         """Let the agent ask for a call under the id "ask" after a prompt, and go to the card."""
@@ -235,12 +248,13 @@ class Desk:
         await self.press("ctrl+c")
         await self.until(lambda: self.app.return_value == 0)
 
-    async def card_focused(self) -> None:
+    async def card_focused(self, *, sees: Seen = ()) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
         await self.until(lambda: self.view.card is not None and self.card.can_focus)
         await self.pilot.press("alt+a")
         await self.card_listens()
         await self.pause_of_a_person()
+        await self._then(sees, "")
 
     async def card_listens(self) -> None:
         """Wait until the person is at the answers of the card, so that a key may be one."""
@@ -248,15 +262,16 @@ class Desk:
             lambda: self.view.card is not None and self.card.has_focus and not self.card.has_class("typing")
         )
 
-    async def answer(self, *keys: str) -> None:
+    async def answer(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
         """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""
-        await self.alone(*keys, *["enter"] * (keys[-1] in "12345yn"))
+        await self.alone(*keys, *["enter"] * (keys[-1] in "12345yn"), sees=sees, loses=loses)
 
-    async def alone(self, *keys: str) -> None:
+    async def alone(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
         """Press keys, each with a pause before it: a chord such as Alt+T counts only if it was pressed alone."""
         for key in keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
+        await self._then(sees, loses)
 
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""
@@ -290,7 +305,7 @@ async def desk(
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.attached)
         yield Desk(app, session, pilot)
-    app.left.set()
+    app.switching.leave()
     assert app.session_task is not None
     await app.session_task
     await session.close()

@@ -55,12 +55,9 @@ async def test_a_number_marks_an_option_and_enter_gives_it() -> None:
 async def test_several_questions_come_one_by_one_and_are_shown_together_before_they_are_given() -> None:
     async with desk(size=(80, 24)) as at:
         await asked(at, TWO)
-        await at.alone("down", "enter")
-        await at.sees("Checks (2 of 2)", "1 ☐ Unit", "2 ☐ Lint")
-        await at.alone("1", "2", "enter")
-        await at.sees("your answers", "→ SQLite", "→ Unit", "→ Lint")
-        await at.alone("left", "1", "enter")
-        await at.loses("→ Unit")
+        await at.alone("down", "enter", sees=("Checks (2 of 2)", "1 ☐ Unit", "2 ☐ Lint"))
+        await at.alone("1", "2", "enter", sees=("your answers", "→ SQLite", "→ Unit", "→ Lint"))
+        await at.alone("left", "1", "enter", loses="→ Unit")
         await at.alone("enter")
         assert await answers(at) == {"Which store?": "SQLite", "Which checks?": "Lint"}
 
@@ -69,8 +66,7 @@ async def test_an_answer_in_own_words(at: Desk) -> None:
     await asked(at, TWO)
     await at.alone("3", "enter")
     await at.type("flat files")
-    await at.alone("enter", "2", "down", "enter")
-    await at.sees("Your answer.")
+    await at.alone("enter", "2", "down", "enter", sees="Your answer.")
     await at.press("escape")
     await at.alone("3", "enter")
     await at.type("types")
@@ -89,10 +85,8 @@ async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer
 
 async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> None:
     await asked(at, ONE)
-    await at.alone("escape")
-    await at.sees("Why no answer?")
-    await at.alone("escape", "1")
-    await at.sees("1 ○ SQLite")
+    await at.alone("escape", sees="Why no answer?")
+    await at.alone("escape", "1", sees="1 ○ SQLite")
     await at.alone("escape")
     await at.type("ask later")
     await at.alone("enter")
@@ -113,20 +107,16 @@ async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_noth
 
 async def test_the_space_bar_ticks_the_marked_option(at: Desk) -> None:
     await asked(at, {"questions": [SEVERAL]})
-    await at.alone("1", "space")
-    await at.sees("1 ☐ Unit")
-    await at.alone("down", "space")
-    await at.sees("2 ☒ Lint")
+    await at.alone("1", "space", sees="1 ☐ Unit")
+    await at.alone("down", "space", sees="2 ☒ Lint")
     await at.alone("enter")
     assert await answers(at) == {"Which checks?": "Lint"}
 
 
 async def test_enter_gives_nothing_that_was_not_marked(at: Desk) -> None:
     await asked(at, TWO)
-    await at.alone("right", "right")
-    await at.sees("no answer yet")
-    await at.alone("enter")
-    await at.sees("This question has no answer yet.", "Store (1 of 2)")
+    await at.alone("right", "right", sees="no answer yet")
+    await at.alone("enter", sees=("This question has no answer yet.", "Store (1 of 2)"))
     assert at.session.answers == {}
 
 

@@ -118,12 +118,10 @@ async def test_keep_planning_tells_the_agent_what_should_be_different(at: Desk) 
 async def test_the_person_changes_the_plan_before_they_approve_it(at: Desk) -> None:
     await asked(at)
     await at.sees("Ctrl+G changes the plan")
-    await at.press("ctrl+g")
-    await at.sees("Ctrl+G or Esc: done")
+    await at.press("ctrl+g", sees="Ctrl+G or Esc: done")
     await at.type("1 ")
     assert at.session.answers == {}, "in the editor a number is text"
-    await at.press("escape")
-    await at.sees("as you changed it", "│ 1 # Cache")
+    await at.press("escape", sees=("as you changed it", "│ 1 # Cache"))
     await at.answer("1")
     changed = (await answer(at))["updatedInput"]
     assert changed == {"plan": f"1 {PLAN}", "planWasEdited": True}
@@ -157,7 +155,6 @@ async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() 
 async def test_the_agent_asks_whether_it_plans_first(at: Desk) -> None:
     await at.turn()
     at.session.ask("ask", "EnterPlanMode", {})
-    await at.card_focused()
-    await at.sees("Plan first?", "changes nothing until you approve", "2 no, go on")
+    await at.card_focused(sees=("Plan first?", "changes nothing until you approve", "2 no, go on"))
     await at.answer("y")
     assert await answer(at) == {"behavior": "allow", "updatedInput": {}}

@@ -25,11 +25,9 @@ async def asked(at: Desk, **commands: str) -> None:
 async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -> None:
     await asked(at, one="make a", two="git status", three="make b")
     await at.sees("$ make a", "2 more waiting: Ctrl+N")
-    await at.alone("ctrl+n")
-    await at.sees("$ git status")
+    await at.alone("ctrl+n", sees="$ git status")
     await at.alone("ctrl+p")
-    await at.alone("ctrl+p")
-    await at.sees("$ make b")
+    await at.alone("ctrl+p", sees="$ make b")
     await at.card_listens()
     await at.answer("1")
     await at.until(lambda: at.session.answers)
@@ -71,8 +69,7 @@ async def test_a_rule_answers_the_calls_that_it_covers_also_where_it_is_suggeste
     await at.turn()
     for number, (tool, tool_input) in enumerate(calls):
         at.session.ask(str(number), tool, tool_input, permission_suggestions=[rule])
-    await at.card_focused()
-    await at.sees(f"{len(calls) - 1} more waiting")
+    await at.card_focused(sees=f"{len(calls) - 1} more waiting")
     assert ("also for 1 more waiting" in at.screen) == (answered == 2)
     await at.answer("2")
     left = str(answered) if answered < len(calls) else None
@@ -82,8 +79,7 @@ async def test_a_rule_answers_the_calls_that_it_covers_also_where_it_is_suggeste
 
 async def test_once_answers_only_the_question_that_was_shown(at: Desk) -> None:
     await asked(at, one="make a", three="make b")
-    await at.answer("1")
-    await at.sees("$ make b")
+    await at.answer("1", sees="$ make b")
     assert list(at.session.answers) == ["one"]
 
 
@@ -93,11 +89,9 @@ async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
     await at.until(lambda: at.view.card is not None and at.card.field.value == "Bash(make *)")
     await at.sees("The rule to grant instead", "Esc goes back")
     at.card.field.value = "Read(/etc/**)"
-    await at.answer("enter")
-    await at.sees("Not a rule for Bash")
+    await at.answer("enter", sees="Not a rule for Bash")
     at.card.field.value = "Bash(make a)"
-    await at.answer("enter")
-    await at.sees("2 this session: allow Bash(make a)")
+    await at.answer("enter", sees="2 this session: allow Bash(make a)")
     assert "more waiting," not in at.screen and "also for" not in at.screen
     await at.answer("2")
     await at.until(lambda: at.session.answers)
@@ -111,10 +105,8 @@ async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
     await asked(at, one="make a")
     await at.answer("e", "enter")
     await at.until(lambda: at.view.card is not None and at.card.has_class("typing"))
-    await at.answer("escape")
-    await at.sees("2 this session: allow Bash(make *)")
-    await at.answer("3", "enter")
-    await at.sees("Why not?")
+    await at.answer("escape", sees="2 this session: allow Bash(make *)")
+    await at.answer("3", "enter", sees="Why not?")
 
 
 async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_back() -> None:
@@ -151,23 +143,20 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -
 async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     await asked(at, one="make a", two="git status")
-    await at.answer("1")
-    await at.sees("$ git status")
+    await at.answer("1", sees="$ git status")
     card = at.card
     assert card.settling
     await at.press("tab")
     assert not card.has_focus
     await at.card_listens()
-    await at.answer("3")
-    await at.sees("Why not?")
+    await at.answer("3", sees="Why not?")
 
 
 @pytest.mark.slow
 async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)
     await asked(at, one="make a", two="git status")
-    await at.answer("1")
-    await at.sees("$ git status")
+    await at.answer("1", sees="$ git status")
     card = at.card
     await at.press("tab")
     await at.type("no, wait")

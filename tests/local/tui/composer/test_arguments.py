@@ -58,8 +58,7 @@ async def test_what_the_session_knows_is_offered_behind_its_commands() -> None:
         await offers(at, "/mcp ", "reconnect db")
         await offers(at, "/tools ", "mcp__db__query")
         await at.type("db")
-        await at.press("tab", "enter")
-        await at.sees("Tools of the agent on devbox: mcp__db__query", "of an MCP server")
+        await at.press("tab", "enter", sees=("Tools of the agent on devbox: mcp__db__query", "of an MCP server"))
         await at.press("escape")
         await offers(at, "/help reco", "reconnect  connect now")
 
@@ -101,5 +100,4 @@ async def test_a_rule_is_offered_and_then_marked_in_the_panel() -> None:
     session.control_answers[LIST_RULES.name] = RULES
     async with desk(session, size=(120, 30)) as at:
         await offers(at, "/permissions B", "Bash(make:*)  allow")
-        await at.press("tab", "enter")
-        await at.sees("› allow")
+        await at.press("tab", "enter", sees="› allow")

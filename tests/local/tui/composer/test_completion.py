@@ -34,11 +34,9 @@ def test_a_command_of_the_worker_that_the_laptop_has_is_not_listed_twice() -> No
 
 async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
     at.session.control_answers["list_commands"] = {"commands": LISTED}
-    await at.type("/")
-    await at.sees("Summarise what was said")
+    await at.type("/", sees="Summarise what was said")
     assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
-    await at.type("com")
-    await at.loses("/doctor")
+    await at.type("com", loses="/doctor")
     assert "/compact [hint]" in at.screen
     await at.press("tab")
     assert at.composer.text == "/compact "
@@ -48,18 +46,15 @@ async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
 
 
 async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> None:
-    await at.type("/st")
-    await at.sees("/status", "/stop")
+    await at.type("/st", sees=("/status", "/stop"))
     await at.press("down", "enter")
     assert at.composer.text == "/stop" and at.session.stops == 0
     await at.press("escape")
     assert at.composer.text == "/stop" and at.session.interrupts == 0
     at.composer.text = ""
     await at.type("/he")
-    await at.press("escape")
-    await at.loses("show this help")
-    await at.type("l")
-    await at.sees("show this help")
+    await at.press("escape", loses="show this help")
+    await at.type("l", sees="show this help")
 
 
 async def test_what_a_command_of_the_worker_prints_is_shown(at: Desk) -> None:
@@ -74,6 +69,5 @@ async def test_what_a_command_of_the_worker_prints_is_shown(at: Desk) -> None:
 
 async def test_a_name_that_nobody_knows_is_not_sent(at: Desk) -> None:
     at.session.control_answers["list_commands"] = {"commands": LISTED}
-    await at.enter("/nonsense")
-    await at.sees("There is no command /nonsense")
+    await at.enter("/nonsense", sees="There is no command /nonsense")
     assert at.session.prompts == []

@@ -44,22 +44,18 @@ def test_where_a_name_is_typed(text: str, query: str | None) -> None:
 async def test_files_are_offered_and_taken_as_the_worker_reads_them(at: Desk) -> None:
     at.session.find_names = from_tree
     composer = at.composer
-    await at.type("look at @")
-    await at.sees("README.md", "my notes/read me.txt")
-    await at.type("rea")
-    await at.loses("src/app.py")
+    await at.type("look at @", sees=("README.md", "my notes/read me.txt"))
+    await at.type("rea", loses="src/app.py")
     await at.press("tab")
     assert composer.text == "look at @README.md "
     await at.loses("src/reader.py")
-    await at.type("and @sr")
-    await at.sees("src/app.py")
+    await at.type("and @sr", sees="src/app.py")
     await at.press("enter")
     assert composer.text == "look at @README.md and @src/" and at.session.prompts == []
     await at.sees("src/app.py")
     await at.press("down", "enter")
     assert composer.text == "look at @README.md and @src/app.py "
-    await at.type("@note")
-    await at.sees("my notes/")
+    await at.type("@note", sees="my notes/")
     await at.press("tab")
     assert composer.text.endswith('@"my notes/"') and composer.cursor_at == len(composer.text) - 1
     await at.sees("read me.txt")
@@ -71,22 +67,18 @@ async def test_files_are_offered_and_taken_as_the_worker_reads_them(at: Desk) ->
 
 async def test_escape_closes_the_list_until_another_name_is_typed(at: Desk) -> None:
     at.session.find_names = from_tree
-    await at.type("@rea")
-    await at.sees("README.md")
-    await at.press("escape")
-    await at.loses("README.md")
+    await at.type("@rea", sees="README.md")
+    await at.press("escape", loses="README.md")
     await at.type("d")
     assert "README.md" not in at.screen and at.session.interrupts == 0
     await at.press("enter")
     await at.until(lambda: at.session.prompts == ["@read"])
-    await at.type("@rea")
-    await at.sees("README.md")
+    await at.type("@rea", sees="README.md")
 
 
 async def test_enter_sends_a_word_that_only_resembles_a_file(at: Desk) -> None:
     at.session.find_names = lambda query: from_tree("src/app")
-    await at.type("add @sap")
-    await at.sees("src/app.py")
+    await at.type("add @sap", sees="src/app.py")
     await at.press("enter")
     await at.until(lambda: at.session.prompts == ["add @sap"])
 
@@ -102,10 +94,8 @@ async def test_a_slow_host_and_no_host_are_said_calmly_and_what_is_known_stays(a
         return found(f"answer to {query}")
 
     at.session.find_names = slowly
-    await at.type("@r")
-    await at.sees("src/reader.py")
-    await at.type("d")
-    await at.sees("asking devbox")
+    await at.type("@r", sees="src/reader.py")
+    await at.type("d", sees="asking devbox")
     assert "src/reader.py" in at.screen, "what was found before fits as well"
     await at.type("e")
     await at.until(lambda: len(waiting) == 2)
@@ -113,8 +103,7 @@ async def test_a_slow_host_and_no_host_are_said_calmly_and_what_is_known_stays(a
     waiting[1].set_result(None)
     await at.until(lambda: "answer to rde" in at.screen and "asking" not in at.screen)
     at.session.link(LinkState.RECONNECTING, "cut")
-    await at.type("x")
-    await at.sees("no connection to devbox")
+    await at.type("x", sees="no connection to devbox")
 
 
 async def test_a_tree_that_is_still_being_listed_is_asked_about_again(at: Desk) -> None:
@@ -124,10 +113,8 @@ async def test_a_tree_that_is_still_being_listed_is_asked_about_again(at: Desk) 
         return answers[min(len(at.session.looked_up), 2) - 1]
 
     at.session.find_names = growing
-    await at.type("@a")
-    await at.sees("deep/a.py", "too large")
-    await at.type(" ")
-    await at.loses("deep/a.py")
+    await at.type("@a", sees=("deep/a.py", "too large"))
+    await at.type(" ", loses="deep/a.py")
     assert len(at.session.looked_up) <= 3
 
 
@@ -137,8 +124,7 @@ async def test_a_worker_that_cannot_list_files_is_said(at: Desk) -> None:
         return None
 
     at.session.find_names = older
-    await at.type("@a")
-    await at.sees("of an older version")
+    await at.type("@a", sees="of an older version")
 
 
 def test_what_the_host_answers_is_checked() -> None:
@@ -148,8 +134,7 @@ def test_what_the_host_answers_is_checked() -> None:
 
 
 async def test_arguments_of_commands_are_offered(at: Desk) -> None:
-    await at.type("/effort ")
-    await at.sees("xhigh", "medium")
+    await at.type("/effort ", sees=("xhigh", "medium"))
     await at.enter("xh")
     assert at.composer.text == "/effort xhigh" and at.session.controls == []
     at.session.control_answers["set_effort"] = {"applied": "xhigh"}

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.remote.tools_kit import open_toolbox
 from tests.support.repl.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
+from tests.support.repl.paper import edit_text
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.transcript.blocks import ToolBlock
 from ccb.local.tui.rendering.approval_text import subject_lines
 from ccb.local.tui.rendering.card_rows import drawn, fold
-from ccb.local.tui.rendering.diffs import EditView
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
@@ -255,7 +255,7 @@ async def test_the_card_and_then_the_transcript_show_the_same_diff(tool: str, ch
         patch = (await box(tool, **call)).structured["structuredPatch"]
     palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
     edit = ToolBlock(name=tool, tool_input=call, patch=patch)
-    shown = EditView(edit, palette, 1_000).unified().plain.splitlines()
+    shown = edit_text(edit, palette, 1_000).plain.splitlines()
     assert [line.rstrip(" ") for line in shown] == rows
     assert any(row.strip() == "…" for row in rows), "there is a gap between two places"
     assert any(row.startswith((" 2 - line 1", " 4 - line 3")) for row in rows)

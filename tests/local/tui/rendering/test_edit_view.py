@@ -6,9 +6,10 @@ import io
 
 import pytest
 from rich.console import Console
+from tests.support.repl.paper import edit_text
 
 from ccb.local.transcript.blocks import ToolBlock
-from ccb.local.tui.rendering.diffs import EditView
+from ccb.local.tui.rendering.diffs import edit_parts
 from ccb.local.tui.rendering.themes import ANSI_DARK, DARK, Palette, palette_of
 
 PATCH = [
@@ -32,7 +33,7 @@ def edit(path: str = "cart.py") -> ToolBlock:
 
 def rows(width: int, block: ToolBlock) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system="truecolor")
-    lines = [line for part in EditView(block, palette(), 24).parts() for line in console.render_lines(part, pad=False)]
+    lines = [line for part in edit_parts(block, palette(), 24) for line in console.render_lines(part, pad=False)]
     return ["".join(segment.text for segment in line).rstrip() for line in lines]
 
 
@@ -55,11 +56,11 @@ def test_on_a_usual_screen_the_lines_are_one_below_the_other() -> None:
 
 @pytest.mark.parametrize("path", ["cart.py", "cart.unknown", "Makefile"])
 def test_the_colours_of_the_language_change_no_character(path: str) -> None:
-    assert EditView(edit(path), palette(), 24).unified().plain.count("return") == 2
+    assert edit_text(edit(path), palette(), 24).plain.count("return") == 2
 
 
 def test_changed_code_has_a_ground_and_the_colours_of_its_language() -> None:
-    drawn = EditView(edit(), palette(), 24).unified()
+    drawn = edit_text(edit(), palette(), 24)
     styles = [str(span.style) for span in drawn.spans if "found = sum" in drawn.plain[span.start : span.end]]
     assert any(style.startswith("on #") for style in styles)
     keyword = drawn.plain.index("return")
@@ -67,13 +68,13 @@ def test_changed_code_has_a_ground_and_the_colours_of_its_language() -> None:
 
 
 def test_in_few_colours_a_changed_line_has_the_colour_of_its_sign() -> None:
-    drawn = EditView(edit(), palette(ansi=True), 24).unified()
+    drawn = edit_text(edit(), palette(ansi=True), 24)
     added = drawn.plain.index("found = sum")
     assert [str(span.style) for span in drawn.spans if span.start <= added < span.end] == ["green"]
 
 
 def test_a_very_long_edit_has_grounds_and_no_colours_of_its_language() -> None:
     written = {"file_path": "a.py", "content": "return 1\n" * 1_000}
-    drawn = EditView(ToolBlock(name="Write", tool_input=written), palette(), 1_600, details=True).unified()
+    drawn = edit_text(ToolBlock(name="Write", tool_input=written), palette(), 1_600, details=True)
     styles = {str(span.style) for span in drawn.spans}
     assert any(style.startswith("on #") for style in styles) and len(styles) < 8

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from tests.support.repl.paper import edit_text
 from tests.support.repl.pilot import Desk
 
 from ccb.local.transcript.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
-from ccb.local.tui.rendering.diffs import EditView
 from ccb.local.tui.rendering.themes import Palette, palette_of
 from ccb.local.tui.rendering.tool_output import MAX_DETAIL_LINES, headline, last_state, tool_output, tool_summary
 
@@ -38,8 +38,7 @@ async def _ran(at: Desk, output: str) -> None:
 @pytest.mark.parametrize("lines", [1_000, 5_000])
 async def test_ctrl_o_shows_a_long_output_to_its_end(at: Desk, lines: int) -> None:
     await _ran(at, "".join(f"line {n}\n" for n in range(lines)))
-    await at.press("ctrl+o")
-    await at.sees(f"line {lines - 1}", f"line {lines - 15}")
+    await at.press("ctrl+o", sees=(f"line {lines - 1}", f"line {lines - 15}"))
     assert "Ctrl+O" not in at.screen
 
 
@@ -54,8 +53,7 @@ def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_count
 async def test_a_result_too_long_to_keep_keeps_its_end(at: Desk) -> None:
     await _ran(at, "x" * 100 + "\n" + "y" * MAX_BLOCK_CHARS + "\nTHE END")
     await at.sees("THE END")
-    await at.press("ctrl+o")
-    await at.sees("THE END")
+    await at.press("ctrl+o", sees="THE END")
 
 
 def test_blank_lines_count(palette: Palette) -> None:
@@ -111,10 +109,10 @@ def test_marks_for_the_model_are_not_shown_around_an_error(palette: Palette) -> 
 def test_the_details_of_a_long_edit_go_to_its_end_and_its_summary_is_counted(palette: Palette) -> None:
     written = {"content": "".join(f"line {n}\n" for n in range(10_000))}
     edit = ToolBlock(name="Write", tool_input=written)
-    lines = EditView(edit, palette, MAX_DETAIL_LINES, details=True).unified().plain.splitlines()
+    lines = edit_text(edit, palette, MAX_DETAIL_LINES, details=True).plain.splitlines()
     assert (lines[0], lines[-1]) == ("    1 + line 0", "10000 + line 9999")
     assert sum(f"{10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown" in line for line in lines) == 1
-    assert EditView(edit, palette, 24).unified().plain.endswith("… 9,976 more lines (Ctrl+O)")
+    assert edit_text(edit, palette, 24).plain.endswith("… 9,976 more lines (Ctrl+O)")
 
 
 def test_calls_of_the_web_are_named_by_what_they_seek_and_their_summary_says_more_than_that() -> None:

@@ -78,8 +78,7 @@ async def test_a_tool_of_a_server_on_this_laptop_is_said_to_run_here(at: Desk) -
     at.session.ask("other", "mcp__notes__add", {"text": "milk"})
     await at.card_focused()
     await at.answer("3")
-    await at.press("enter")
-    await at.sees("mcp__notes__add on devbox:/srv/shop")
+    await at.press("enter", sees="mcp__notes__add on devbox:/srv/shop")
 
 
 async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb(at: Desk) -> None:
@@ -87,8 +86,7 @@ async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb(at: D
     await at.turn()
     reason = "No rule allows `echo " + "Sandbox: workspace cage " * 15 + "`"
     at.session.ask("ask", "Bash", COMMAND, decision_reason=reason)
-    await at.card_focused()
-    await at.sees("Asked because: No rule allows", "Sandbox: no cage")
+    await at.card_focused(sees=("Asked because: No rule allows", "Sandbox: no cage"))
     rows = [line.strip("┃ ") for line in at.screen.splitlines() if "workspace cage" in line]
     assert len(rows) > 2
     assert [row for row in rows if not row.startswith(("Asked because: ", "┆ "))] == []
@@ -122,10 +120,8 @@ async def test_a_key_gives_its_answer(at_card: Desk, keys: str, why: str | None,
 
 async def test_without_a_mark_enter_is_no_answer_and_esc_leaves_the_reason(at_card: Desk) -> None:
     await at_card.answer("enter")
-    await at_card.answer("3")
-    await at_card.sees("Why not?")
-    await at_card.press("escape")
-    await at_card.sees("1 once")
+    await at_card.answer("3", sees="Why not?")
+    await at_card.press("escape", sees="1 once")
     assert at_card.session.interrupts == 0 and at_card.session.answers == {}
 
 
@@ -139,12 +135,9 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
     async with desk(laptop=LaptopSide(projects)) as at:
         await at.prompt("go")
         ask(at.session)
-        await at.card_focused()
-        await at.sees("4 always")
-        await at.alone("4")
-        await at.sees("4 always: for this host and directory, in ", "projects.json")
-        await at.answer("enter")
-        await at.sees("Kept for this host and directory, on the laptop: allow Bash(")
+        await at.card_focused(sees="4 always")
+        await at.alone("4", sees=("4 always: for this host and directory, in ", "projects.json"))
+        await at.answer("enter", sees="Kept for this host and directory, on the laptop: allow Bash(")
         assert kept == [{**RULE, "destination": "localSettings"}]
         assert at.session.answers["ask"]["updatedPermissions"] == kept
 
@@ -218,8 +211,7 @@ async def test_words_typed_slowly_on_the_card_are_no_answer(at_card: Desk, text:
 
 
 async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one(at_card: Desk) -> None:
-    await at_card.press("2")
-    await at_card.sees("Enter answers")
+    await at_card.press("2", sees="Enter answers")
     await at_card.pause_of_a_person()
     await at_card.answer("1")
     await at_card.until(lambda: at_card.session.answers)
@@ -229,8 +221,7 @@ async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_ano
 async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(at_card: Desk) -> None:
     await at_card.press("1", "tab", "tab")
     await at_card.answer("enter")
-    await at_card.alone("1")
-    await at_card.sees("Enter answers")
+    await at_card.alone("1", sees="Enter answers")
     at_card.app.post_message(events.AppBlur())
     await at_card.until(lambda: at_card.app.focused is None)
     at_card.app.post_message(events.AppFocus())
@@ -300,8 +291,7 @@ async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None
     await at.prompt("go")
     suggestion = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
     at.session.ask("ask", "Bash", COMMAND, permission_suggestions=[suggestion])
-    await at.card_focused()
-    await at.sees("2 this session: the 2 rules above")
+    await at.card_focused(sees="2 this session: the 2 rules above")
     rows = [line.strip("┃ ") for line in at.screen.splitlines() if "this session │" in line]
     assert rows == ["this session │ allow Bash(echo a, allow Bash(rm *))", "this session │ allow Read"]
     await at.answer("2")
@@ -312,10 +302,8 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk) -> No
     await at.prompt("go")
     ask(at.session, "first", "echo one")
     ask(at.session, "second", "echo two")
-    await at.card_focused()
-    await at.sees("1 more waiting")
-    await at.answer("1")
-    await at.sees("echo two")
+    await at.card_focused(sees="1 more waiting")
+    await at.answer("1", sees="echo two")
     await at.press("1")
     assert list(at.session.answers) == ["first"]
     assert at.composer.text == "1"
@@ -407,15 +395,13 @@ async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen(
     await at.sees("line 0", "lines to see before you can allow it", "3 deny")
     await at.answer("1", "y", "right", "right", "enter")
     assert at.session.answers == {}
-    await at.press("escape", *["down"] * 60)
-    await at.sees("line 59", "1 once")
+    await at.press("escape", *["down"] * 60, sees=("line 59", "1 once"))
     await at.answer("1")
     await at.until(lambda: at.session.answers)
 
 
 async def test_lines_that_were_jumped_over_have_to_be_seen(at_long: Desk) -> None:
-    await at_long.press("end")
-    await at_long.sees("line 299.", "lines to see before you can allow it")
+    await at_long.press("end", sees=("line 299.", "lines to see before you can allow it"))
     for _ in range(30):
         if "1 once" in at_long.screen:
             break
@@ -436,8 +422,7 @@ async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_pai
 async def test_what_was_seen_stays_seen_when_the_window_changes_its_size(at: Desk) -> None:
     await at.prompt("go")
     ask(at.session, command="\n".join(f"echo {n} {'x' * 70}" for n in range(12)))
-    await at.card_focused()
-    await at.sees("1 once")
+    await at.card_focused(sees="1 once")
     await at.pilot.resize_terminal(50, 20)
     await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20)
     await at.sees("1 once")
@@ -453,16 +438,12 @@ async def test_of_keys_that_come_all_at_once_none_is_lost(at_long: Desk) -> None
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read(at_long: Desk) -> None:
-    await at_long.press("end")
-    await at_long.sees("line 299.")
-    await at_long.press("home")
-    await at_long.sees("line 0.")
+    await at_long.press("end", sees="line 299.")
+    await at_long.press("home", sees="line 0.")
     last = int(re.findall(r"line (\d+)\.", at_long.screen)[-1])
-    await at_long.press("pagedown")
-    await at_long.sees(f"line {last + 1}.", f"line {2 * last - 2}.")
+    await at_long.press("pagedown", sees=(f"line {last + 1}.", f"line {2 * last - 2}."))
     await at_long.answer("3")
-    await at_long.press("pageup")
-    await at_long.sees("line 0.", "Why not?")
+    await at_long.press("pageup", sees=("line 0.", "Why not?"))
     assert at_long.session.answers == {}
 
 
@@ -471,16 +452,14 @@ async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_al
     at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
     ask(at.session)
     await at.card_focused()
-    await at.press(*["pageup"] * 5)
-    await at.sees("The beginning.", "1 once")
+    await at.press(*["pageup"] * 5, sees=("The beginning.", "1 once"))
 
 
 async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_there() -> None:
     async with desk(size=(40, 10)) as at:
         await at.prompt("go")
         ask(at.session)
-        await at.card_focused()
-        await at.sees("make test", "1 once", "3 deny", "back")
+        await at.card_focused(sees=("make test", "1 once", "3 deny", "back"))
         (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
         assert reason.endswith("…"), "what is cut says so"
         assert "Sandbox: no cage" in reason
@@ -495,8 +474,7 @@ async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple
         await at.card_focused()
         await at.until(lambda: re.search(r"↓ \d\d more lines", at.screen))
         assert "rm -rf /" not in at.screen
-        await at.press(*["down"] * 31)
-        await at.sees("rm -rf /")
+        await at.press(*["down"] * 31, sees="rm -rf /")
         await at.loses("more line")
 
 

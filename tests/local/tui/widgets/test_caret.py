@@ -36,15 +36,13 @@ async def test_in_the_composer_whatever_moves_it(at: Desk) -> None:
 
 async def test_in_the_filter_of_a_list() -> None:
     async with switching([ScriptedSession()]) as (at, _):
-        await at.enter("/resume")
-        await at.sees("Sessions on devbox")
+        await at.enter("/resume", sees="Sessions on devbox")
         await at.type("fla")
         await cursor_is_behind(at, "fla")
 
 
 async def test_in_the_search_of_a_page(at: Desk) -> None:
-    await at.enter("/transcript")
-    await at.sees("Conversation on devbox")
+    await at.enter("/transcript", sees="Conversation on devbox")
     await at.press("slash")
     await at.type("ans")
     await cursor_is_behind(at, "/ans")

@@ -93,8 +93,7 @@ async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits(at: Desk) -> N
 
 async def test_ctrl_q_asks_before_it_quits(at: Desk) -> None:
     await at.turn()
-    await at.press("ctrl+q")
-    await at.sees("press Ctrl+Q again to quit")
+    await at.press("ctrl+q", sees="press Ctrl+Q again to quit")
     assert at.app.return_value is None
     await at.press("ctrl+q")
     await at.until(lambda: at.app.return_value == 0)
@@ -115,8 +114,7 @@ async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> Non
 
     async with desk(Unheard()) as at:
         await at.turn()
-        await at.press("ctrl+c")
-        await at.sees("interrupting")
+        await at.press("ctrl+c", sees="interrupting")
         await at.quits()
 
 
@@ -132,8 +130,7 @@ async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none(a
 
 async def test_shift_tab_walks_through_the_modes(at: Desk) -> None:
     for mode, shown in (("acceptEdits", "accept edits"), ("plan", "plan"), ("default", "ask")):
-        await at.press("shift+tab")
-        await at.sees(f"devbox:/srv/shop  {shown}  ")
+        await at.press("shift+tab", sees=f"devbox:/srv/shop  {shown}  ")
         assert at.session.controls[-1] == ("set_permission_mode", {"mode": mode})
     at.session.answers_come.clear()  # a slow link: the second press goes on from where the first one leads
     await at.press("shift+tab", "shift+tab")
@@ -144,8 +141,7 @@ async def test_shift_tab_walks_through_the_modes(at: Desk) -> None:
 
 async def test_a_mode_that_is_refused_is_not_shown(at: Desk) -> None:
     at.session.refuse_controls = "bypassPermissions is not allowed here"
-    await at.enter("/mode bypassPermissions")
-    await at.sees("bypassPermissions is not allowed here")
+    await at.enter("/mode bypassPermissions", sees="bypassPermissions is not allowed here")
     assert "BYPASS" not in at.status
 
 
@@ -157,22 +153,15 @@ async def test_a_paste_keeps_its_lines_and_loses_its_escape_sequences(at: Desk) 
 
 async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_is(at: Desk) -> None:
     await at.type("half a prompt")
-    await at.press("f1")
-    await at.sees("Help: type to search", "Esc closes", "send; while the agent works, queued")
-    await at.press("pagedown", "pagedown")
-    await at.loses("send; while the agent works, queued")
-    await at.type("theme")
-    await at.sees("Help: theme", "/theme [NAME]")
+    await at.press("f1", sees=("Help: type to search", "Esc closes", "send; while the agent works, queued"))
+    await at.press("pagedown", "pagedown", loses="send; while the agent works, queued")
+    await at.type("theme", sees=("Help: theme", "/theme [NAME]"))
     assert "/stop" not in at.screen
-    await at.type("xyz")
-    await at.sees("Nothing fits what you typed.")
-    await at.press("backspace", "backspace", "backspace", "escape")
-    await at.loses("Help:")
+    await at.type("xyz", sees="Nothing fits what you typed.")
+    await at.press("backspace", "backspace", "backspace", "escape", loses="Help:")
     assert at.app.focused is at.composer and at.composer.text == "half a prompt"
-    await at.press("f1")
-    await at.sees("Help: type to search")
-    await at.press("f1")
-    await at.loses("Help:")
+    await at.press("f1", sees="Help: type to search")
+    await at.press("f1", loses="Help:")
 
 
 @pytest.mark.parametrize(
@@ -233,15 +222,13 @@ async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(a
     at.session.text("It is done.")
     at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
     await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")
-    await at.enter("/cost")
-    await at.sees("0 tokens in")
+    await at.enter("/cost", sees="0 tokens in")
     await at.press("ctrl+d")
     await at.until(lambda: at.app.return_value is not None)
 
 
 async def test_the_frame_says_where_a_command_runs_and_for_whom_a_note_is(at: Desk) -> None:
-    await at.type("!ls")
-    await at.sees("─ A shell command on devbox ─")
+    await at.type("!ls", sees="─ A shell command on devbox ─")
     at.composer.text = "# a note"
     await at.sees("─ A note for every agent on devbox ─")
     at.composer.text = "a prompt"

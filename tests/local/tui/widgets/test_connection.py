@@ -231,8 +231,7 @@ async def test_typed_text_survives_every_change_of_the_connection(at: Desk) -> N
 
 async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken_once(at: Desk) -> None:
     await _drop(at)
-    await at.prompt("go on without me")
-    await at.sees("❯ go on without me  (waiting to be sent)")
+    await at.prompt("go on without me", sees="❯ go on without me  (waiting to be sent)")
     assert "working" not in at.status
     at.session.link(LinkState.CONNECTED)
     with at.session.replay():
@@ -251,8 +250,7 @@ async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken
 async def test_a_prompt_whose_way_was_cut_waits_too(at: Desk) -> None:
     session = at.session
     session.swallow = True
-    await at.prompt("into the tunnel")
-    await at.sees("❯ into the tunnel")
+    await at.prompt("into the tunnel", sees="❯ into the tunnel")
     await _drop(at)
     await at.sees("❯ into the tunnel  (waiting to be sent)")
     await at.until(lambda: "working" not in at.status)
@@ -268,8 +266,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
     session = ScriptedSession()
     session.prompt_failure = UsageError("another client drives this session")
     async with desk(session) as at:
-        await at.enter("my work")
-        await at.sees("not sent: another client drives this session")
+        await at.enter("my work", sees="not sent: another client drives this session")
         assert at.composer.text == "my work"
         assert "❯ my work" not in at.screen
         assert not at.view.reducer.running
@@ -314,14 +311,11 @@ async def test_a_lost_session_says_why_and_how_to_come_back_and_keeps_what_was_r
     assert at.screen.count("leaves") == 1
     await at.type("once more")
     await at.sees("✗ lost: devbox is gone · Ctrl+Q twice leaves")  # Ctrl+D deletes now
-    await at.press("enter")
-    await at.sees("❯ once more  (not sent)")
-    await at.enter("and again")
-    await at.sees("❯ and again  (not sent)")
+    await at.press("enter", sees="❯ once more  (not sent)")
+    await at.enter("and again", sees="❯ and again  (not sent)")
     assert at.screen.count("reset by peer") == 1
     at.session.prompt_failure = ConnectionLost("the session has ended")
-    await at.enter("and now")
-    await at.sees("❯ and now  (not sent)", "the session has ended")
+    await at.enter("and now", sees=("❯ and now  (not sent)", "the session has ended"))
 
 
 async def test_the_command_that_comes_back_is_shown_once(at: Desk) -> None:
@@ -423,8 +417,7 @@ async def test_stop_ends_the_session_on_the_host_and_leaves(at: Desk) -> None:
 
 async def test_stop_without_a_connection_waits_for_it(at: Desk) -> None:
     await _drop(at)
-    await at.enter("/stop")
-    await at.sees("Stopping the session on devbox when the connection is there again")
+    await at.enter("/stop", sees="Stopping the session on devbox when the connection is there again")
     assert at.app.return_value is None
     at.session.link(LinkState.CONNECTED)
     await at.session.stop()

@@ -243,8 +243,7 @@ async def test_a_command_takes_no_files(at: Desk, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("x")
     await at.type("! cat ")
     await paste(at, str(tmp_path / "x.txt"))
-    await at.press("enter")
-    await at.sees("Nothing was sent: what begins with ! takes no files.")
+    await at.press("enter", sees="Nothing was sent: what begins with ! takes no files.")
     assert at.composer.text.startswith("! cat [file:") and not at.session.contents
 
 
@@ -290,8 +289,7 @@ async def test_without_an_image_in_the_clipboard_the_reason_is_said(at: Desk) ->
         raise NoImage("there is no image in the clipboard")
 
     at.composer.around.clipboard_image = from_clipboard
-    await at.press("ctrl+v")
-    await at.sees("there is no image in the clipboard")
+    await at.press("ctrl+v", sees="there is no image in the clipboard")
     at.app.copy_to_clipboard("copied in ccb")
     await at.press("ctrl+v")
     await at.until(lambda: at.composer.text == "copied in ccb")

@@ -62,8 +62,7 @@ async def test_a_fresh_terminal_begins_with_a_line_and_knows_what_has_to_be_know
         session.text("The end of the story.")
     async with desk(session) as at:
         await at.sees(TOP, "☒ Read the code", "☐ Fix it", "The end of the story.", "Bash on devbox:/srv/shop", "1 once")
-        await at.card_focused()
-        await at.sees("accept edits  waits for an answer  claude-opus-4  123.0k in, 8.5k out  $1.25")
+        await at.card_focused(sees="accept edits  waits for an answer  claude-opus-4  123.0k in, 8.5k out  $1.25")
         assert at.screen.index(TOP) < at.screen.index("The end of the story.")
 
 
@@ -127,8 +126,7 @@ async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded
     session.text("event 0006")
     async with desk(session) as at:
         await at.sees(TOP, "❯ port it to Rust", "event 0006")
-        await at.press("pageup")
-        await at.sees("event 0001", "event 0005")
+        await at.press("pageup", sees=("event 0001", "event 0005"))
         assert at.screen.count("port it to Rust") == 1
         assert at.screen.index("event 0001") < at.screen.index("port it to Rust") < at.screen.index("event 0005")
 
@@ -227,8 +225,7 @@ async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:
         session.done("toolu_9", "it was made")
     async with desk(session) as at:
         await at.sees(TOP, "working")
-        await at.press("pageup")
-        await at.sees("● Bash make", "it was made", "○ Bash make all")
+        await at.press("pageup", sees=("● Bash make", "it was made", "○ Bash make all"))
         session.done("toolu_10", "all of it")
         await at.sees("● Bash make all", "all of it")
 
@@ -241,8 +238,7 @@ async def test_what_was_withdrawn_later_is_not_loaded() -> None:
         session.fact("withdrawn", message_id="msg_1")
     async with desk(session) as at:
         await at.sees(TOP)
-        await at.press("pageup")
-        await at.sees("a second try")
+        await at.press("pageup", sees="a second try")
         assert "taken back" not in at.screen
 
 
@@ -284,8 +280,7 @@ async def test_a_prompt_that_is_shown_already_is_not_loaded_again(at: Desk) -> N
         SessionEvent("input", {"id": "other", "body": other}, 3, True),
     ]
     await at.sees("events are not loaded")
-    await at.press("pageup")
-    await at.sees("❯ of another")
+    await at.press("pageup", sees="❯ of another")
     assert at.screen.count("only once") == 1
 
 
@@ -307,8 +302,7 @@ async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
     assert isinstance(session, Slow)
     async with desk(session) as at:
         await at.sees(TOP)
-        await at.press("pageup", "pageup")
-        await at.sees("… loading earlier events")
+        await at.press("pageup", "pageup", sees="… loading earlier events")
         await at.press("pageup")
         assert at.session.fetched == [26]
         session.gate.set()
@@ -321,11 +315,9 @@ async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries
         await at.sees(TOP)
         at.session.link(LinkState.NEEDS_PERSON, "a password is asked for")
         await at.sees("a password is asked for")
-        await at.press("pageup")
-        await at.sees("earlier events are not loaded: there is no connection · PgUp tries again")
+        await at.press("pageup", sees="earlier events are not loaded: there is no connection · PgUp tries again")
         at.session.link(LinkState.CONNECTED)
-        await at.press("pageup")
-        await at.sees("event 0025")
+        await at.press("pageup", sees="event 0025")
 
 
 async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
@@ -333,8 +325,7 @@ async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
     session.past = session.past[:20]
     async with desk(session, size=(60, 40)) as at:
         await at.sees(TOP)
-        await at.press("pageup")
-        await at.sees("event 0020", "… 5 events are missing on the host", "event 0026")
+        await at.press("pageup", sees=("event 0020", "… 5 events are missing on the host", "event 0026"))
 
 
 async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,7 @@ async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
         assert composer.text == "explain the login"
         composer.clear()
         await at.type("login")
-        await at.press("ctrl+r")
-        await at.sees("fix the login form", "explain the login")
+        await at.press("ctrl+r", sees=("fix the login form", "explain the login"))
         assert "run the tests" not in at.screen
         await at.press("ctrl+r", "enter")
         assert composer.text == "fix the login form" and at.session.prompts == []
@@ -62,12 +61,9 @@ async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
         await at.press("enter")
         await at.until(lambda: at.session.prompts == ["fix the login form"])
         await at.type("rtst")
-        await at.press("ctrl+r")
-        await at.sees("run the tests")
-        await at.type("zz")
-        await at.sees("no earlier prompt fits")
-        await at.press("escape")
-        await at.loses("no earlier prompt fits")
+        await at.press("ctrl+r", sees="run the tests")
+        await at.type("zz", sees="no earlier prompt fits")
+        await at.press("escape", loses="no earlier prompt fits")
         assert composer.text == "rtstzz" and at.session.interrupts == 0
     prompts, draft = store.load()
     assert prompts[-2:] == ["explain the login", "fix the login form"] and draft == "rtstzz"
@@ -105,11 +101,9 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -
 
 async def test_a_line_that_begins_with_a_hash_is_a_note(at: Desk) -> None:
     at.session.control_answers["remember"] = {"path": "/srv/shop/CLAUDE.md"}
-    await at.enter("# use tabs")
-    await at.sees("Noted in /srv/shop/CLAUDE.md: use tabs")
+    await at.enter("# use tabs", sees="Noted in /srv/shop/CLAUDE.md: use tabs")
     assert at.session.controls == [("remember", {"note": "use tabs"})] and at.session.prompts == []
-    await at.give("# Title\ntext")
-    await at.sees("Nothing was sent")
+    await at.give("# Title\ntext", sees="Nothing was sent")
     assert at.composer.text == "# Title\ntext"
     await at.give(" # Title\ntext")
     await at.until(lambda: at.session.prompts == ["# Title\ntext"])

@@ -243,8 +243,7 @@ async def _long_talk(at: Desk, lines: int = 100) -> None:
 
 async def test_it_stays_at_the_bottom_until_the_person_scrolls_up(at: Desk) -> None:
     await _long_talk(at)
-    await at.press("pageup")
-    await at.loses("number 99")
+    await at.press("pageup", loses="number 99")
     await at.until(lambda: "↓ more below" in at.status)
     before = at.lines[:20]
     at.session.text("Something new at the end.", message_id="msg_2")
@@ -283,8 +282,7 @@ async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom(at: Desk) -
     for _ in range(3):
         at.view.transcript.post_message(events.MouseScrollUp(at.view.transcript, 5, 5, 0, -1, 0, False, False, False))
     await at.loses("number 99")
-    await at.prompt("next")
-    await at.sees("number 99", "❯ next")
+    await at.prompt("next", sees=("number 99", "❯ next"))
 
 
 async def test_what_comes_just_before_the_next_frame_is_shown(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,8 +420,7 @@ def test_a_long_line_is_drawn_in_parts() -> None:
 
 async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out(at: Desk) -> None:
     await at.turn("first")
-    await at.prompt("second")
-    await at.sees("second  (queued)")
+    await at.prompt("second", sees="second  (queued)")
     transcript = at.view.transcript
     before = [transcript.render_line(y).text for y in range(transcript.size.height)]
     new = NoticeBlock(text="an answer begins")

@@ -7,8 +7,7 @@ from tests.support.repl.pilot import Desk
 
 async def with_vim(at: Desk) -> None:
     await at.type("/vim")
-    await at.press("escape", "enter")
-    await at.sees(" INSERT ")
+    await at.press("escape", "enter", sees=" INSERT ")
 
 
 async def test_the_status_line_shows_the_mode_and_esc_reaches_the_agent_only_from_normal_mode(at: Desk) -> None:
@@ -16,11 +15,9 @@ async def test_the_status_line_shows_the_mode_and_esc_reaches_the_agent_only_fro
     await at.turn()
     await at.until(lambda: at.view.reducer.running)
     await at.type("one two")
-    await at.press("escape")
-    await at.sees(" NORMAL ")
+    await at.press("escape", sees=" NORMAL ")
     assert at.session.interrupts == 0
-    await at.press("2", "d")
-    await at.sees(" NORMAL 2d ")
+    await at.press("2", "d", sees=" NORMAL 2d ")
     await at.press("escape")
     assert at.session.interrupts == 0 and at.composer.text == "one two"
     await at.press("escape")
@@ -39,8 +36,7 @@ async def test_commands_change_the_text_and_are_undone_one_by_one(at: Desk) -> N
     await at.press("ctrl+r")
     assert at.composer.text == "two three", "Ctrl+R is no search in normal mode"
     await at.press("c", "i", "w")
-    await at.type("new")
-    await at.sees(" INSERT ")
+    await at.type("new", sees=" INSERT ")
     assert at.composer.text == "new three"
 
 
@@ -60,8 +56,7 @@ async def test_what_a_command_deletes_and_what_is_typed_for_it_is_undone_at_once
 async def test_what_is_marked_is_shown_and_taken(at: Desk) -> None:
     await with_vim(at)
     await at.type("one two")
-    await at.press("escape", "b", "v", "e")
-    await at.sees(" VISUAL ")
+    await at.press("escape", "b", "v", "e", sees=" VISUAL ")
     assert at.composer.selected_text == "two"
     await at.press("d")
     assert at.composer.text == "one " and at.composer.selected_text == ""
@@ -77,5 +72,4 @@ async def test_j_and_k_leave_the_text_to_other_prompts_and_enter_sends_from_any_
     await at.press("k", "enter")
     await at.until(lambda: at.session.prompts == ["earlier", "earlier"])
     await at.sees(" INSERT ")
-    await at.enter("/vim")
-    await at.loses(" INSERT ")
+    await at.enter("/vim", loses=" INSERT ")
