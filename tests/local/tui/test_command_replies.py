@@ -131,8 +131,7 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
         assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
         await at.press("a", "up")
         await at.type("Edti", sees="deny always here: Edti▏")
-        await at.press("enter")
-        await at.until(lambda: kept)
+        await at.press("enter", then=lambda: kept)
         await at.sees("Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?")
         assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
         await at.press("pageup", "d", sees="This rule is not yours to remove here")
@@ -162,8 +161,7 @@ async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_firs
         )
         await at.sees("▾ - /srv/shop/old.py  +0 -4  changed by something else since", "of an older version")
         assert "\x1b" not in at.screen
-        await at.press("enter", sees="› ▸ ~ /srv/shop/cart.py")
-        await at.loses("total = 0")
+        await at.press("enter", sees="› ▸ ~ /srv/shop/cart.py", loses="total = 0")
         await at.enter("/TOTAL = SUM", sees=("1 of 1 for “total = sum”", "total = sum("))
         await at.press("escape", "down", sees="› ▾ + /srv/shop/new.py")
         await at.press("escape", sees="Ask for a change")
@@ -206,5 +204,4 @@ async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -
             }
         )
         await at.sees("1/4 first")
-        at.session.text("meanwhile")
-        await at.sees("meanwhile", "1/4 first")
+        await at.says("meanwhile", sees=("meanwhile", "1/4 first"))

@@ -78,8 +78,7 @@ async def test_a_copy_shows_how_far_it_is_and_esc_breaks_it_off(
     gate = asyncio.Event()
     async with copying(tmp_path, gate) as at:
         await at.give("/get big other", sees=("↓ big  connecting", "Esc breaks off the newest copy"))
-        await at.type("still typing")
-        assert at.composer.text == "still typing"
+        await at.type("still typing", has="still typing")
         at.composer.text = ""
         await at.press("escape", sees="↓ big: broken off. The same command goes on where it ended.")
         await at.loses("Esc breaks off")
@@ -124,14 +123,9 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
     async with copying(tmp_path) as at:
         at.session.find_names = found
         await at.type("/get runs/l", sees="runs/loss curve.png")
-        await at.press("tab")
-        assert at.composer.text == '/get "runs/loss curve.png" '
-        await at.sees("my plots/")
+        await at.press("tab", has='/get "runs/loss curve.png" ', sees="my plots/")
         assert "]name" not in at.screen
-        await at.type("my")
-        await at.press("tab")
-        assert at.composer.text == '/get "runs/loss curve.png" "my plots/"'
-        await at.sees("old.png")
+        await at.press(*"my", "tab", has='/get "runs/loss curve.png" "my plots/"', sees="old.png")
 
 
 @pytest.mark.programs
@@ -155,8 +149,7 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch:
         await at.alone("alt+o")  # the file has only just come: the key was meant for something else
         assert fetched.offered
         monkeypatch.setattr(transfer_panel, "SEEN_S", 0.0)
-        await at.alone("alt+o", sees="Opened run.sh.txt with")
-        await at.loses("Alt+O opens it")
+        await at.alone("alt+o", sees="Opened run.sh.txt with", loses="Alt+O opens it")
         assert seen.read_text() == "run.sh.txt\n"
         await at.give("/open tool", sees="tool is a program of Linux, and ccb opens only what is looked at")
         assert at.session.prompts == []

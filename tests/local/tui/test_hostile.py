@@ -56,8 +56,7 @@ async def test_an_answer_that_is_copied_is_what_was_shown(at: Desk) -> None:
     at.session.text(EVIL)
     at.session.finish()
     await at.until(lambda: not at.view.reducer.running)
-    await at.enter("/copy")
-    await at.until(lambda: at.app.clipboard)
+    await at.enter("/copy", then=lambda: at.app.clipboard)
     assert _FORBIDDEN.findall(at.app.clipboard) == []
 
 
@@ -84,8 +83,7 @@ async def test_numbers_without_end_do_not_end_the_repl() -> None:
         for body in NUMBERS:
             at.session.say(body)
         at.session.skip(3, result={"total_cost_usd": BIG, "modelUsage": {"m": {"inputTokens": HUGE}}})
-        at.session.text("END")
-        await at.sees("END")
+        await at.says("END", sees="END")
 
 
 LINKS = (
@@ -97,8 +95,7 @@ LINKS = (
 async def test_only_an_address_that_is_shown_is_a_link_of_the_terminal() -> None:
     async with desk(size=(100, 30), before=record) as at:
         await at.turn()
-        at.session.text(LINKS)
-        await at.sees("(https://a.example/zz", "https://c.example", "https://e.example")
+        await at.says(LINKS, sees=("(https://a.example/zz", "https://c.example", "https://e.example"))
         found = re.findall(r"\x1b\]8;id=[0-9-]+;([^\x1b]+)\x1b\\\x1b\[[0-9;]*m([^\x1b]*)", written_by(at.app))
         shown: dict[str, str] = {}
         for target, text in dict.fromkeys(found):

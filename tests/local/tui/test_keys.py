@@ -23,21 +23,18 @@ async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
         await at.enter("a")
         await at.type("b")
         assert at.composer.text == "a\nb" and not at.session.prompts
-        await at.press("ctrl+j")
-        await at.until(lambda: at.session.prompts)
+        await at.press("ctrl+j", then=lambda: at.session.prompts)
         at.session.begin()
         await at.sees("Ctrl+X interrupts")
         await at.press("escape")
         assert not at.session.interrupts
-        await at.press("ctrl+x")
-        await at.until(lambda: at.session.interrupts)
+        await at.press("ctrl+x", then=lambda: at.session.interrupts)
         await at.press("f2", sees=("Ctrl+X   ", "interrupt the agent"))
 
 
 async def test_the_list_of_keys_shows_those_that_hold_with_their_ids() -> None:
     async with desk(screen=CHOSEN, size=(120, 50)) as at:
-        await at.type("/keys")
-        await at.press("ctrl+j", sees=("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T"))
+        await at.press(*"/keys", "ctrl+j", sees=("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T"))
 
 
 async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
@@ -52,21 +49,18 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
         await at.alone("f4")
         await at.card_listens()
         await at.alone("ctrl+y", sees="$ make b")
-        await at.answer("j", "enter")
-        await at.until(lambda: list(at.session.answers) == ["two"])
+        await at.answer("j", "enter", then=lambda: list(at.session.answers) == ["two"])
         await at.prompt("later")
         await at.alone("alt+q", sees="z drops")
         await at.press("d")
         assert not at.session.controls
-        await at.press("z")
-        await at.until(lambda: [name for name, _ in at.session.controls] == ["cancel_async_message"])
+        await at.press("z", then=lambda: [name for name, _ in at.session.controls] == ["cancel_async_message"])
 
 
 async def test_vims_keys_are_kept_for_later_runs(tmp_path: Path) -> None:
     environ = {**COLOURFUL, "HOME": str(tmp_path)}
     async with desk(environ=environ) as at:
-        await at.enter("/vim")
-        await at.until(lambda: load_screen_settings(environ).vim)
+        await at.enter("/vim", then=lambda: load_screen_settings(environ).vim)
     async with desk(environ=environ, screen=load_screen_settings(environ)) as at:
         await at.sees("INSERT")
 
@@ -86,8 +80,7 @@ class SlowSession(ScriptedSession):
 async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> None:
     session = SlowSession()
     async with desk(session) as at:
-        await at.turn("Build it.")
-        await at.sees("working")
+        await at.turn("Build it.", sees="working")
         await at.press("escape")
         assert "interrupting…" in at.status
         await at.press("escape")
@@ -109,9 +102,7 @@ async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() ->
 
 
 async def test_while_a_command_line_runs_nobody_waits_for_the_model(at: Desk) -> None:
-    await at.turn("! sleep 60")
-    await at.until(lambda: at.view.reducer.running)
+    await at.turn("! sleep 60", then=lambda: at.view.reducer.running)
     assert not at.view.reducer.waits_for_model
     at.session.finish()
-    await at.turn("and now?")
-    await at.until(lambda: at.view.reducer.waits_for_model)
+    await at.turn("and now?", then=lambda: at.view.reducer.waits_for_model)

@@ -74,8 +74,7 @@ async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
     await at.sees("Too long to read: these are the first", "too long to allow:   3 deny")
     await at.answer("1", "y", "right", "3")
     assert at.session.answers == {}
-    await at.press("enter")
-    await at.until(lambda: at.session.answers)
+    await at.press("enter", then=lambda: at.session.answers)
     assert at.session.answers["ask"]["behavior"] == "deny"
 
 
@@ -112,8 +111,7 @@ async def test_a_rule_too_long_to_read_cannot_be_granted(at: Desk) -> None:
 )
 async def test_suggestions_without_sense_do_not_break_the_card(at: Desk, suggestion: dict[str, object]) -> None:
     await at.asked("Bash", {"command": "make"}, permission_suggestions=[suggestion])
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
     assert at.session.answers["ask"]["behavior"] == "allow"
 
 
@@ -121,8 +119,7 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
     text = "".join(f"Paragraph {n} is here.\n\n" for n in range(2_000)).strip()
     async with desk(size=(80, 40)) as at:
         await at.prompt("go")
-        at.session.text(text)
-        await at.sees("Paragraph 1999 is here.")
+        await at.says(text, sees="Paragraph 1999 is here.")
         assert at.view.reducer.answers[-1] == text
         at.session.fact("withdrawn", message_id="msg_1")
         await at.loses("Paragraph")

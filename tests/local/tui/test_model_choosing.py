@@ -41,8 +41,7 @@ async def test_a_model_is_chosen_from_a_list_with_windows_and_prices(tmp_path: P
         assert chosen == ("set_model", {"model": "lab/coder-64"})
         assert taught[0] == "learn_models" and taught[1]["thinking"]["lab/coder-64"] == ["low", "high"]
         assert taught[1]["models"]["lab/coder-64"][0] == 64_000
-        await at.give("/model")
-        await at.until(lambda: any("coder-64" in line and "now" in line for line in at.lines))
+        await at.give("/model", then=lambda: any("coder-64" in line and "now" in line for line in at.lines))
         await at.press("escape", loses="models ·")
 
 
@@ -51,8 +50,7 @@ async def test_names_and_short_names_are_completed_and_an_unknown_model_is_refus
 ) -> None:
     async with choosing(tmp_path) as at:
         await at.give("/model", sees="lab/coder-1050")
-        await at.press("escape")
-        await at.type("/model lab/coder-12", sees="lab/coder-128")
+        await at.press("escape", *"/model lab/coder-12", sees="lab/coder-128")
         await at.press("tab", "enter", sees="Model: lab/coder-128, from the next model call on")
         await at.give("/model lab/coder-9000")
         await at.sees("vLLM has no model 'coder-9000': the model stays.", "Near names: lab/coder-")

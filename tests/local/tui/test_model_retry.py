@@ -30,8 +30,7 @@ async def test_the_status_line_counts_down_to_the_next_try_and_stops_when_the_mo
         at.session.say(retry(3, 30))
         await at.sees("The model is overloaded (HTTP 529); try 3 of 10 in 30 s", "asks the model again in 30 s")
         await at.sees("asks the model again in 29 s")
-        at.session.text("The answer.")
-        await at.until(lambda: "again" not in at.screen.splitlines()[-1])
+        await at.says("The answer.", then=lambda: "again" not in at.screen.splitlines()[-1])
         assert "try 3 of 10" in at.screen and "in 30 s" not in at.screen  # nobody waits any more
 
 

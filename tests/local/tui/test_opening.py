@@ -71,8 +71,7 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
         await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
         assert at.session.prompts == ["/etc is first", "second", "third\nof two lines", "last"]
         assert at.view.reducer.mode == "plan"
-        await at.press("t")
-        assert at.composer.text == "half a thought"
+        await at.press("t", has="half a thought")
         assert at.app.focused is at.composer
         assert "the settings are odd" in at.screen
         assert "Connecting" not in at.screen
@@ -108,8 +107,7 @@ async def test_what_a_terminal_that_only_watches_cannot_send_comes_back_in_order
 
 async def test_a_viewer_takes_no_text_from_the_beginning() -> None:
     async with waiting(watching=True) as at:
-        await at.press("h", "i", "enter")
-        assert at.composer.text == ""
+        await at.press("h", "i", "enter", has="")
         assert "only watches" in at.screen
 
 

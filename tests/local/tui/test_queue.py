@@ -12,8 +12,7 @@ from ccb.local.session.session_client import LinkState
 
 async def queued(at: Desk, *texts: str) -> list[str]:
     """Let a turn run, and prompts wait behind it. Return their ids."""
-    await at.turn("first")
-    await at.until(lambda: at.view.reducer.running)
+    await at.turn("first", then=lambda: at.view.reducer.running)
     for each in texts:
         await at.prompt(each)
     await at.until(lambda: len(at.view.reducer.prompts.waiting) == len(texts))
@@ -22,8 +21,7 @@ async def queued(at: Desk, *texts: str) -> list[str]:
 
 
 async def listed(at: Desk) -> None:
-    await at.alone("alt+q")
-    await at.until(lambda: at.view.queue.display and at.app.focused is not at.composer)
+    await at.alone("alt+q", then=lambda: at.view.queue.display and at.app.focused is not at.composer)
     await at.sees("Enter edits")
 
 
@@ -38,17 +36,14 @@ async def test_alt_q_lists_the_prompts_that_wait(at: Desk) -> None:
     await at.sees("2 prompts for the agent, the next one first", "› third")
     await at.press("escape", loses="Enter edits")
     assert at.app.focused is at.composer and at.session.interrupts == 0
-    await at.type("/queue")
-    await at.press("escape", "enter", sees="Enter edits")
+    await at.press(*"/queue", "escape", "enter", sees="Enter edits")
 
 
 async def test_a_prompt_is_moved_by_the_worker_and_then_on_the_screen(at: Desk) -> None:
     two, three, four = await queued(at, "second", "third", "fourth")
     await listed(at)
-    await at.press("shift+up")
-    await at.until(lambda: waiting(at) == ["second", "fourth", "third"])
-    await at.press("K", "K", "shift+down")
-    await at.until(lambda: len(at.session.controls) == 3)
+    await at.press("shift+up", then=lambda: waiting(at) == ["second", "fourth", "third"])
+    await at.press("K", "K", "shift+down", then=lambda: len(at.session.controls) == 3)
     assert [body for _, body in at.session.controls] == [
         {"message_uuid": four, "before": [three]},
         {"message_uuid": four, "before": [two, three]},
@@ -70,12 +65,10 @@ async def test_another_terminal_moves_a_prompt(at: Desk) -> None:
 async def test_an_edited_prompt_goes_back_to_its_place(at: Desk) -> None:
     two, three, four = await queued(at, "second", "third", "fourth")
     await listed(at)
-    await at.press("up", "up", "enter")
-    await at.until(lambda: at.composer.text == "second")
+    await at.press("up", "up", "enter", then=lambda: at.composer.text == "second")
     assert at.app.focused is at.composer
     at.session.fact("unqueued", id=two)
-    await at.enter(", better")
-    await at.until(lambda: len(at.session.placed) == 1)
+    await at.enter(", better", then=lambda: len(at.session.placed) == 1)
     assert at.session.placed == [("second, better", (three, four))]
     await at.until(lambda: waiting(at) == ["second, better", "third", "fourth"])
     at.session.take(three)  # another client's order: the place is the first that still waits
@@ -85,8 +78,7 @@ async def test_an_edited_prompt_goes_back_to_its_place(at: Desk) -> None:
 async def test_a_prompt_that_is_cleared_while_it_is_edited_leaves_no_place_behind(at: Desk) -> None:
     await queued(at, "second", "third")
     await listed(at)
-    await at.press("up", "enter")
-    await at.until(lambda: at.composer.text == "second")
+    await at.press("up", "enter", then=lambda: at.composer.text == "second")
     await at.press("ctrl+c")
     await at.prompt("something else")
     assert at.session.placed == []
@@ -96,8 +88,7 @@ async def test_a_prompt_that_is_cleared_while_it_is_edited_leaves_no_place_behin
 async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked(at: Desk) -> None:
     two, *_ = await queued(at, "second", "third")
     await listed(at)
-    await at.press("up", "d")
-    await at.until(lambda: waiting(at) == ["third"])
+    await at.press("up", "d", then=lambda: waiting(at) == ["third"])
     assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
     await at.sees("› third")
     await at.loses("second")
@@ -138,13 +129,10 @@ async def test_an_edited_prompt_keeps_its_files_or_is_not_edited(at: Desk, tmp_p
     await queued(at, "second")
     at.composer.post_message(events.Paste(str(tmp_path / "x.txt")))
     await at.until(lambda: at.composer.text)
-    await at.press("enter")
-    await at.until(lambda: len(waiting(at)) == 2)
+    await at.press("enter", then=lambda: len(waiting(at)) == 2)
     await listed(at)
-    await at.press("enter")
-    await at.until(lambda: at.composer.text == "[file: x.txt 1 B]")
-    await at.press("enter")
-    await at.until(lambda: len(at.session.contents) == 4)
+    await at.press("enter", then=lambda: at.composer.text == "[file: x.txt 1 B]")
+    await at.press("enter", then=lambda: len(at.session.contents) == 4)
     assert at.session.contents[2] == at.session.contents[3]
     blocks = [{"type": "text", "text": "see [image: far.png 1 KB]"}, {"type": "image", "source": {}}]
     message = {"role": "user", "content": blocks}
@@ -164,17 +152,14 @@ async def test_a_prompt_of_a_snapshot_is_edited_only_if_all_of_it_is_known(at: D
     await at.until(lambda: len(waiting(at)) == 2)
     await listed(at)
     await at.press("enter", sees="only the beginning of this prompt is known here")
-    await at.press("up", "enter")
-    await at.until(lambda: at.composer.text == "short")
+    await at.press("up", "enter", then=lambda: at.composer.text == "short")
 
 
 async def test_a_text_that_looks_like_a_command_line_stays_a_prompt(at: Desk) -> None:
     await queued(at, " ! is not", "! make")
     await listed(at)
-    await at.press("up", "enter")
-    await at.until(lambda: at.composer.text == " ! is not")
-    await at.press("enter")
-    await at.until(lambda: len(at.session.prompts) == 4)
+    await at.press("up", "enter", then=lambda: at.composer.text == " ! is not")
+    await at.press("enter", then=lambda: len(at.session.prompts) == 4)
     assert at.session.command_lines == ["! make"]
 
 

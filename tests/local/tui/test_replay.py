@@ -104,12 +104,10 @@ async def test_a_question_that_is_asked_again_under_its_id_is_one_question(at: D
     at.session.link(LinkState.CONNECTED)
     with at.session.replay():
         at.session.ask("ask", "Bash", MAKE)
-    at.session.text("A word.")
-    await at.sees("A word.")
+    await at.says("A word.", sees="A word.")
     assert at.view.card is card
     assert "more waiting" not in at.screen
-    await at.answer("1")
-    await at.until(lambda: list(at.session.answers) == ["ask"] and at.view.card is None)
+    await at.answer("1", then=lambda: list(at.session.answers) == ["ask"] and at.view.card is None)
 
 
 async def test_a_question_that_another_client_answers_goes_away_with_a_word(at: Desk) -> None:
@@ -127,8 +125,7 @@ async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped
     await at.asked("Bash", MAKE)
     at.session.swallow = True  # the connection is dead, and nobody has noticed
     await at.answer("3")
-    await at.enter("not now")
-    await at.until(lambda: at.session.answers)
+    await at.enter("not now", then=lambda: at.session.answers)
     at.session.answered("ask", behavior)
     await at.sees(f"Another client answered first: {word}. Your answer was dropped.")
 
@@ -136,12 +133,10 @@ async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped
 async def test_an_answer_that_another_client_gave_too_is_no_news(at: Desk) -> None:
     await at.asked("Bash", MAKE)
     at.session.swallow = True
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
     other = {"subtype": "success", "request_id": "ask", "response": at.session.answers["ask"]}
     at.session.input({"type": "control_response", "response": other})
-    at.session.text("Made.")
-    await at.sees("Made.")
+    await at.says("Made.", sees="Made.")
     assert "another client" not in at.screen.lower()
 
 
@@ -157,8 +152,7 @@ async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes
     other = at.session.prompted("from another terminal")
     at.session.prompted("from another terminal", other)
     at.session.fact("input", id="odd-id", body={"type": "user", "uuid": other, "message": {"content": "from another"}})
-    at.session.text("A word.")
-    await at.sees("A word.", "❯ from another terminal  (queued)")
+    await at.says("A word.", sees=("A word.", "❯ from another terminal  (queued)"))
     assert at.screen.count("from here") == 1
     assert at.screen.count("from another") == 1
 

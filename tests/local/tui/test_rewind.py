@@ -68,14 +68,11 @@ async def test_esc_twice_opens_it_and_esc_leaves_step_by_step(at: Desk) -> None:
     )
     assert at.composer.text == ""
     await at.press("escape", "escape", sees="Go back to before which prompt?")
-    await at.press("escape")
-    await at.until(lambda: not at.view.rewinding.display)
+    await at.press("escape", then=lambda: not at.view.rewinding.display)
 
 
 async def test_there_is_no_going_back_while_the_agent_works(at: Desk) -> None:
     answers(at)
-    await at.turn()
-    await at.until(lambda: "working" in at.status)
-    await at.enter("/rewind")
-    await at.until(lambda: "the agent is working" in at.status)
+    await at.turn(then=lambda: "working" in at.status)
+    await at.enter("/rewind", then=lambda: "the agent is working" in at.status)
     assert not at.view.rewinding.display

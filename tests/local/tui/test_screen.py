@@ -34,8 +34,7 @@ DONE = """\
 async def allow_once(at: Desk) -> None:
     await at.card_focused()
     answered = at.view.card
-    await at.answer("1")
-    await at.until(lambda: at.view.card is not answered)
+    await at.answer("1", then=lambda: at.view.card is not answered)
 
 
 async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
@@ -53,8 +52,7 @@ async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> No
     for size in ((120, 30), (40, 16)):
         async with desk(size=size) as at:
             await at.sees("devbox:/srv/shop", "The agent works on devbox", "@  a file of devbox", "permission mode")
-            await at.prompt("go")
-            await at.loses("a file of devbox")
+            await at.prompt("go", loses="a file of devbox")
 
 
 async def test_a_running_tool_of_a_lost_session_is_not_called_failed(at: Desk) -> None:

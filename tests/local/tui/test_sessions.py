@@ -108,13 +108,11 @@ async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
     async with switching([first, second]) as (at, gone):
         first.text("From the first session.")
         await at.sees("From the first session.")
-        await at.give("/mode plan")
-        await at.until(lambda: at.view.reducer.mode == "plan")
+        await at.give("/mode plan", then=lambda: at.view.reducer.mode == "plan")
         await at.enter("/clear", sees=("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it."))
         assert gone == [NextSession("", MODEL, "plan")]
         assert "From the first session." not in at.screen and "Connecting" not in at.screen
-        await at.give("hello there")
-        await at.until(lambda: second.prompts == ["hello there"])
+        await at.give("hello there", then=lambda: second.prompts == ["hello there"])
         assert first.prompts == [] and at.app.focused is at.composer
 
 
@@ -223,11 +221,8 @@ async def test_the_first_session_is_chosen_on_the_screen() -> None:
     async with app.run_test(size=(80, 24)):
         at = Desk(app, ScriptedSession(), QuickPilot(app))
         await at.sees("Sessions on devbox", "choose the session that comes on the screen")
-        await at.press("down", "down", "enter")
-        await at.until(lambda: chosen)
-        await at.sees("Sessions on devbox")
-        await at.press("escape")
-        await at.until(lambda: len(chosen) == 2)
+        await at.press("down", "down", "enter", then=lambda: chosen, sees="Sessions on devbox")
+        await at.press("escape", then=lambda: len(chosen) == 2)
     assert chosen == ["bbbb2222", None]
 
 

@@ -10,9 +10,7 @@ from ccb.local.session.session_client import LinkState
 
 async def test_ctrl_s_steers_and_enter_queues(at: Desk) -> None:
     await queued(at, "second", "third")
-    await at.type("look here first")
-    await at.press("ctrl+s")
-    await at.until(lambda: at.session.steering == ["look here first"])
+    await at.press(*"look here first", "ctrl+s", then=lambda: at.session.steering == ["look here first"])
     await at.until(lambda: waiting(at) == ["look here first", "second", "third"])
     assert at.composer.text == ""
     await at.sees("❯ look here first  (steers)", "❯ third  (queued)", "1 steering, 2 queued")
@@ -22,22 +20,18 @@ async def test_ctrl_s_steers_and_enter_queues(at: Desk) -> None:
 
 async def test_ctrl_s_with_nothing_typed_lets_the_next_prompt_steer(at: Desk) -> None:
     two, three = await queued(at, "second", "third")
-    await at.press("ctrl+s")
-    await at.until(lambda: at.session.controls != [])
+    await at.press("ctrl+s", then=lambda: at.session.controls != [])
     assert at.session.controls == [("move_async_message", {"message_uuid": two, "before": [three], "steer": True})]
     await at.sees("❯ second  (steers)", "❯ third  (queued)")
     at.session.fact("moved", id=two, before=three, steers=True)
-    await at.press("ctrl+s", "ctrl+s")
-    await at.until(lambda: len(at.session.controls) == 2)
-    await at.sees("Ctrl+S sends what is typed")
+    await at.press("ctrl+s", "ctrl+s", then=lambda: len(at.session.controls) == 2, sees="Ctrl+S sends what is typed")
 
 
 async def test_s_in_the_list_lets_a_prompt_steer_but_no_command(at: Desk) -> None:
     _, three, _ = await queued(at, "second", "third", "! make")
     await listed(at)
     await at.press("s", sees="a command has a turn of its own")
-    await at.press("up", "s")
-    await at.until(lambda: waiting(at) == ["third", "second", "! make"])
+    await at.press("up", "s", then=lambda: waiting(at) == ["third", "second", "! make"])
     assert [fields["message_uuid"] for _, fields in at.session.controls] == [three]
     await at.press("s", sees="with its next tool results already")
 
@@ -51,9 +45,7 @@ async def test_another_terminal_lets_a_prompt_steer(at: Desk) -> None:
 
 async def test_a_command_line_never_steers(at: Desk) -> None:
     await queued(at)
-    await at.type("! make")
-    await at.press("ctrl+s")
-    await at.until(lambda: at.session.command_lines == ["! make"])
+    await at.press(*"! make", "ctrl+s", then=lambda: at.session.command_lines == ["! make"])
     assert at.session.steering == []
 
 

@@ -50,8 +50,7 @@ async def test_up_takes_the_newest_prompt_that_waits_back_for_editing(at: Desk) 
     await at.prompt("second")
     await at.prompt("third", sees=("second", "third"))
     at.session.control_answers["cancel_async_message"] = {"cancelled": True}
-    await at.press("up")
-    await at.until(lambda: at.composer.text == "third")
+    await at.press("up", then=lambda: at.composer.text == "third")
     assert at.session.controls == [("cancel_async_message", {"message_uuid": at.session.identities[2]})]
     at.session.fact("unqueued", id=at.session.identities[2])
     await at.press("ctrl+c")
@@ -102,8 +101,7 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
     prints("all\nlinking\n", 7)
     await at.sees("linking")
     await at.loses("compiling")
-    await at.press("escape")
-    await at.until(lambda: at.session.interrupts == 1)
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
     text = {"type": "text", "text": "<local-command-stdout>all\nlinking\n[interrupted]</local-command-stdout>"}
     at.session.say({"type": "user", "message": {"role": "user", "content": [text]}, "isReplay": True})
     prints("late", 8)

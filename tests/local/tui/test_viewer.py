@@ -25,12 +25,10 @@ async def test_a_fenced_terminal_says_who_took_over_and_alt_t_takes_back(at: Des
     await _fence(at)
     await at.until(lambda: at.status.startswith(" ◇ devbox:/srv/shop  ask  watching"))
     await at.sees("Nothing can be sent while this terminal only watches")
-    await at.alone("alt+t")
-    await at.until(lambda: at.session.take_backs == 1)
+    await at.alone("alt+t", then=lambda: at.session.take_backs == 1)
     at.session.link(LinkState.CONNECTED)
     await at.sees("Ask for a change")
-    await at.type("t")
-    assert at.composer.text == "t"
+    await at.type("t", has="t")
     assert at.session.take_backs == 1
 
 
@@ -66,16 +64,13 @@ async def test_what_a_viewer_types_never_takes_the_session(at: Desk, typed: str)
 async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(at: Desk, key: str) -> None:
     await at.type("half a thought")
     await _fence(at)
-    await at.type("xyz")
-    await at.press("backspace", "enter", "up", sees="this terminal only watches: Alt+T drives the session")
+    await at.press(*"xyz", "backspace", "enter", "up", sees="this terminal only watches: Alt+T drives the session")
     assert at.composer.text == "half a thought"
     assert at.session.prompts == []
-    await at.alone(key)
-    await at.until(lambda: at.session.take_backs == 1)
+    await at.alone(key, then=lambda: at.session.take_backs == 1)
     at.session.link(LinkState.CONNECTED)
     await at.until(lambda: not at.composer.read_only)
-    await at.press("enter")
-    await at.until(lambda: at.session.prompts == ["half a thought"])
+    await at.press("enter", then=lambda: at.session.prompts == ["half a thought"])
 
 
 async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_back(at: Desk) -> None:
@@ -87,13 +82,11 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
     for key in ("tab", "1", "alt+a", "1", "3"):
         await at.press(key)
     assert at.session.answers == {}
-    await at.alone("alt+t")
-    await at.until(lambda: at.session.take_backs == 1)
+    await at.alone("alt+t", then=lambda: at.session.take_backs == 1)
     at.session.link(LinkState.CONNECTED)
     await at.card_focused(sees="1 once")
     assert "Waits for whoever" not in at.screen
-    await at.answer("1")
-    await at.until(lambda: list(at.session.answers) == ["ask"])
+    await at.answer("1", then=lambda: list(at.session.answers) == ["ask"])
 
 
 async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus(at: Desk) -> None:
@@ -125,12 +118,10 @@ async def test_ctrl_c_leaves_it_while_the_agent_works_for_somebody_else() -> Non
 
 async def test_esc_says_which_key_makes_it_drive(at: Desk) -> None:
     await _watches_a_turn(at)
-    await at.press("escape")
-    await at.until(lambda: "this terminal only watches: Alt+T drives the session" in at.status)
+    await at.press("escape", then=lambda: "this terminal only watches: Alt+T drives the session" in at.status)
     at.session.link(LinkState.RECONNECTING, "eof", 4)
     await at.sees("reconnecting now")
-    await at.press("escape")
-    await at.until(lambda: "this terminal only watches: Alt+T drives the session" in at.status)
+    await at.press("escape", then=lambda: "this terminal only watches: Alt+T drives the session" in at.status)
     assert at.session.interrupts == 0
 
 
@@ -141,8 +132,7 @@ async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
 
     async with desk(Overtaken()) as at:
         await at.turn()
-        await at.press("escape")
-        await at.until(lambda: "another client drives this session" in at.status)
+        await at.press("escape", then=lambda: "another client drives this session" in at.status)
 
 
 async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
@@ -185,8 +175,7 @@ def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself(told: Pape
 
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so(at: Desk) -> None:
     await _fence(at)
-    await at.alone("alt+t")
-    await at.until(lambda: "taking the session" in at.status)
+    await at.alone("alt+t", then=lambda: "taking the session" in at.status)
     at.session.link(LinkState.CONNECTED)
     await at.until(lambda: "watching" not in at.status)
     assert "taking the session" not in at.status

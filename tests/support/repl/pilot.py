@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
@@ -143,13 +143,19 @@ async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadlin
     await pilot.pause()
 
 
-Seen = str | tuple[str, ...]
+class After(TypedDict, total=False):
+    """What a key has led to: the screen `sees` some texts and `loses` one, a condition holds `then`, and the composer
+    `has` a text at once."""
+
+    sees: str | tuple[str, ...]
+    loses: str
+    then: Callable[[], object]
+    has: str
 
 
 @dataclass
 class Desk:
-    """A running REPL, the session it is attached to, and the person's hands: what these do may wait until the screen
-    `sees` some texts, and `loses` one."""
+    """A running REPL, the session it is attached to, and the person's hands."""
 
     app: Repl
     session: ScriptedSession
@@ -198,37 +204,40 @@ class Desk:
         """Wait until `text` is no longer on the screen."""
         await self.until(lambda: text not in self.screen)
 
-    async def _then(self, sees: Seen, loses: str) -> None:
-        """Wait until all of `sees` is on the screen, and `loses` no longer."""
-        if sees:
-            await self.sees(*([sees] if isinstance(sees, str) else sees))
-        if loses:
-            await self.loses(loses)
+    async def _after(self, **after: Unpack[After]) -> None:
+        if "has" in after:
+            assert self.composer.text == after["has"]
+        if "then" in after:
+            await self.until(after["then"])
+        if "sees" in after:
+            await self.sees(*([after["sees"]] if isinstance(after["sees"], str) else after["sees"]))
+        if "loses" in after:
+            await self.loses(after["loses"])
 
-    async def type(self, text: str, *, sees: Seen = (), loses: str = "") -> None:
-        await self.press(*("space" if char == " " else char for char in text), sees=sees, loses=loses)
+    async def type(self, text: str, **after: Unpack[After]) -> None:
+        await self.press(*("space" if char == " " else char for char in text), **after)
 
-    async def prompt(self, text: str, *, sees: Seen = ()) -> None:
+    async def prompt(self, text: str, **after: Unpack[After]) -> None:
         """Send a prompt and wait until the session has it."""
         count = len(self.session.prompts)
         await self.give(text)
         await self.until(lambda: len(self.session.prompts) > count)
-        await self._then(sees, "")
+        await self._after(**after)
 
-    async def press(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
+    async def press(self, *keys: str, **after: Unpack[After]) -> None:
         await self.pilot.press(*keys)
-        await self._then(sees, loses)
+        await self._after(**after)
 
-    async def enter(self, text: str, *, sees: Seen = (), loses: str = "") -> None:
+    async def enter(self, text: str, **after: Unpack[After]) -> None:
         """Type a line and press Enter."""
         await self.type(text)
-        await self.press("enter", sees=sees, loses=loses)
+        await self.press("enter", **after)
 
-    async def give(self, line: str, *, sees: Seen = (), loses: str = "") -> None:
+    async def give(self, line: str, **after: Unpack[After]) -> None:
         """Press Enter on a line in the composer, which is not typed: no list of completions comes between."""
         self.composer.focus()
         self.composer.text = line
-        await self.press("enter", sees=sees, loses=loses)
+        await self.press("enter", **after)
 
     async def asked(self, tool: str = "Bash", tool_input: Json | None = None, **fields: Any) -> None:
         """Let the agent ask for a call under the id "ask" after a prompt, and go to the card."""
@@ -236,10 +245,16 @@ class Desk:
         self.session.ask("ask", tool, tool_input or {"command": "make"}, **fields)
         await self.card_focused()
 
-    async def turn(self, text: str = "go") -> None:
+    async def turn(self, text: str = "go", **after: Unpack[After]) -> None:
         """Send a prompt, with which a turn begins."""
         await self.prompt(text)
         self.session.begin()
+        await self._after(**after)
+
+    async def says(self, text: str, message_id: str = "msg_1", **after: Unpack[After]) -> None:
+        """Let the agent say a text."""
+        self.session.text(text, message_id)
+        await self._after(**after)
 
     async def quits(self) -> None:
         """Quit with Ctrl+C, which asks first."""
@@ -248,13 +263,13 @@ class Desk:
         await self.press("ctrl+c")
         await self.until(lambda: self.app.return_value == 0)
 
-    async def card_focused(self, *, sees: Seen = ()) -> None:
+    async def card_focused(self, **after: Unpack[After]) -> None:
         """Wait for the approval card, go to it as a person does, and wait until it listens."""
         await self.until(lambda: self.view.card is not None and self.card.can_focus)
         await self.pilot.press("alt+a")
         await self.card_listens()
         await self.pause_of_a_person()
-        await self._then(sees, "")
+        await self._after(**after)
 
     async def card_listens(self) -> None:
         """Wait until the person is at the answers of the card, so that a key may be one."""
@@ -262,16 +277,16 @@ class Desk:
             lambda: self.view.card is not None and self.card.has_focus and not self.card.has_class("typing")
         )
 
-    async def answer(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
+    async def answer(self, *keys: str, **after: Unpack[After]) -> None:
         """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""
-        await self.alone(*keys, *["enter"] * (keys[-1] in "12345yn"), sees=sees, loses=loses)
+        await self.alone(*keys, *["enter"] * (keys[-1] in "12345yn"), **after)
 
-    async def alone(self, *keys: str, sees: Seen = (), loses: str = "") -> None:
+    async def alone(self, *keys: str, **after: Unpack[After]) -> None:
         """Press keys, each with a pause before it: a chord such as Alt+T counts only if it was pressed alone."""
         for key in keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
-        await self._then(sees, loses)
+        await self._after(**after)
 
     async def pause_of_a_person(self) -> None:
         """Wait for as long as a person does between two keys that are not typed as text."""

@@ -77,8 +77,7 @@ async def test_an_answer_in_own_words(at: Desk) -> None:
 async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer(at: Desk) -> None:
     await asked(at, TWO)
     await at.alone("1", "3", "f")
-    await at.type("lat files")
-    assert at.composer.text == ""
+    await at.type("lat files", has="")
     await at.alone("enter", "2", "down", *"types", "enter", "enter", "enter")
     assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
 
@@ -89,8 +88,7 @@ async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> N
     await at.alone("escape", "1", sees="1 ○ SQLite")
     await at.alone("escape")
     await at.type("ask later")
-    await at.alone("enter")
-    await at.until(lambda: at.session.answers)
+    await at.alone("enter", then=lambda: at.session.answers)
     said = "The user declined to answer the questions. The user says: ask later"
     assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
     assert at.session.interrupts == 0

@@ -129,8 +129,7 @@ async def test_the_person_changes_the_plan_before_they_approve_it(at: Desk) -> N
 
 async def test_who_loses_the_session_while_they_change_the_plan_keeps_the_change(at: Desk) -> None:
     await asked(at)
-    await at.press("ctrl+g")
-    await at.type("1 ")
+    await at.press("ctrl+g", *"1 ")
     at.session.link(LinkState.FENCED, "bob drives")
     await at.sees("Waits for the client that drives this session.", "│ 1 # Cache")
     assert at.app.focused is at.composer

@@ -26,11 +26,9 @@ async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -
     await asked(at, one="make a", two="git status", three="make b")
     await at.sees("$ make a", "2 more waiting: Ctrl+N")
     await at.alone("ctrl+n", sees="$ git status")
-    await at.alone("ctrl+p")
-    await at.alone("ctrl+p", sees="$ make b")
+    await at.alone("ctrl+p", "ctrl+p", sees="$ make b")
     await at.card_listens()
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
     assert list(at.session.answers) == ["three"]
     await at.sees("$ make a", "1 more waiting")
 
@@ -38,9 +36,7 @@ async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -
 async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else(at: Desk) -> None:
     await asked(at, one="make a", two="git status", three="make b")
     await at.sees("2 this session: allow Bash(make *), also for 1 more waiting")
-    await at.answer("2")
-    await at.until(lambda: len(at.session.answers) == 2)
-    await at.sees("$ git status")
+    await at.answer("2", then=lambda: len(at.session.answers) == 2, sees="$ git status")
     assert at.session.answers["one"]["updatedPermissions"] == [{**MAKE, "destination": "session"}]
     assert at.session.answers["three"] == {"behavior": "allow", "updatedInput": {"command": "make b"}}
 
@@ -85,16 +81,14 @@ async def test_once_answers_only_the_question_that_was_shown(at: Desk) -> None:
 
 async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
     await asked(at, one="make a", three="make b")
-    await at.answer("e", "enter")
-    await at.until(lambda: at.view.card is not None and at.card.field.value == "Bash(make *)")
+    await at.answer("e", "enter", then=lambda: at.view.card is not None and at.card.field.value == "Bash(make *)")
     await at.sees("The rule to grant instead", "Esc goes back")
     at.card.field.value = "Read(/etc/**)"
     await at.answer("enter", sees="Not a rule for Bash")
     at.card.field.value = "Bash(make a)"
     await at.answer("enter", sees="2 this session: allow Bash(make a)")
     assert "more waiting," not in at.screen and "also for" not in at.screen
-    await at.answer("2")
-    await at.until(lambda: at.session.answers)
+    await at.answer("2", then=lambda: at.session.answers)
     (update,) = at.session.answers["one"]["updatedPermissions"]
     assert update["rules"] == [{"toolName": "Bash", "ruleContent": "make a"}]
     await at.sees("$ make b")
@@ -103,8 +97,7 @@ async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
 
 async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
     await asked(at, one="make a")
-    await at.answer("e", "enter")
-    await at.until(lambda: at.view.card is not None and at.card.has_class("typing"))
+    await at.answer("e", "enter", then=lambda: at.view.card is not None and at.card.has_class("typing"))
     await at.answer("escape", sees="2 this session: allow Bash(make *)")
     await at.answer("3", "enter", sees="Why not?")
 
@@ -119,11 +112,8 @@ async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_b
             return at.card.size.height if at.view.card is not None else 0
 
         before = rows()
-        await at.alone("ctrl+o")
-        await at.until(lambda: rows() > before + 5)
-        await at.sees("devbox:/srv/shop  ask", "3 deny")
-        await at.alone("ctrl+o")
-        await at.until(lambda: rows() == before)
+        await at.alone("ctrl+o", then=lambda: rows() > before + 5, sees=("devbox:/srv/shop  ask", "3 deny"))
+        await at.alone("ctrl+o", then=lambda: rows() == before)
 
 
 async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -> None:
@@ -158,9 +148,7 @@ async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monke
     await asked(at, one="make a", two="git status")
     await at.answer("1", sees="$ git status")
     card = at.card
-    await at.press("tab")
-    await at.type("no, wait")
-    await at.until(lambda: not card.settling)
+    await at.press("tab", *"no, wait", then=lambda: not card.settling)
     await at.pilot.pause()
     assert not card.has_focus
     assert at.composer.text == "no, wait"

@@ -57,8 +57,7 @@ async def test_what_the_session_knows_is_offered_behind_its_commands() -> None:
         await offers(at, "/copy ", "1  The total counts each item once.")
         await offers(at, "/mcp ", "reconnect db")
         await offers(at, "/tools ", "mcp__db__query")
-        await at.type("db")
-        await at.press("tab", "enter", sees=("Tools of the agent on devbox: mcp__db__query", "of an MCP server"))
+        await at.press(*"db", "tab", "enter", sees=("Tools of the agent on devbox: mcp__db__query", "of an MCP server"))
         await at.press("escape")
         await offers(at, "/help reco", "reconnect  connect now")
 

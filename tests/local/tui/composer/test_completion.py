@@ -38,11 +38,8 @@ async def test_the_list_filters_completes_and_closes(at: Desk) -> None:
     assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
     await at.type("com", loses="/doctor")
     assert "/compact [hint]" in at.screen
-    await at.press("tab")
-    assert at.composer.text == "/compact "
-    await at.loses("Summarise")
-    await at.enter("now")
-    await at.until(lambda: at.session.prompts == ["/compact now"])
+    await at.press("tab", has="/compact ", loses="Summarise")
+    await at.enter("now", then=lambda: at.session.prompts == ["/compact now"])
 
 
 async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> None:
@@ -52,8 +49,7 @@ async def test_arrows_choose_and_enter_completes_before_it_sends(at: Desk) -> No
     await at.press("escape")
     assert at.composer.text == "/stop" and at.session.interrupts == 0
     at.composer.text = ""
-    await at.type("/he")
-    await at.press("escape", loses="show this help")
+    await at.press(*"/he", "escape", loses="show this help")
     await at.type("l", sees="show this help")
 
 

@@ -71,16 +71,14 @@ async def test_escape_closes_the_list_until_another_name_is_typed(at: Desk) -> N
     await at.press("escape", loses="README.md")
     await at.type("d")
     assert "README.md" not in at.screen and at.session.interrupts == 0
-    await at.press("enter")
-    await at.until(lambda: at.session.prompts == ["@read"])
+    await at.press("enter", then=lambda: at.session.prompts == ["@read"])
     await at.type("@rea", sees="README.md")
 
 
 async def test_enter_sends_a_word_that_only_resembles_a_file(at: Desk) -> None:
     at.session.find_names = lambda query: from_tree("src/app")
     await at.type("add @sap", sees="src/app.py")
-    await at.press("enter")
-    await at.until(lambda: at.session.prompts == ["add @sap"])
+    await at.press("enter", then=lambda: at.session.prompts == ["add @sap"])
 
 
 async def test_a_slow_host_and_no_host_are_said_calmly_and_what_is_known_stays(at: Desk) -> None:
@@ -97,8 +95,7 @@ async def test_a_slow_host_and_no_host_are_said_calmly_and_what_is_known_stays(a
     await at.type("@r", sees="src/reader.py")
     await at.type("d", sees="asking devbox")
     assert "src/reader.py" in at.screen, "what was found before fits as well"
-    await at.type("e")
-    await at.until(lambda: len(waiting) == 2)
+    await at.type("e", then=lambda: len(waiting) == 2)
     assert waiting[0].cancelled(), "the answer to what is no longer typed is not waited for"
     waiting[1].set_result(None)
     await at.until(lambda: "answer to rde" in at.screen and "asking" not in at.screen)
@@ -138,5 +135,4 @@ async def test_arguments_of_commands_are_offered(at: Desk) -> None:
     await at.enter("xh")
     assert at.composer.text == "/effort xhigh" and at.session.controls == []
     at.session.control_answers["set_effort"] = {"applied": "xhigh"}
-    await at.press("enter")
-    await at.until(lambda: [name for name, _ in at.session.controls] == ["set_effort"])
+    await at.press("enter", then=lambda: [name for name, _ in at.session.controls] == ["set_effort"])

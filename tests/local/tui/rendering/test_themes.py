@@ -149,8 +149,7 @@ def selected_text(at: Desk) -> str:
 async def test_what_is_selected_can_be_read(at: Desk, theme: Theme) -> None:
     at.app.theme = theme.name
     await at.turn("talk")
-    at.session.text("some `code` and **bold** text")
-    await at.sees("and bold text")
+    await at.says("some `code` and **bold** text", sees="and bold text")
     at.app.screen.text_select_all()
     await at.until(lambda: "some code and bold text" in selected_text(at))
 
@@ -159,8 +158,7 @@ async def test_what_is_selected_can_be_read(at: Desk, theme: Theme) -> None:
 async def test_what_is_selected_is_seen_without_colours_of_our_own(environ: dict[str, str]) -> None:
     async with desk(environ=environ) as at:
         await at.turn("talk")
-        at.session.text("some `code` text")
-        await at.sees("some code text")
+        await at.says("some `code` text", sees="some code text")
         at.app.screen.text_select_all()
 
         def marked() -> str:

@@ -151,12 +151,10 @@ async def test_without_a_suggestion_there_is_no_2(at: Desk) -> None:
 
 
 async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrupts(at_card: Desk) -> None:
-    await at_card.press("escape")
-    await at_card.until(lambda: at_card.app.focused is at_card.composer)
+    await at_card.press("escape", then=lambda: at_card.app.focused is at_card.composer)
     assert at_card.session.interrupts == 0
     await at_card.sees("Tab to answer")
-    await at_card.press("escape")
-    await at_card.until(lambda: at_card.session.interrupts == 1)
+    await at_card.press("escape", then=lambda: at_card.session.interrupts == 1)
     assert at_card.session.answers == {}
 
 
@@ -167,8 +165,7 @@ async def test_what_is_typed_when_a_card_appears_is_text(at: Desk, typed: str) -
     await at.sees("Tab to answer", "approval waits: Tab")
     appeared = time.monotonic()
     await at.until(lambda: time.monotonic() - appeared > 10 * BURST_S)  # also after a while without a key
-    await at.type(typed.strip())
-    assert at.composer.text == typed.strip()
+    await at.type(typed.strip(), has=typed.strip())
     await at.pause_of_a_person()
     assert at.session.answers == {}
     assert at.app.focused is at.composer
@@ -179,10 +176,8 @@ async def test_a_half_written_prompt_stays_while_the_card_is_answered(at: Desk) 
     await at.type("why 1")
     ask(at.session)
     await at.sees("Tab to answer", "approval waits: Tab")
-    await at.type(" and 2 and 3")
-    await at.press("tab")
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.press(*" and 2 and 3", "tab")
+    await at.answer("1", then=lambda: at.session.answers)
     assert at.composer.text == "why 1 and 2 and 3"
 
 
@@ -194,8 +189,7 @@ async def test_a_click_leads_to_the_card_and_answers_nothing(at: Desk) -> None:
     await at.card_listens()
     await at.pause_of_a_person()
     assert at.session.answers == {}
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
 
 
 @pytest.mark.parametrize("text", ["12 files", "no wait"])
@@ -204,8 +198,7 @@ async def test_words_typed_slowly_on_the_card_are_no_answer(at_card: Desk, text:
     pressed = time.monotonic()
     await at_card.until(lambda: time.monotonic() - pressed > 10 * BURST_S)  # it was an answer after 0.2 s
     assert at_card.session.answers == {}
-    await at_card.type(text[1:])
-    await at_card.until(lambda: at_card.composer.text == text)
+    await at_card.type(text[1:], then=lambda: at_card.composer.text == text)
     assert at_card.session.answers == {}
     assert "Why not?" not in at_card.screen
 
@@ -213,8 +206,7 @@ async def test_words_typed_slowly_on_the_card_are_no_answer(at_card: Desk, text:
 async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one(at_card: Desk) -> None:
     await at_card.press("2", sees="Enter answers")
     await at_card.pause_of_a_person()
-    await at_card.answer("1")
-    await at_card.until(lambda: at_card.session.answers)
+    await at_card.answer("1", then=lambda: at_card.session.answers)
     assert "updatedPermissions" not in at_card.session.answers["ask"]
 
 
@@ -245,12 +237,10 @@ async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(
     assert at.app.focused is at.composer
     await at.pilot.click(".choices", offset=(16, 0))
     assert at.app.focused is at.composer
-    await at.press("alt+a", "1")
-    assert at.composer.text == "1"
+    await at.press("alt+a", "1", has="1")
     assert at.session.answers == {}
     await at.card_focused()
-    await at.answer("1")
-    await at.until(lambda: list(at.session.answers) == ["second"])
+    await at.answer("1", then=lambda: list(at.session.answers) == ["second"])
 
 
 async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_focus(at: Desk) -> None:
@@ -282,8 +272,7 @@ async def test_a_reason_for_a_denial_that_nobody_asks_for_any_more_is_not_lost(a
     await at_card.type("not bui")
     at_card.session.withdraw_question("ask")
     await at_card.until(lambda: at_card.view.card is None)
-    await at_card.type("ld")
-    assert at_card.composer.text == "not build"
+    await at_card.type("ld", has="not build")
 
 
 async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None:
@@ -308,14 +297,12 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk) -> No
     assert list(at.session.answers) == ["first"]
     assert at.composer.text == "1"
     await at.card_focused()
-    await at.answer("1")
-    await at.until(lambda: len(at.session.answers) == 2)
+    await at.answer("1", then=lambda: len(at.session.answers) == 2)
 
 
 @pytest.mark.parametrize("typed", ["wait 1", "31 files", "no"])
 async def test_words_typed_on_the_card_go_to_the_composer(at_card: Desk, typed: str) -> None:
-    await at_card.type(typed)
-    await at_card.until(lambda: at_card.composer.text == typed)
+    await at_card.type(typed, then=lambda: at_card.composer.text == typed)
     await at_card.pause_of_a_person()
     assert at_card.session.answers == {}
     assert "Why not?" not in at_card.screen
@@ -396,8 +383,7 @@ async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen(
     await at.answer("1", "y", "right", "right", "enter")
     assert at.session.answers == {}
     await at.press("escape", *["down"] * 60, sees=("line 59", "1 once"))
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
 
 
 async def test_lines_that_were_jumped_over_have_to_be_seen(at_long: Desk) -> None:
@@ -471,11 +457,9 @@ async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple
     async with desk(size=size) as at:
         await at.prompt("go")
         ask(at.session, command="\n".join(f"echo {n}" for n in range(30)) + "\nrm -rf /")
-        await at.card_focused()
-        await at.until(lambda: re.search(r"↓ \d\d more lines", at.screen))
+        await at.card_focused(then=lambda: re.search(r"↓ \d\d more lines", at.screen))
         assert "rm -rf /" not in at.screen
-        await at.press(*["down"] * 31, sees="rm -rf /")
-        await at.loses("more line")
+        await at.press(*["down"] * 31, sees="rm -rf /", loses="more line")
 
 
 async def test_a_card_on_which_nothing_changes_is_not_painted_again(at_card: Desk) -> None:

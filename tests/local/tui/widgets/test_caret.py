@@ -43,8 +43,7 @@ async def test_in_the_filter_of_a_list() -> None:
 
 async def test_in_the_search_of_a_page(at: Desk) -> None:
     await at.enter("/transcript", sees="Conversation on devbox")
-    await at.press("slash")
-    await at.type("ans")
+    await at.press("slash", *"ans")
     await cursor_is_behind(at, "/ans")
 
 
@@ -52,7 +51,6 @@ async def test_in_the_reason_of_a_refusal(at: Desk) -> None:
     await at.turn()
     at.session.ask("ask", "Bash", {"command": "make"})
     await at.card_focused()
-    await at.answer("n")
-    await at.until(lambda: isinstance(at.app.focused, Input))
+    await at.answer("n", then=lambda: isinstance(at.app.focused, Input))
     await at.type("not now")
     await cursor_is_behind(at, "not now")

@@ -14,37 +14,29 @@ from ccb.tunnel.errors import ConnectionLost
 
 
 async def test_enter_sends_and_empties(at: Desk) -> None:
-    await at.enter("fix it")
-    await at.until(lambda: at.session.prompts == ["fix it"])
+    await at.enter("fix it", then=lambda: at.session.prompts == ["fix it"])
     assert at.composer.text == ""
     await at.sees("❯ fix it", "working")
 
 
 async def test_an_empty_prompt_is_not_sent(at: Desk) -> None:
     await at.enter("  ")
-    await at.type("x")
-    await at.until(lambda: at.composer.text == "  x")
+    await at.type("x", then=lambda: at.composer.text == "  x")
     assert at.session.prompts == []
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])
 async def test_a_new_line_does_not_send(at: Desk, key: str) -> None:
-    await at.type("one")
-    await at.press(key)
-    await at.enter("two")
-    await at.until(lambda: at.session.prompts == ["one\ntwo"])
+    await at.press(*"one", key)
+    await at.enter("two", then=lambda: at.session.prompts == ["one\ntwo"])
 
 
 async def test_up_and_down_walk_through_earlier_prompts_and_the_draft_comes_back(at: Desk) -> None:
     await at.prompt("first")
     await at.prompt("second")
-    await at.type("draft")
-    await at.press("up")
-    assert at.composer.text == "second"
-    await at.press("up")
-    assert at.composer.text == "first"
-    await at.press("up", "down", "down")
-    assert at.composer.text == "draft"
+    await at.press(*"draft", "up", has="second")
+    await at.press("up", has="first")
+    await at.press("up", "down", "down", has="draft")
 
 
 async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
@@ -53,8 +45,7 @@ async def test_up_inside_a_prompt_of_several_lines_moves_the_cursor() -> None:
         await at.type("word " * 12)
         await at.press("up")
         assert at.composer.text.startswith("word")
-        await at.press("up")
-        await at.until(lambda: at.composer.text == "earlier")
+        await at.press("up", then=lambda: at.composer.text == "earlier")
 
 
 async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
@@ -71,8 +62,7 @@ async def test_a_turn_that_ends_with_a_queued_prompt_goes_on(at: Desk) -> None:
 async def test_esc_interrupts_a_running_turn_and_nothing_else(at: Desk) -> None:
     await at.press("escape")
     await at.turn()
-    await at.press("escape")
-    await at.until(lambda: at.session.interrupts == 1)
+    await at.press("escape", then=lambda: at.session.interrupts == 1)
     at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
     await at.until(lambda: not at.view.reducer.running)
     assert "aborted" not in at.screen
@@ -80,12 +70,9 @@ async def test_esc_interrupts_a_running_turn_and_nothing_else(at: Desk) -> None:
 
 async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits(at: Desk) -> None:
     await at.prompt("go")
-    await at.type("half")
-    await at.press("ctrl+c")
-    assert at.composer.text == ""
+    await at.press(*"half", "ctrl+c", has="")
     assert at.session.interrupts == 0
-    await at.press("ctrl+c")
-    await at.until(lambda: at.session.interrupts == 1)
+    await at.press("ctrl+c", then=lambda: at.session.interrupts == 1)
     at.session.finish()
     await at.until(lambda: not at.view.reducer.running)
     await at.quits()
@@ -95,14 +82,11 @@ async def test_ctrl_q_asks_before_it_quits(at: Desk) -> None:
     await at.turn()
     await at.press("ctrl+q", sees="press Ctrl+Q again to quit")
     assert at.app.return_value is None
-    await at.press("ctrl+q")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.press("ctrl+q", then=lambda: at.app.return_value == 0)
 
 
 async def test_what_was_typed_can_be_undone_and_ctrl_z_is_not_the_key_for_it(at: Desk) -> None:
-    await at.type("ab")
-    await at.press("ctrl+z")
-    assert at.composer.text == "ab"
+    await at.press(*"ab", "ctrl+z", has="ab")
     await at.press("ctrl+underscore")
     assert at.composer.text != "ab"
 
@@ -119,13 +103,10 @@ async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> Non
 
 
 async def test_ctrl_d_deletes_while_there_is_text_and_quits_when_there_is_none(at: Desk) -> None:
-    await at.type("ab")
-    await at.press("home", "ctrl+d")
-    assert at.composer.text == "b"
+    await at.press(*"ab", "home", "ctrl+d", has="b")
     await at.press("ctrl+d")
     assert at.app.return_value is None
-    await at.press("ctrl+d")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.press("ctrl+d", then=lambda: at.app.return_value == 0)
 
 
 async def test_shift_tab_walks_through_the_modes(at: Desk) -> None:
@@ -189,14 +170,12 @@ async def test_an_input_that_means_something_else_in_other_agents_is_not_sent_un
     await at.sees("Nothing was sent", f"{typed[0]} at the start", f"put a space in front of the {typed[0]}")
     assert at.session.prompts == []
     assert at.composer.text == typed
-    await at.press("home", "space", "enter")
-    await at.until(lambda: at.session.prompts == [typed])
+    await at.press("home", "space", "enter", then=lambda: at.session.prompts == [typed])
 
 
 @pytest.mark.parametrize("typed", ["/quit", "/exit"])
 async def test_quit(at: Desk, typed: str) -> None:
-    await at.enter(typed)
-    await at.until(lambda: at.app.return_value == 0)
+    await at.enter(typed, then=lambda: at.app.return_value == 0)
 
 
 async def test_keys_of_a_quick_hand_count_in_their_order(at: Desk) -> None:
@@ -223,8 +202,7 @@ async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(a
     at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
     await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")
     await at.enter("/cost", sees="0 tokens in")
-    await at.press("ctrl+d")
-    await at.until(lambda: at.app.return_value is not None)
+    await at.press("ctrl+d", then=lambda: at.app.return_value is not None)
 
 
 async def test_the_frame_says_where_a_command_runs_and_for_whom_a_note_is(at: Desk) -> None:

@@ -180,14 +180,12 @@ async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise(at: De
     await at.type("r")
     assert at.session.retries == 0
     await _drop(at)
-    await at.type("r")
-    assert at.composer.text == "rr"
+    await at.type("r", has="rr")
     assert at.session.retries == 0
     await at.sees("Alt+R connects now")
     at.composer.clear()
     await at.sees("· r connects now")
-    await at.press("r")
-    await at.until(lambda: at.session.retries == 1)
+    await at.press("r", then=lambda: at.session.retries == 1)
     assert at.composer.text == ""
 
 
@@ -195,23 +193,20 @@ async def test_r_retries_while_nothing_is_typed_and_is_a_letter_otherwise(at: De
 async def test_the_chord_retries_whatever_is_typed(at: Desk, key: str) -> None:
     await _drop(at)
     await at.type("half a thought")
-    await at.alone(key)
-    await at.until(lambda: at.session.retries == 1)
+    await at.alone(key, then=lambda: at.session.retries == 1)
     assert at.composer.text == "half a thought"
 
 
 async def test_a_word_that_begins_with_r_is_not_beheaded(at: Desk) -> None:
     await _drop(at)
-    await at.type("run the tests")
-    assert at.composer.text == "run the tests"
+    await at.type("run the tests", has="run the tests")
 
 
 async def test_a_login_that_needs_the_person_says_so_and_r_begins_it(at: Desk) -> None:
     at.session.link(LinkState.NEEDS_PERSON, "devbox asks for a password", 2)
     await at.sees("! not connected: devbox asks for a password · r logs in")
     assert "needs you" in at.status
-    await at.press("r")
-    await at.until(lambda: at.session.retries == 1)
+    await at.press("r", then=lambda: at.session.retries == 1)
 
 
 async def test_typed_text_survives_every_change_of_the_connection(at: Desk) -> None:
@@ -225,8 +220,7 @@ async def test_typed_text_survives_every_change_of_the_connection(at: Desk) -> N
     at.session.fail(ConnectionLost("gone for good"))
     await at.sees("gone for good")
     assert at.composer.text == "half a thought"
-    await at.type(" more")
-    assert at.composer.text == "half a thought more"
+    await at.type(" more", has="half a thought more")
 
 
 async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken_once(at: Desk) -> None:
@@ -240,8 +234,7 @@ async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken
     assert at.screen.index("What happened meanwhile.") < at.screen.index("go on without me")
     at.session.deliver()
     at.session.begin()
-    at.session.text("Now the prompt.", message_id="msg_2")
-    await at.sees("Now the prompt.")
+    await at.says("Now the prompt.", message_id="msg_2", sees="Now the prompt.")
     assert "waiting" not in at.screen
     assert at.screen.count("go on without me") == 1
     assert at.screen.index("go on without me") < at.screen.index("Now the prompt.")
@@ -273,8 +266,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
 
 
 async def test_the_turn_goes_on_while_the_connection_is_lost(at: Desk) -> None:
-    await at.turn()
-    await at.until(lambda: "working" in at.status and "Esc interrupts" in at.status)
+    await at.turn(then=lambda: "working" in at.status and "Esc interrupts" in at.status)
     await _drop(at)
     await at.until(lambda: "working" in at.status and "Esc" not in at.status)
     at.session.link(LinkState.CONNECTED)
@@ -287,14 +279,12 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
     await at.asked("Bash", {"command": "make"})
     await _drop(at)
     await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
-    await at.answer("1")
-    await at.until(lambda: at.session.answers)
+    await at.answer("1", then=lambda: at.session.answers)
     await at.until(lambda: at.view.card is None)
     await at.sees("sent when the connection is there again")
     at.session.link(LinkState.CONNECTED)
     at.session.deliver()
-    at.session.text("Made.")
-    await at.sees("Made.")
+    await at.says("Made.", sees="Made.")
     assert at.view.card is None
     assert "another client" not in at.screen
 
@@ -330,8 +320,7 @@ async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_
 ) -> None:
     at.session.fail(ConnectionLost("devbox is gone"))
     await at.sees("✗ lost: devbox is gone")
-    await at.press(*keys)
-    await at.until(lambda: at.app.return_value is not None)
+    await at.press(*keys, then=lambda: at.app.return_value is not None)
     assert at.app.return_value == ExitCode.LINK_LOST
     said = ["Session 5e55 on devbox:/srv/shop", "Lost: devbox is gone.", "Come back with:", f"  {RESUME}"]
     assert at.view.farewell() == said
@@ -340,8 +329,7 @@ async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_
 async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0(at: Desk) -> None:
     await at.session.stop()
     await at.sees("The session has ended on the host.", ": Ctrl+D leaves")
-    await at.press("ctrl+d")
-    await at.until(lambda: at.app.return_value is not None)
+    await at.press("ctrl+d", then=lambda: at.app.return_value is not None)
     assert at.app.return_value == ExitCode.OK
 
 
@@ -375,8 +363,7 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(
         at.session.ask("ask", "Bash", {"command": "make"})
         await at.until(lambda: at.view.card is not None)
     await at.until(lambda: at.view.reducer.running == (work != "none"))
-    await at.press("ctrl+d")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.press("ctrl+d", then=lambda: at.app.return_value == 0)
     lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
     assert at.view.farewell() == lines
     assert not at.app.leaving.stopped
@@ -401,15 +388,13 @@ async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_b
     async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:
         if stopped:
             await at.type("/stop")
-        await at.press("enter" if stopped else "ctrl+d")
-        await at.until(lambda: at.app.return_value == 0)
+        await at.press("enter" if stopped else "ctrl+d", then=lambda: at.app.return_value == 0)
         said = "\n".join(at.view.farewell())
         assert "in memory only" in said and (RESUME in said) != stopped
 
 
 async def test_stop_ends_the_session_on_the_host_and_leaves(at: Desk) -> None:
-    await at.enter("/stop")
-    await at.until(lambda: at.app.return_value == 0)
+    await at.enter("/stop", then=lambda: at.app.return_value == 0)
     assert at.session.stops == 1
     assert at.app.leaving.stopped
     assert "It was stopped on the host." in at.view.farewell()

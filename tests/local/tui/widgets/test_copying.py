@@ -46,8 +46,7 @@ async def selected(at: Desk, start: str, end: str) -> str:
 async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(width: int) -> None:
     async with desk(size=(width, 110)) as at:
         await at.turn(f"a question, {_LONG} that ends")
-        at.session.text(_ANSWER)
-        await at.sees("--flags.")
+        await at.says(_ANSWER, sees="--flags.")
         assert await selected(at, "Here", "word59.") == f"Here it is, {_LONG}."
         assert await selected(at, "def f", "return 2") == _CODE
         assert await selected(at, "an item", "another") == f"an item, {_LONG}\n • another"
@@ -58,8 +57,7 @@ async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(wi
 
 async def test_one_line_of_code_keeps_the_indent_of_the_code_only(at: Desk) -> None:
     await at.turn()
-    at.session.text("```\nfirst\n    second\n```")
-    await at.sees("second")
+    await at.says("```\nfirst\n    second\n```", sees="second")
     transcript, lines = at.view.transcript, at.screen.splitlines()
     row = next(n for n, line in enumerate(lines) if "second" in line)
     await at.pilot.mouse_down(transcript, offset=(0, row))
@@ -75,8 +73,7 @@ async def test_a_table_is_copied_as_it_is_drawn_and_output_without_its_indent() 
         call = at.session.call("Bash", command="make")
         at.session.run(call)
         at.session.done(call, "first line\n  second line\n" + "x" * 90, is_error=True)
-        at.session.text(f"Look, {_LONG}:\n\n| a | b |\n| - | - |\n| one | two |\n\nAfter it, {_LONG}.")
-        await at.sees("After it")
+        await at.says(f"Look, {_LONG}:\n\n| a | b |\n| - | - |\n| one | two |\n\nAfter it, {_LONG}.", sees="After it")
         assert await selected(at, "Look", "word59:") == f"Look, {_LONG}:"
         assert await selected(at, "After", "word59.") == f"After it, {_LONG}."
         assert "one" in await selected(at, "one", "two")

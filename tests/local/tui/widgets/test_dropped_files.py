@@ -82,14 +82,12 @@ async def test_a_dropped_image_goes_with_the_prompt(at: Desk, tmp_path: Path) ->
     await paste(at, f"'{path}' ")
     assert at.composer.text == "why does [image: plot.png 120 KB] "
     await at.sees("plot.png of this laptop will go along with the prompt")
-    await at.enter("look so?")
-    await at.until(lambda: at.session.contents)
+    await at.enter("look so?", then=lambda: at.session.contents)
     text = "why does [image: plot.png 120 KB] look so?"
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(path.read_bytes()).decode()}
     assert at.session.contents == [[{"type": "text", "text": text}, {"type": "image", "source": source}]]
     await at.sees("❯ why does [image: plot.png 120 KB] look so?")
-    await at.press("up", "enter")
-    await at.until(lambda: len(at.session.contents) == 2)
+    await at.press("up", "enter", then=lambda: len(at.session.contents) == 2)
     assert at.session.contents[1] == at.session.contents[0], "a prompt that is sent again has its files again"
 
 
@@ -97,8 +95,7 @@ async def test_a_text_file_goes_along_with_its_name(at: Desk, tmp_path: Path) ->
     (tmp_path / 'no"tes].txt').write_text("one\n@main.py\n")
     await paste(at, str(tmp_path / 'no"tes].txt'))
     assert at.composer.text == "[file: no_tes_.txt 13 B] "
-    await at.press("enter")
-    await at.until(lambda: at.session.contents)
+    await at.press("enter", then=lambda: at.session.contents)
     (content,) = at.session.contents
     assert isinstance(content, list) and len(content) == 2
     assert content[1]["text"] == '<attached-file name="no_tes_.txt">\none\n@main.py\n\n</attached-file>'
@@ -113,13 +110,10 @@ async def test_a_placeholder_goes_as_a_whole_and_undo_gives_the_path_back(tmp_pa
     async with desk(size=(160, 30)) as at:
         await paste(at, str(path))
         assert at.composer.text.startswith("[image: plot.png")
-        await at.press("ctrl+underscore")
-        assert at.composer.text == str(path)
-        await at.press("enter")
-        await at.until(lambda: at.session.contents == [str(path)])
+        await at.press("ctrl+underscore", has=str(path))
+        await at.press("enter", then=lambda: at.session.contents == [str(path)])
         await paste(at, str(path))
-        await at.press("backspace", "backspace")
-        assert at.composer.text == ""
+        await at.press("backspace", "backspace", has="")
 
 
 async def test_only_what_is_pasted_is_taken(tmp_path: Path) -> None:
@@ -254,8 +248,7 @@ async def test_later_runs_find_the_path_in_the_history_and_in_the_draft(tmp_path
     async with desk() as at:
         at.composer.remember(store, *store.load())
         await paste(at, str(path))
-        await at.press("enter")
-        await at.until(lambda: at.session.contents)
+        await at.press("enter", then=lambda: at.session.contents)
         await at.type("see ")
         await paste(at, str(path))
     assert store.load() == ([f"'{path}'"], f"see '{path}'")
@@ -266,22 +259,16 @@ async def test_the_image_in_the_clipboard_goes_with_the_prompt_and_backspace_rem
         return png(64, 48)
 
     at.composer.around.clipboard_image = from_clipboard
-    await at.type("see ")
-    await at.press("ctrl+v")
-    await at.until(lambda: at.composer.text == "see [Image #1 64x48] ")
+    await at.press(*"see ", "ctrl+v", then=lambda: at.composer.text == "see [Image #1 64x48] ")
     await at.sees("the image will go along with the prompt; Backspace removes it")
-    await at.press("ctrl+v")
-    await at.until(lambda: at.composer.text == "see [Image #1 64x48] [Image #2 64x48] ")
-    await at.press("backspace", "backspace")
-    assert at.composer.text == "see [Image #1 64x48] "
-    await at.press("enter")
-    await at.until(lambda: at.session.contents)
+    await at.press("ctrl+v", then=lambda: at.composer.text == "see [Image #1 64x48] [Image #2 64x48] ")
+    await at.press("backspace", "backspace", has="see [Image #1 64x48] ")
+    await at.press("enter", then=lambda: at.session.contents)
     content = at.session.contents[0]
     assert isinstance(content, list)
     text, image = content
     assert text["text"] == "see [Image #1 64x48]" and image["source"]["media_type"] == "image/png"
-    await at.give("/paste")
-    await at.until(lambda: at.composer.text == "[Image #3 64x48] ")
+    await at.give("/paste", then=lambda: at.composer.text == "[Image #3 64x48] ")
 
 
 async def test_without_an_image_in_the_clipboard_the_reason_is_said(at: Desk) -> None:
@@ -291,8 +278,7 @@ async def test_without_an_image_in_the_clipboard_the_reason_is_said(at: Desk) ->
     at.composer.around.clipboard_image = from_clipboard
     await at.press("ctrl+v", sees="there is no image in the clipboard")
     at.app.copy_to_clipboard("copied in ccb")
-    await at.press("ctrl+v")
-    await at.until(lambda: at.composer.text == "copied in ccb")
+    await at.press("ctrl+v", then=lambda: at.composer.text == "copied in ccb")
 
 
 def test_an_image_of_the_clipboard_has_no_path_that_later_runs_could_find() -> None:

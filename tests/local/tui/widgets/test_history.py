@@ -149,9 +149,7 @@ async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_wait
 async def test_page_up_at_the_line_loads_a_page_that_ends_where_the_one_before_began() -> None:
     async with desk(long_session(), size=(60, 14)) as at:
         await at.sees(TOP, "event 0026")
-        await at.press("pageup")
-        await at.until(lambda: at.session.fetched == [26])
-        await at.sees("event 0025", "event 0026")
+        await at.press("pageup", then=lambda: at.session.fetched == [26], sees=("event 0025", "event 0026"))
         shown = numbers(at)
         assert shown == [f"{n:04}" for n in range(27 - len(shown), 27)]
         assert len(shown) == 6
@@ -351,6 +349,4 @@ async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
     session.text("Still here.")
     async with desk(session) as at:
         await at.sees("Still here.")
-        await at.press("pageup")
-        await at.until(lambda: at.session.fetched)
-        await at.sees("Still here.")
+        await at.press("pageup", then=lambda: at.session.fetched, sees="Still here.")

@@ -52,16 +52,13 @@ async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
         await at.press("up")
         assert composer.text == "explain the login"
         composer.clear()
-        await at.type("login")
-        await at.press("ctrl+r", sees=("fix the login form", "explain the login"))
+        await at.press(*"login", "ctrl+r", sees=("fix the login form", "explain the login"))
         assert "run the tests" not in at.screen
         await at.press("ctrl+r", "enter")
         assert composer.text == "fix the login form" and at.session.prompts == []
         await at.loses("explain the login")
-        await at.press("enter")
-        await at.until(lambda: at.session.prompts == ["fix the login form"])
-        await at.type("rtst")
-        await at.press("ctrl+r", sees="run the tests")
+        await at.press("enter", then=lambda: at.session.prompts == ["fix the login form"])
+        await at.press(*"rtst", "ctrl+r", sees="run the tests")
         await at.type("zz", sees="no earlier prompt fits")
         await at.press("escape", loses="no earlier prompt fits")
         assert composer.text == "rtstzz" and at.session.interrupts == 0
@@ -93,8 +90,7 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -
         await at.press("backspace")
     await at.press("backspace")
     assert composer.text == "look: [Pasted text #1, 40 lines]", "a placeholder goes as a whole"
-    await at.press("enter")
-    await at.until(lambda: at.session.prompts == [f"look: {long}"])
+    await at.press("enter", then=lambda: at.session.prompts == [f"look: {long}"])
     await at.press("up")
     assert composer.text == f"look: {long}"
 
@@ -105,5 +101,4 @@ async def test_a_line_that_begins_with_a_hash_is_a_note(at: Desk) -> None:
     assert at.session.controls == [("remember", {"note": "use tabs"})] and at.session.prompts == []
     await at.give("# Title\ntext", sees="Nothing was sent")
     assert at.composer.text == "# Title\ntext"
-    await at.give(" # Title\ntext")
-    await at.until(lambda: at.session.prompts == ["# Title\ntext"])
+    await at.give(" # Title\ntext", then=lambda: at.session.prompts == ["# Title\ntext"])

@@ -154,10 +154,8 @@ def test_a_hint_has_the_place_of_the_mode_where_there_is_not_enough_for_both() -
 
 async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() -> None:
     async with desk(size=(60, 24)) as at:
-        await at.turn()
-        await at.until(lambda: "  ask  working" in at.status)
-        await at.press("shift+tab")
-        await at.until(lambda: "  accept edits  working" in at.status)
+        await at.turn(then=lambda: "  ask  working" in at.status)
+        await at.press("shift+tab", then=lambda: "  accept edits  working" in at.status)
 
 
 WORKED = re.compile(r"(?:working|waits for the model) (\d+) s")
@@ -170,14 +168,12 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
     at.session.begin()
     await at.until(lambda: WORKED.search(at.status))
     at.session.ask("ask", "Bash", {"command": "make"})
-    await at.card_focused()
-    await at.until(lambda: "waits for an answer" in at.status)
+    await at.card_focused(then=lambda: "waits for an answer" in at.status)
     asked_at = time.monotonic()
     assert not WORKED.search(at.status)
     await at.until(lambda: time.monotonic() - asked_at > 2.5)
     waited = time.monotonic() - asked_at
-    await at.answer("1")
-    await at.until(lambda: WORKED.search(at.status))
+    await at.answer("1", then=lambda: WORKED.search(at.status))
     shown = WORKED.search(at.status)
     assert shown and int(shown[1]) <= time.monotonic() - began_at - waited + 0.5
 

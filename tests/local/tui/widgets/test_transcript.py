@@ -237,8 +237,7 @@ def test_a_long_prompt_is_shown_in_part(told: Paper) -> None:
 
 async def _long_talk(at: Desk, lines: int = 100) -> None:
     await at.turn("count")
-    at.session.text("\n".join(f"- number {n}" for n in range(lines)))
-    await at.sees(f"number {lines - 1}")
+    await at.says("\n".join(f"- number {n}" for n in range(lines)), sees=f"number {lines - 1}")
 
 
 async def test_it_stays_at_the_bottom_until_the_person_scrolls_up(at: Desk) -> None:
@@ -252,16 +251,14 @@ async def test_it_stays_at_the_bottom_until_the_person_scrolls_up(at: Desk) -> N
     while at.view.transcript.lines_below:  # what has just come may still be laid out
         await at.press("pagedown")
     await at.sees("Something new at the end.")
-    at.session.text("And it follows again.", message_id="msg_3")
-    await at.sees("And it follows again.")
+    await at.says("And it follows again.", message_id="msg_3", sees="And it follows again.")
 
 
 async def test_a_page_that_had_nothing_to_scroll_goes_on_following(at: Desk) -> None:
     await at.prompt("hello")
     await at.press("pageup", "pagedown")
     at.session.begin()
-    at.session.text("\n".join(f"- number {n}" for n in range(100)))
-    await at.sees("number 99")
+    await at.says("\n".join(f"- number {n}" for n in range(100)), sees="number 99")
     assert at.view.transcript.lines_below == 0 and at.view.transcript.scroll_y == at.view.transcript.max_scroll_y
 
 
@@ -291,14 +288,12 @@ async def test_what_comes_just_before_the_next_frame_is_shown(at: Desk, monkeypa
     clock = SimpleNamespace(monotonic=lambda: 100.0, thread_time=time.thread_time)
     monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
     shown._laid_out_at, shown._frame_s = 100.0, 1e-9
-    at.session.text("A nanosecond before.")
-    await at.sees("A nanosecond before.")
+    await at.says("A nanosecond before.", sees="A nanosecond before.")
 
 
 async def test_a_resize_keeps_the_first_line_in_sight(at: Desk) -> None:
     await at.turn("talk")
-    at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
-    await at.sees("w29x89")
+    await at.says("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)), sees="w29x89")
     await at.press("pageup", "pageup")
     first = at.lines[0].split()[0]
     await at.pilot.resize_terminal(40, 30)
@@ -311,8 +306,7 @@ async def test_a_resize_keeps_the_first_line_in_sight(at: Desk) -> None:
 
 async def test_a_double_click_copies_the_word(at: Desk) -> None:
     await at.turn("talk")
-    at.session.text("日本 open (src/app.py:12), please")
-    await at.sees("open (src")
+    await at.says("日本 open (src/app.py:12), please", sees="open (src")
     row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
     column = at.lines[row].index("app.py") + 2  # two wide characters before it
     transcript = at.view.transcript
@@ -324,8 +318,7 @@ async def test_a_double_click_copies_the_word(at: Desk) -> None:
 
 async def test_what_the_mouse_selects_is_copied_as_it_is_written(at: Desk) -> None:
     await at.turn("talk")
-    at.session.text("日本 copy me please")
-    await at.sees("copy me please")
+    await at.says("日本 copy me please", sees="copy me please")
     row = next(n for n, line in enumerate(at.screen.splitlines()) if "copy me" in line)
     column = at.screen.splitlines()[row].index("copy") + 2  # two wide characters before it
     await at.pilot.mouse_down(at.view.transcript, offset=(column, row))
