@@ -64,16 +64,14 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
     async with waiting(prompt="/etc is first") as at:
         await at.submits("second", "third\nof two lines", "/mode plan", "last")
         at.composer.type("half a though")
-        assert at.screen.count("(queued)") == 5
-        assert "third …  (queued)" in at.screen
+        assert at.screen.count("(queued)") == 5 and "third …  (queued)" in at.screen
         assert at.session.prompts == []
         await at.come()
         await wait_until(at.pilot, lambda: len(at.session.prompts) == 4)
         assert at.session.prompts == ["/etc is first", "second", "third\nof two lines", "last"]
         assert at.view.reducer.mode == "plan"
         await at.press("t", has="half a thought")
-        assert at.app.focused is at.composer
-        assert "the settings are odd" in at.screen
+        assert at.app.focused is at.composer and "the settings are odd" in at.screen
         assert "Connecting" not in at.screen
 
 
@@ -115,8 +113,7 @@ async def test_an_input_that_ccb_does_not_understand_comes_back_at_once() -> Non
     async with waiting() as at:
         await at.submits("#")
         assert at.composer.text == "#"
-        assert "keeps a note" in at.screen
-        assert "(queued)" not in at.screen
+        assert "keeps a note" in at.screen and "(queued)" not in at.screen
 
 
 @pytest.mark.parametrize(

@@ -90,8 +90,7 @@ async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked(at: Desk) -> 
     await listed(at)
     await at.press("up", "d", then=lambda: waiting(at) == ["third"])
     assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
-    await at.sees("› third")
-    await at.loses("second")
+    await at.sees("› third", loses="second")
     await at.press("d", sees=("No prompt waits any more", "Esc closes"))
     assert "The agent has" not in at.screen
 

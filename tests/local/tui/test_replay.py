@@ -49,8 +49,7 @@ async def test_a_fresh_terminal_is_told_a_whole_session_without_bells(at: Desk) 
         session.text("Everything is made.")
         session.finish()
     await at.sees("❯ what the person asked", "● Bash make", "Everything is made.", "1.2k in, 345 out")
-    assert rung == []
-    assert not at.view.reducer.running
+    assert rung == [] and not at.view.reducer.running
 
 
 async def test_a_question_that_was_answered_in_the_replay_never_flashes(at: Desk) -> None:
@@ -63,8 +62,7 @@ async def test_a_question_that_was_answered_in_the_replay_never_flashes(at: Desk
         session.answered("answered")
         session.withdraw_question("cancelled")
     await at.sees("make install", "1 once")
-    assert shown == ["open"]
-    assert rung == []
+    assert shown == ["open"] and rung == []
     assert "another client" not in at.screen
 
 
@@ -105,8 +103,7 @@ async def test_a_question_that_is_asked_again_under_its_id_is_one_question(at: D
     with at.session.replay():
         at.session.ask("ask", "Bash", MAKE)
     await at.says("A word.", sees="A word.")
-    assert at.view.card is card
-    assert "more waiting" not in at.screen
+    assert at.view.card is card and "more waiting" not in at.screen
     await at.answer("1", then=lambda: list(at.session.answers) == ["ask"] and at.view.card is None)
 
 
@@ -153,8 +150,7 @@ async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes
     at.session.prompted("from another terminal", other)
     at.session.fact("input", id="odd-id", body={"type": "user", "uuid": other, "message": {"content": "from another"}})
     await at.says("A word.", sees=("A word.", "❯ from another terminal  (queued)"))
-    assert at.screen.count("from here") == 1
-    assert at.screen.count("from another") == 1
+    assert at.screen.count("from here") == 1 and at.screen.count("from another") == 1
 
 
 def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(told: Paper) -> None:
@@ -184,8 +180,7 @@ def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(tol
     assert told.screen.count("The plan is") == 1
     told.text("And now it is done.")
     told.sees("And now it is done.")
-    assert told.screen.count("The plan is") == 1
-    assert told.screen.count("And now") == 1
+    assert told.screen.count("The plan is") == 1 and told.screen.count("And now") == 1
 
 
 def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one(told: Paper) -> None:
@@ -231,8 +226,7 @@ async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_an
     _tell_a_copy(at.session, asks=asks)
     await at.sees("❯ make it", "? Bash make", "its result is not known here")
     await at.until(lambda: not at.view.approvals.replaying)
-    assert "working" not in at.status
-    assert at.view.card is None
+    assert "working" not in at.status and at.view.card is None
     assert "and then test it" not in at.screen  # only the original has it
     assert "The agent" not in "".join(at.view.farewell())
     await at.quits()

@@ -42,8 +42,7 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         await at.prompt("fix the cart")
         for _ in range(2):
             await allow_once(at)
-        await at.until(lambda: not at.view.reducer.running)
-        await at.sees("Nothing else was changed.", "1.2k in, 345 out")
+        await at.until(lambda: not at.view.reducer.running, sees=("Nothing else was changed.", "1.2k in, 345 out"))
         assert DONE in "\n".join(at.lines)
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
 

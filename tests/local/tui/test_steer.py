@@ -39,8 +39,7 @@ async def test_s_in_the_list_lets_a_prompt_steer_but_no_command(at: Desk) -> Non
 async def test_another_terminal_lets_a_prompt_steer(at: Desk) -> None:
     _, three = await queued(at, "second", "third")
     at.session.fact("moved", id=three, before="", steers=True)
-    await at.until(lambda: waiting(at) == ["third", "second"])
-    await at.sees("❯ third  (steers)")
+    await at.until(lambda: waiting(at) == ["third", "second"], sees="❯ third  (steers)")
 
 
 async def test_a_command_line_never_steers(at: Desk) -> None:
@@ -68,5 +67,4 @@ async def test_a_terminal_that_comes_later_sees_what_steers(at: Desk) -> None:
         {"input": "b", "text": "hurries", "taken": False, "steers": True},
     ]
     at.session.skip(10, prompts=prompts)
-    await at.until(lambda: waiting(at) == ["hurries", "waits"])
-    await at.sees("❯ hurries  (steers)", "❯ waits  (queued)")
+    await at.until(lambda: waiting(at) == ["hurries", "waits"], sees=("❯ hurries  (steers)", "❯ waits  (queued)"))

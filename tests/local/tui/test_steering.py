@@ -99,8 +99,7 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
     await at.sees("compiling 99", "make test")
     assert "compiling 1\n" not in at.screen
     prints("all\nlinking\n", 7)
-    await at.sees("linking")
-    await at.loses("compiling")
+    await at.sees("linking", loses="compiling")
     await at.press("escape", then=lambda: at.session.interrupts == 1)
     text = {"type": "text", "text": "<local-command-stdout>all\nlinking\n[interrupted]</local-command-stdout>"}
     at.session.say({"type": "user", "message": {"role": "user", "content": [text]}, "isReplay": True})
@@ -113,5 +112,4 @@ async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_
     prints("of the next one", 1)
     await at.sees("of the next one")
     at.session.finish(is_error=True, terminal_reason="aborted_tools", errors=["aborted"])
-    await at.until(lambda: not at.view.reducer.running)
-    await at.sees("✗ Bash make test", "of the next one")
+    await at.until(lambda: not at.view.reducer.running, sees=("✗ Bash make test", "of the next one"))

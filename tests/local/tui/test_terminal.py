@@ -172,8 +172,7 @@ async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_t
         await _stop_and_go_on(at)
         assert not at.echoes
         at.type("\x04")
-        assert await at.ended() == 0
-        assert at.echoes
+        assert await at.ended() == 0 and at.echoes
 
 
 async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
@@ -214,8 +213,7 @@ async def test_a_signal_that_ends_it_at_once_leaves_a_terminal_that_can_be_used(
     async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.shows("F1 or /help")
         at.process.send_signal(number)
-        assert await at.ended() == -number
-        assert at.echoes
+        assert await at.ended() == -number and at.echoes
         _, _, after = at.written.rpartition(b"\x1b[?1003h")
         assert b"\x1b[?1003l" in after and b"\x1b[?2004l" in after and b"\x1b[?1049l" in after
 

@@ -39,8 +39,7 @@ async def open_page(at: Desk) -> SearchedBlocks:
 async def test_the_page_takes_the_whole_screen_and_esc_goes_back() -> None:
     async with desk(long_session()) as at:
         await open_page(at)
-        await at.sees("Answer 40: the needle is here.")
-        await at.loses("Ask for a change")
+        await at.sees("Answer 40: the needle is here.", loses="Ask for a change")
         await at.until(lambda: at.status.lstrip().startswith("● devbox"))
         await at.type("typed", has="")
         await at.press("escape", sees="Ask for a change")

@@ -17,8 +17,7 @@ BY_ALICE = "“alice@desk pid 9” drives this session now"
 
 
 async def _fence(at: Desk) -> None:
-    at.session.link(LinkState.FENCED, BY_ALICE)
-    await at.sees(f"◇ only watching: {BY_ALICE} · Alt+T takes it back")
+    await at.link(LinkState.FENCED, BY_ALICE, sees=f"◇ only watching: {BY_ALICE} · Alt+T takes it back")
 
 
 async def test_a_fenced_terminal_says_who_took_over_and_alt_t_takes_back(at: Desk) -> None:
@@ -26,8 +25,7 @@ async def test_a_fenced_terminal_says_who_took_over_and_alt_t_takes_back(at: Des
     await at.until(lambda: at.status.startswith(" ◇ devbox:/srv/shop  ask  watching"))
     await at.sees("Nothing can be sent while this terminal only watches")
     await at.alone("alt+t", then=lambda: at.session.take_backs == 1)
-    at.session.link(LinkState.CONNECTED)
-    await at.sees("Ask for a change")
+    await at.link(LinkState.CONNECTED, sees="Ask for a change")
     await at.type("t", has="t")
     assert at.session.take_backs == 1
 
@@ -56,8 +54,7 @@ async def test_one_that_never_drove_takes_over() -> None:
 async def test_what_a_viewer_types_never_takes_the_session(at: Desk, typed: str) -> None:
     await _fence(at)
     await at.enter(typed, sees="this terminal only watches: Alt+T drives the session")
-    assert at.session.take_backs == 0
-    assert at.session.prompts == []
+    assert at.session.take_backs == 0 and at.session.prompts == []
 
 
 @pytest.mark.parametrize("key", ["alt+t", "f8"])
@@ -65,11 +62,9 @@ async def test_a_draft_is_kept_and_cannot_be_changed_or_sent(at: Desk, key: str)
     await at.type("half a thought")
     await _fence(at)
     await at.press(*"xyz", "backspace", "enter", "up", sees="this terminal only watches: Alt+T drives the session")
-    assert at.composer.text == "half a thought"
-    assert at.session.prompts == []
+    assert at.composer.text == "half a thought" and at.session.prompts == []
     await at.alone(key, then=lambda: at.session.take_backs == 1)
-    at.session.link(LinkState.CONNECTED)
-    await at.until(lambda: not at.composer.read_only)
+    await at.link(LinkState.CONNECTED, then=lambda: not at.composer.read_only)
     await at.press("enter", then=lambda: at.session.prompts == ["half a thought"])
 
 
@@ -77,8 +72,7 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
     await _fence(at)
     at.session.ask("ask", "Bash", {"command": "make"})
     await at.sees("Bash on devbox:/srv/shop", "make", "Waits for the client that drives this session.")
-    assert "1 once" not in at.screen
-    assert "approval waits" not in at.screen
+    assert "1 once" not in at.screen and "approval waits" not in at.screen
     for key in ("tab", "1", "alt+a", "1", "3"):
         await at.press(key)
     assert at.session.answers == {}
@@ -94,16 +88,14 @@ async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus(at: Des
     await at.answer("3", sees="Why not?")
     await _fence(at)
     await at.sees("Waits for the client that drives this session.")
-    await at.until(lambda: at.app.focused is at.composer)
-    await at.loses("Why not?")
+    await at.until(lambda: at.app.focused is at.composer, loses="Why not?")
     at.session.answered("ask")
     await at.until(lambda: at.view.card is None)
 
 
 async def _watches_a_turn(at: Desk) -> None:
     """Somebody else's turn runs, and this terminal watches it."""
-    at.session.link(LinkState.FENCED, BY_ALICE)
-    await at.sees("only watching")
+    await at.link(LinkState.FENCED, BY_ALICE, sees="only watching")
     at.session.prompted("what alice asks")
     at.session.begin()
     await at.until(lambda: "working" in at.status)
@@ -119,8 +111,7 @@ async def test_ctrl_c_leaves_it_while_the_agent_works_for_somebody_else() -> Non
 async def test_esc_says_which_key_makes_it_drive(at: Desk) -> None:
     await _watches_a_turn(at)
     await at.press("escape", then=lambda: "this terminal only watches: Alt+T drives the session" in at.status)
-    at.session.link(LinkState.RECONNECTING, "eof", 4)
-    await at.sees("reconnecting now")
+    await at.link(LinkState.RECONNECTING, "eof", 4, sees="reconnecting now")
     await at.press("escape", then=lambda: "this terminal only watches: Alt+T drives the session" in at.status)
     assert at.session.interrupts == 0
 
@@ -143,8 +134,7 @@ async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
     async with desk(Refusing()) as at:
         await at.asked("Bash", {"command": "make"})
         await at.answer("1", sees="another client drives this session")
-        await at.until(lambda: at.view.card is not None)
-        await at.sees("1 once")
+        await at.until(lambda: at.view.card is not None, sees="1 once")
 
 
 async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives_again(at: Desk) -> None:
@@ -176,6 +166,5 @@ def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself(told: Pape
 async def test_what_was_asked_for_is_not_said_any_more_once_it_is_so(at: Desk) -> None:
     await _fence(at)
     await at.alone("alt+t", then=lambda: "taking the session" in at.status)
-    at.session.link(LinkState.CONNECTED)
-    await at.until(lambda: "watching" not in at.status)
+    await at.link(LinkState.CONNECTED, then=lambda: "watching" not in at.status)
     assert "taking the session" not in at.status

@@ -22,6 +22,7 @@ from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
 from ccb.local.config.settings_loading import DEFAULT_SCREEN, ScreenSettings
+from ccb.local.session.session_client import LinkState
 from ccb.local.slash_commands.session_api import NO_LAPTOP, LaptopSide, ReplInfo
 from ccb.local.terminal.keymap import BURST_S
 from ccb.local.tui.app import Repl
@@ -188,17 +189,18 @@ class Desk:
     def status(self) -> str:
         return self.screen.splitlines()[-1]
 
-    async def until(self, condition: Callable[[], object]) -> None:
+    async def until(self, condition: Callable[[], object], **after: Unpack[After]) -> None:
         await wait_until(self.pilot, condition)
+        await self._after(**after)
 
-    async def sees(self, *texts: str) -> None:
+    async def sees(self, *texts: str, **after: Unpack[After]) -> None:
         """Wait until all of `texts` are on the screen."""
 
         def there() -> bool:
             shown = self.screen  # drawn once for all of them
             return all(text in shown for text in texts)
 
-        await self.until(there)
+        await self.until(there, **after)
 
     async def loses(self, text: str) -> None:
         """Wait until `text` is no longer on the screen."""
@@ -249,6 +251,13 @@ class Desk:
         """Send a prompt, with which a turn begins."""
         await self.prompt(text)
         self.session.begin()
+        await self._after(**after)
+
+    async def link(
+        self, state: LinkState, why: str = "", attempt: int = 0, again_at: float | None = None, **after: Unpack[After]
+    ) -> None:
+        """Let the connection change."""
+        self.session.link(state, why, attempt, again_at)
         await self._after(**after)
 
     async def says(self, text: str, message_id: str = "msg_1", **after: Unpack[After]) -> None:

@@ -78,8 +78,7 @@ async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
         card = at.card
         await at.until(lambda: card.subject.unseen)
         while before := card.subject.unseen:
-            await at.press("space")
-            await at.until(partial(_is_below, card, before))
+            await at.press("space", then=partial(_is_below, card, before))
         await at.sees("1 go, accept edits", "5 go, ask before those commands too")
         await at.pause_of_a_person()
         assert "$ make test" in at.screen

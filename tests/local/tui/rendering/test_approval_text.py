@@ -88,8 +88,7 @@ def test_an_edit_that_was_not_compared_can_be_rebuilt(
     if everywhere is not None:
         edit["replace_all"] = True
     said, rows = read_path(card("Edit", {"file_path": path, **edit}, width))
-    assert said == path
-    assert read_edits(rows) == [edit]
+    assert said == path and read_edits(rows) == [edit]
 
 
 @given(st.lists(st.tuples(ANY_TEXT.filter(bool), ANY_TEXT), min_size=1, max_size=3), WIDTHS)
@@ -106,8 +105,7 @@ def test_a_new_file_can_be_rebuilt(path: str, content: str, width: int) -> None:
         said, rows = read_path(card("Write", {"file_path": path, "content": content}, width, compared))
         assert said == path
         diff, rest = read_diff(_after_words(rows))
-        assert rest == []
-        assert applied(diff, "") == content
+        assert rest == [] and applied(diff, "") == content
 
 
 def _after_words(rows: list[str]) -> list[str]:
@@ -127,8 +125,7 @@ def test_a_change_of_a_file_can_be_applied_from_the_card(
     }  # fmt: skip
     _, rows = read_path(card("Write", {"file_path": "/a", "content": after}, width, change))
     diff, rest = read_diff(_after_words(rows))
-    assert rest == []
-    assert applied(diff, before) == after
+    assert rest == [] and applied(diff, before) == after
 
 
 async def _read_from_the_screen(at: Desk) -> list[str]:

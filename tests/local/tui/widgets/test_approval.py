@@ -32,11 +32,17 @@ def ask(session: ScriptedSession, request_id: str = "ask", command: str = COMMAN
     )
 
 
+async def asks(at: Desk, **commands: str) -> None:
+    """Let the worker ask for some commands after a prompt, by their ids."""
+    await at.prompt("go")
+    for request_id, command in (commands or {"ask": COMMAND["command"]}).items():
+        ask(at.session, request_id, command)
+
+
 @pytest.fixture
 async def at_card(at: Desk) -> Desk:
     """The worker asks, and the person is at the card."""
-    await at.prompt("go")
-    ask(at.session)
+    await asks(at)
     await at.card_focused()
     return at
 
@@ -133,8 +139,7 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
 
     projects = cast(Any, SimpleNamespace(keep=keep))
     async with desk(laptop=LaptopSide(projects)) as at:
-        await at.prompt("go")
-        ask(at.session)
+        await asks(at)
         await at.card_focused(sees="4 always")
         await at.alone("4", sees=("4 always: for this host and directory, in ", "projects.json"))
         await at.answer("enter", sees="Kept for this host and directory, on the laptop: allow Bash(")
@@ -160,15 +165,13 @@ async def test_esc_on_the_card_goes_back_to_the_composer_and_only_there_interrup
 
 @pytest.mark.parametrize("typed", ["2 tests fail", "y", "3\n"])
 async def test_what_is_typed_when_a_card_appears_is_text(at: Desk, typed: str) -> None:
-    await at.prompt("go")
-    ask(at.session)
+    await asks(at)
     await at.sees("Tab to answer", "approval waits: Tab")
     appeared = time.monotonic()
     await at.until(lambda: time.monotonic() - appeared > 10 * BURST_S)  # also after a while without a key
     await at.type(typed.strip(), has=typed.strip())
     await at.pause_of_a_person()
-    assert at.session.answers == {}
-    assert at.app.focused is at.composer
+    assert at.session.answers == {} and at.app.focused is at.composer
 
 
 async def test_a_half_written_prompt_stays_while_the_card_is_answered(at: Desk) -> None:
@@ -182,25 +185,13 @@ async def test_a_half_written_prompt_stays_while_the_card_is_answered(at: Desk) 
 
 
 async def test_a_click_leads_to_the_card_and_answers_nothing(at: Desk) -> None:
-    await at.prompt("go")
-    ask(at.session)
+    await asks(at)
     await at.sees("Tab to answer")
     await at.pilot.click(".choices", offset=(16, 0))
     await at.card_listens()
     await at.pause_of_a_person()
     assert at.session.answers == {}
     await at.answer("1", then=lambda: at.session.answers)
-
-
-@pytest.mark.parametrize("text", ["12 files", "no wait"])
-async def test_words_typed_slowly_on_the_card_are_no_answer(at_card: Desk, text: str) -> None:
-    await at_card.press(text[0])
-    pressed = time.monotonic()
-    await at_card.until(lambda: time.monotonic() - pressed > 10 * BURST_S)  # it was an answer after 0.2 s
-    assert at_card.session.answers == {}
-    await at_card.type(text[1:], then=lambda: at_card.composer.text == text)
-    assert at_card.session.answers == {}
-    assert "Why not?" not in at_card.screen
 
 
 async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_another_one(at_card: Desk) -> None:
@@ -227,9 +218,7 @@ async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(
     at: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
-    await at.prompt("go")
-    ask(at.session, "first", "echo one")
-    ask(at.session, "second", "rm -rf /")
+    await asks(at, first="echo one", second="rm -rf /")
     await at.sees("echo one", "1 more waiting")
     at.session.withdraw_question("first")  # and at this moment the person goes to it and answers
     await at.sees("rm -rf /")
@@ -244,9 +233,7 @@ async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(
 
 
 async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_focus(at: Desk) -> None:
-    await at.prompt("go")
-    ask(at.session, "first", "echo one")
-    ask(at.session, "second", "rm -rf /")
+    await asks(at, first="echo one", second="rm -rf /")
     await at.card_focused()
     await at.press("1")
     at.session.withdraw_question("first")
@@ -288,24 +275,26 @@ async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None
 
 
 async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk) -> None:
-    await at.prompt("go")
-    ask(at.session, "first", "echo one")
-    ask(at.session, "second", "echo two")
+    await asks(at, first="echo one", second="echo two")
     await at.card_focused(sees="1 more waiting")
     await at.answer("1", sees="echo two")
     await at.press("1")
-    assert list(at.session.answers) == ["first"]
-    assert at.composer.text == "1"
+    assert list(at.session.answers) == ["first"] and at.composer.text == "1"
     await at.card_focused()
     await at.answer("1", then=lambda: len(at.session.answers) == 2)
 
 
-@pytest.mark.parametrize("typed", ["wait 1", "31 files", "no"])
-async def test_words_typed_on_the_card_go_to_the_composer(at_card: Desk, typed: str) -> None:
-    await at_card.type(typed, then=lambda: at_card.composer.text == typed)
-    await at_card.pause_of_a_person()
+@pytest.mark.parametrize(
+    ("typed", "pause"), [("12 files", 10), ("no wait", 10), ("wait 1", 0), ("31 files", 0), ("no", 0)]
+)
+async def test_words_typed_on_the_card_go_to_the_composer_also_slowly(at_card: Desk, typed: str, pause: int) -> None:
+    await at_card.press(typed[0])
+    pressed = time.monotonic()
+    await at_card.until(lambda: time.monotonic() - pressed > pause * BURST_S)  # it was an answer after 0.2 s
     assert at_card.session.answers == {}
-    assert "Why not?" not in at_card.screen
+    await at_card.type(typed[1:], then=lambda: at_card.composer.text == typed)
+    await at_card.pause_of_a_person()
+    assert at_card.session.answers == {} and "Why not?" not in at_card.screen
 
 
 def _arrive_at_once(at: Desk, *keys: str) -> None:
@@ -319,8 +308,7 @@ def _arrive_at_once(at: Desk, *keys: str) -> None:
 
 @pytest.mark.parametrize("keys", [("tab", "y"), ("alt+a", "1", "enter")])
 async def test_keys_that_come_in_a_burst_are_text(at: Desk, keys: tuple[str, ...]) -> None:
-    await at.prompt("go")
-    ask(at.session)
+    await asks(at)
     await at.sees("Tab to answer")
     _arrive_at_once(at, *keys)
     await at.until(lambda: keys[1] in at.composer.text or len(at.session.prompts) > 1)
@@ -332,8 +320,7 @@ async def test_keys_that_come_in_a_burst_are_text(at: Desk, keys: tuple[str, ...
 async def test_a_burst_on_the_card_is_text_from_its_first_character_on(at_card: Desk, typed: str) -> None:
     _arrive_at_once(at_card, *({" ": "space", "\n": "enter"}.get(char, char) for char in typed))
     await at_card.until(lambda: at_card.composer.text == typed.lstrip())  # the first space reads on
-    assert at_card.session.answers == {}
-    assert len(at_card.session.prompts) == 1
+    assert at_card.session.answers == {} and len(at_card.session.prompts) == 1
 
 
 async def test_a_space_bar_that_is_held_down_reads_to_the_end(at_long: Desk) -> None:
@@ -361,9 +348,7 @@ async def test_a_paste_on_the_card_goes_to_the_composer(at_card: Desk) -> None:
 
 
 async def test_a_cancelled_question_disappears_and_the_next_one_comes(at: Desk) -> None:
-    await at.prompt("go")
-    ask(at.session, "first", "echo one")
-    ask(at.session, "second", "echo two")
+    await asks(at, first="echo one", second="echo two")
     await at.sees("echo one", "1 more waiting")
     at.session.withdraw_question("second")
     await at.loses("1 more waiting")
@@ -406,21 +391,16 @@ async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_pai
 
 
 async def test_what_was_seen_stays_seen_when_the_window_changes_its_size(at: Desk) -> None:
-    await at.prompt("go")
-    ask(at.session, command="\n".join(f"echo {n} {'x' * 70}" for n in range(12)))
+    await asks(at, ask="\n".join(f"echo {n} {'x' * 70}" for n in range(12)))
     await at.card_focused(sees="1 once")
     await at.pilot.resize_terminal(50, 20)
-    await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20)
-    await at.sees("1 once")
+    await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20, sees="1 once")
 
 
 async def test_of_keys_that_come_all_at_once_none_is_lost(at_long: Desk) -> None:
-    # below three other rows
     for _ in range(20):
         at_long.app.post_message(events.Key("down", None))
-    await at_long.until(
-        lambda: "line 17." in at_long.screen and "line 16." not in at_long.screen
-    )  # below three other rows
+    await at_long.sees("line 17.", loses="line 16.")  # below three other rows
 
 
 async def test_page_keys_home_and_end_scroll_the_card_that_is_read(at_long: Desk) -> None:
@@ -443,8 +423,7 @@ async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_al
 
 async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_there() -> None:
     async with desk(size=(40, 10)) as at:
-        await at.prompt("go")
-        ask(at.session)
+        await asks(at)
         await at.card_focused(sees=("make test", "1 once", "3 deny", "back"))
         (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
         assert reason.endswith("…"), "what is cut says so"
@@ -455,8 +434,7 @@ async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_the
 @pytest.mark.parametrize("size", [(80, 24), (60, 12)])
 async def test_what_is_below_the_edge_is_announced_until_it_was_seen(size: tuple[int, int]) -> None:
     async with desk(size=size) as at:
-        await at.prompt("go")
-        ask(at.session, command="\n".join(f"echo {n}" for n in range(30)) + "\nrm -rf /")
+        await asks(at, ask="\n".join(f"echo {n}" for n in range(30)) + "\nrm -rf /")
         await at.card_focused(then=lambda: re.search(r"↓ \d\d more lines", at.screen))
         assert "rm -rf /" not in at.screen
         await at.press(*["down"] * 31, sees="rm -rf /", loses="more line")

@@ -168,8 +168,7 @@ async def test_commands_answer(at: Desk, typed: str, seen: list[str]) -> None:
 async def test_an_input_that_means_something_else_in_other_agents_is_not_sent_unnoticed(at: Desk, typed: str) -> None:
     await at.enter(typed)
     await at.sees("Nothing was sent", f"{typed[0]} at the start", f"put a space in front of the {typed[0]}")
-    assert at.session.prompts == []
-    assert at.composer.text == typed
+    assert at.session.prompts == [] and at.composer.text == typed
     await at.press("home", "space", "enter", then=lambda: at.session.prompts == [typed])
 
 
@@ -191,8 +190,7 @@ async def test_keys_of_a_quick_hand_count_in_their_order(at: Desk) -> None:
 def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
     asked = parse_command("?")
     assert asked is not None and asked.name == "help"
-    assert parse_command("? why") is None
-    assert parse_command("/etc/hosts is wrong") is None
+    assert parse_command("? why") is None and parse_command("/etc/hosts is wrong") is None
     assert parse_command("/help\nme") is None
 
 

@@ -24,22 +24,18 @@ SILENT = "the host has not answered for 15 s"
 
 
 async def _drop(at: Desk, wait_s: float = 600) -> None:
-    at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + wait_s)
-    await at.sees("reconnecting in")
+    await at.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + wait_s, sees="reconnecting in")
 
 
 @pytest.mark.slow
 async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt(at: Desk) -> None:
     said = re.compile(r"◌ reconnecting in (\d+) s \(attempt 4\): the host has not answered for 15 s · r connects now")
-    at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
-    await at.until(lambda: said.search(at.screen))
+    await at.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600, then=lambda: said.search(at.screen))
     await at.until(lambda: at.status.startswith(" ◌ devbox:/srv/shop  ask  reconnecting"))
     (first,) = said.findall(at.screen)
     await at.until(lambda: int(said.findall(at.screen)[0]) < int(first))
-    at.session.link(LinkState.RECONNECTING, SILENT, 4)
-    await at.sees("reconnecting now (attempt 4): the host")
-    at.session.link(LinkState.CONNECTED)
-    await at.loses("attempt")
+    await at.link(LinkState.RECONNECTING, SILENT, 4, sees="reconnecting now (attempt 4): the host")
+    await at.link(LinkState.CONNECTED, loses="attempt")
     assert at.status.startswith(" ● devbox:/srv/shop  ask")
 
 
@@ -72,8 +68,7 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
         await at.turn("fix the cart")
         at.session.text("I look at the tests first.")
         at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
-        at.session.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600)
-        await at.sees("reconnecting in")
+        await at.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600, sees="reconnecting in")
         await at.prompt("and commit it")
         await at.type("half a thought")
         at.session.ask("ask", "Bash", {"command": "make install"})
@@ -94,8 +89,7 @@ def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
     connection.settle(100.0 + 0.9 * BRIEF_S)
     assert connection.shown is LinkState.CONNECTED
-    assert connection.banner_message(100.9, typing=False) is None
-    assert connection.keys() == frozenset()
+    assert connection.banner_message(100.9, typing=False) is None and connection.keys() == frozenset()
     connection.changed(LinkChange(LinkState.CONNECTED), 100.95)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 101.0), 101.0)
     connection.settle(101.5)
@@ -110,8 +104,7 @@ async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop
         at.session.unanswered_s = 4.2
         await at.until(lambda: at.status.startswith(" ◌") and "no answer for 4 s" in at.status)
         assert "Esc interrupts" not in at.status
-        at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() + 600)
-        await at.sees("reconnecting in")
+        await at.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() + 600, sees="reconnecting in")
     connection = ConnectionView(session := ScriptedSession(), DEFAULT_KEYMAP)
     session.unanswered_s = 4.2
     connection.settle(100.0)
@@ -215,8 +208,7 @@ async def test_typed_text_survives_every_change_of_the_connection(at: Desk) -> N
         LinkState.RECONNECTING, LinkState.NEEDS_PERSON, LinkState.RECONNECTING, LinkState.CONNECTED,
         LinkState.FENCED, LinkState.RECONNECTING, LinkState.CONNECTED, LinkState.RECONNECTING,
     ):  # fmt: skip
-        at.session.link(state, "why not")
-        await at.until(partial(lambda wanted: at.view.connection.state is wanted, state))
+        await at.link(state, "why not", then=partial(lambda wanted: at.view.connection.state is wanted, state))
     at.session.fail(ConnectionLost("gone for good"))
     await at.sees("gone for good")
     assert at.composer.text == "half a thought"
@@ -235,8 +227,7 @@ async def test_a_prompt_without_a_connection_waits_below_everything_and_is_taken
     at.session.deliver()
     at.session.begin()
     await at.says("Now the prompt.", message_id="msg_2", sees="Now the prompt.")
-    assert "waiting" not in at.screen
-    assert at.screen.count("go on without me") == 1
+    assert "waiting" not in at.screen and at.screen.count("go on without me") == 1
     assert at.screen.index("go on without me") < at.screen.index("Now the prompt.")
 
 
@@ -260,8 +251,7 @@ async def test_a_prompt_that_is_refused_comes_back_to_the_composer() -> None:
     session.prompt_failure = UsageError("another client drives this session")
     async with desk(session) as at:
         await at.enter("my work", sees="not sent: another client drives this session")
-        assert at.composer.text == "my work"
-        assert "❯ my work" not in at.screen
+        assert at.composer.text == "my work" and "❯ my work" not in at.screen
         assert not at.view.reducer.running
 
 
@@ -280,13 +270,11 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
     await _drop(at)
     await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
     await at.answer("1", then=lambda: at.session.answers)
-    await at.until(lambda: at.view.card is None)
-    await at.sees("sent when the connection is there again")
+    await at.until(lambda: at.view.card is None, sees="sent when the connection is there again")
     at.session.link(LinkState.CONNECTED)
     at.session.deliver()
     await at.says("Made.", sees="Made.")
-    assert at.view.card is None
-    assert "another client" not in at.screen
+    assert at.view.card is None and "another client" not in at.screen
 
 
 async def test_a_lost_session_says_why_and_how_to_come_back_and_keeps_what_was_read(at: Desk) -> None:
@@ -365,8 +353,7 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(
     await at.until(lambda: at.view.reducer.running == (work != "none"))
     await at.press("ctrl+d", then=lambda: at.app.return_value == 0)
     lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
-    assert at.view.farewell() == lines
-    assert not at.app.leaving.stopped
+    assert at.view.farewell() == lines and not at.app.leaving.stopped
 
 
 async def test_the_last_answer_stays_on_the_terminal_above_the_way_back(at: Desk) -> None:
@@ -395,8 +382,7 @@ async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_b
 
 async def test_stop_ends_the_session_on_the_host_and_leaves(at: Desk) -> None:
     await at.enter("/stop", then=lambda: at.app.return_value == 0)
-    assert at.session.stops == 1
-    assert at.app.leaving.stopped
+    assert at.session.stops == 1 and at.app.leaving.stopped
     assert "It was stopped on the host." in at.view.farewell()
 
 

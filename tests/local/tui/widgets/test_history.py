@@ -89,8 +89,7 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
     session.text("Made.")
     async with desk(session) as at:
         await at.sees("Made.")
-        assert at.view.card is None
-        assert not len(at.view.approvals.questions)
+        assert at.view.card is None and not len(at.view.approvals.questions)
 
 
 def sent(identity: str, text: str, *, taken: bool) -> dict[str, object]:
@@ -159,8 +158,7 @@ async def test_everything_can_be_reached_in_order_and_each_once() -> None:
     async with desk(long_session(), size=(60, 14)) as at:
         await at.sees(TOP)
         await _top(at)
-        await at.until(lambda: at.session.fetched == [26, 16, 6])
-        await at.loses("not loaded")
+        await at.until(lambda: at.session.fetched == [26, 16, 6], loses="not loaded")
         at.view.transcript.scroll_home(animate=False)
         await at.sees("event 0001")
         texts = [
@@ -181,11 +179,9 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
         before = at.lines
         row = next(n for n, line in enumerate(before) if "event 0026" in line)
         at.app.post_message(events.MouseScrollUp(None, 5, 5, 0, -1, 0, False, False, False))
-        await at.until(lambda: at.session.fetched == [26])
-        await at.sees("event 0025")
+        await at.until(lambda: at.session.fetched == [26], sees="event 0025")
         after = at.lines
-        assert "event 0026" in after[row]
-        assert after[row:10] == before[row:10]
+        assert "event 0026" in after[row] and after[row:10] == before[row:10]
 
 
 async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
@@ -247,8 +243,7 @@ async def test_a_running_call_whose_end_was_skipped_is_not_called_failed(at: Des
     at.session.delta("Half a sen")
     await at.sees("compiling", "Half a sen")
     at.session.skip(500)
-    await at.sees("? Bash make", "its result is not known here")
-    await at.loses("Half a sen")
+    await at.sees("? Bash make", "its result is not known here", loses="Half a sen")
 
 
 async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_hole_to_load(at: Desk) -> None:
@@ -259,12 +254,10 @@ async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_ho
     for _ in range(3):
         at.session.fact("damaged")  # what cannot be read is told as often as there is of it
     at.session.lose(2)
-    await at.sees("is damaged: “the host has lost the last 2", "? Bash make")
-    await at.loses("working")
+    await at.sees("is damaged: “the host has lost the last 2", "? Bash make", loses="working")
     at.session.finish(is_error=True, errors=["the worker was stopped"])
     await at.sees("the worker was stopped")
-    assert at.screen.count("is damaged") == 1
-    assert not any("not loaded" in line for line in at.lines)
+    assert at.screen.count("is damaged") == 1 and not any("not loaded" in line for line in at.lines)
 
 
 async def test_a_prompt_that_is_shown_already_is_not_loaded_again(at: Desk) -> None:
@@ -311,8 +304,7 @@ async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
 async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries_again() -> None:
     async with desk(long_session()) as at:
         await at.sees(TOP)
-        at.session.link(LinkState.NEEDS_PERSON, "a password is asked for")
-        await at.sees("a password is asked for")
+        await at.link(LinkState.NEEDS_PERSON, "a password is asked for", sees="a password is asked for")
         await at.press("pageup", sees="earlier events are not loaded: there is no connection · PgUp tries again")
         at.session.link(LinkState.CONNECTED)
         await at.press("pageup", sees="event 0025")
@@ -333,8 +325,7 @@ async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPa
         async with asyncio.timeout(60):
             while "… earlier events are not loaded: this page is full" not in at.screen:
                 await _top(at)
-        assert at.session.fetched == [101, 91]
-        assert len(at.view.transcript.blocks) <= 25
+        assert at.session.fetched == [101, 91] and len(at.view.transcript.blocks) <= 25
 
 
 async def test_odd_snapshots_and_pages_hurt_nobody() -> None:

@@ -27,8 +27,7 @@ def kept(cache: TranscriptDrawing, of: Block) -> bool:
 
 def test_lines_are_found_under_their_width_and_version_only() -> None:
     cache, shown = drawing(), block(3)
-    assert len(cache.lines(shown, 80)) == 3
-    assert cache.height(shown, 80) == 3
+    assert len(cache.lines(shown, 80)) == 3 and cache.height(shown, 80) == 3
     assert cache.height(shown, 40) is None
     shown.changed()
     assert cache.height(shown, 80) is None

@@ -32,8 +32,7 @@ def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished(told: 
     told.sees("The answer is forty-two.")
     told.text("The answer is **forty-two**.")
     told.finish()
-    assert told.screen.count("The answer") == 1
-    assert not told.reducer.running
+    assert told.screen.count("The answer") == 1 and not told.reducer.running
 
 
 async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(
@@ -217,8 +216,7 @@ def test_why_the_model_is_asked_again_is_said_in_words(
     error: str | None, status: int | None, delay_ms: int, text: str
 ) -> None:
     note = retry_note(error=error, error_status=status, retry_delay_ms=delay_ms)
-    assert retry_text(note) == text
-    assert retry_text(note, waits=False) == text.partition(" in ")[0]
+    assert retry_text(note) == text and retry_text(note, waits=False) == text.partition(" in ")[0]
 
 
 def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
