@@ -34,13 +34,9 @@ from ..transcript.blocks import Level
 from .composer.completions import WorkerCommands
 from .keys import KEYS, StopKeys, key_sections
 from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
-from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueuePanel
-from .panels.transfer_panel import FileCarrying
 from .rendering.themes import ThemeRefused
-from .repl_shell import ReplShell
-from .session_actions import SessionActions
 
 if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
@@ -55,26 +51,14 @@ class CommandReplies(Vertical):
 
     DEFAULT_CSS = "CommandReplies { height: auto; }"
 
-    def __init__(
-        self,
-        api: SessionApi,
-        shell: ReplShell,
-        actions: SessionActions,
-        reading: PageHolder,
-        queue: QueuePanel,
-        files: FileCarrying,
-        stop_keys: StopKeys,
-        worker_commands: WorkerCommands,
-    ) -> None:
+    def __init__(self, api: SessionApi, queue: QueuePanel, stop_keys: StopKeys, worker: WorkerCommands) -> None:
         super().__init__()
         self._api = api
-        self._shell = shell
-        self._actions = actions
-        self._reading = reading
         self._queue = queue
-        self._files = files
         self._stop_keys = stop_keys
-        self._worker_commands = worker_commands
+        self._shell, self._actions = stop_keys.shell, stop_keys.actions
+        self._reading, self._files = stop_keys.reading, stop_keys.files
+        self._worker_commands = worker
         self._picker: SessionPanel | None = None
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 

@@ -130,16 +130,7 @@ class SessionView(Vertical):
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
         composer.around.completes = self.completion.take_key
-        self.replies = CommandReplies(
-            self.api,
-            shell,
-            self.actions,
-            self.reading,
-            self.queue,
-            self.files,
-            self.stop_keys,
-            self.completion.worker_commands,
-        )
+        self.replies = CommandReplies(self.api, self.queue, self.stop_keys, self.completion.worker_commands)
         self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
         for kind in ASKED_ON_CARDS:

@@ -39,6 +39,7 @@ from ..widgets.history_loader import HistoryLoader
 from ..widgets.painting import CARET
 from ..widgets.transcript import Transcript
 from .list_panel import PanelClosed, typed
+from .rewind_panel import CHANGE_SIGNS
 
 _KEYS = (
     "Esc closes · {view-search!} searches · {view-start!}, {view-end!} · {page-up!}, {page-down!} · {view-copy!} copies"
@@ -343,7 +344,6 @@ _LAST = "What commands have changed is not here: `! git diff` shows it. /rewind 
 _OLD_WORKER = "its lines are not known: the worker of this session is of an older version"
 _CUT = "not all of it is shown: the change is too large"
 _BACK = {"create": "remove", "remove": "create"}  # going back does the contrary of what the agent has done
-_SIGNS = {"change": "~", "create": "+", "remove": "-"}
 
 
 class DiffPage(ReadingPage):
@@ -363,7 +363,7 @@ class DiffPage(ReadingPage):
         self._files = [
             FileDiffBlock(
                 path=each.path,
-                sign=_SIGNS.get(_BACK.get(each.does, each.does), "~"),
+                sign=CHANGE_SIGNS.get(_BACK.get(each.does, each.does), "~"),
                 added=each.deletions,
                 removed=each.insertions,
                 note=one_line(each.why) or ("changed by something else since" if each.changedElsewhere else ""),

@@ -6,8 +6,8 @@ before which prompts it goes. The worker decides: a prompt that a turn has taken
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import Enum
 
 from rich.text import Text
 from textual import events
@@ -26,16 +26,6 @@ _TAKEN = "the agent has taken this prompt already"
 _KEYS = (
     "{queue-edit!} edits · {queue-steer!} steers · {queue-up!}, {queue-down!} move · {queue-drop!} drops · Esc closes"
 )
-
-
-class QueueAct(Enum):
-    """What the person does with a prompt that waits."""
-
-    EDIT = "edit"
-    DROP = "drop"
-    UP = "up"
-    DOWN = "down"
-    STEER = "steer"
 
 
 @dataclass
@@ -94,25 +84,22 @@ class QueuePanel(ListPanel):
     # Keys.
 
     def _pressed(self, event: events.Key) -> None:
+        acts: dict[str, Callable[[WaitingPrompt], Awaitable[object]]] = {
+            "edit": self._edit,
+            "drop": lambda prompt: self._take_back(prompt, "dropping"),
+            "up": lambda prompt: self._move(prompt, -1),
+            "down": lambda prompt: self._move(prompt, 1),
+            "steer": self._steer,
+        }
         keys = event.key, event.character or ""
-        act = next((act for act in QueueAct if any(self.keymap.has(f"queue-{act.value}", key) for key in keys)), None)
+        act = next((each for each in acts if any(self.keymap.has(f"queue-{each}", key) for key in keys)), "")
         row = self._rows[self._at] if self._rows else None
         if event.key in ("escape", "q"):
             self._close()
-        elif act is not None and row is not None and not row.taken and row.prompt.id not in self._doing:
-            self.run_worker(self._do(act, row.prompt))
+        elif act and row is not None and not row.taken and row.prompt.id not in self._doing:
+            self.run_worker(acts[act](row.prompt))
         else:
             self._step(event.key, len(self._rows))
-
-    async def _do(self, act: QueueAct, prompt: WaitingPrompt) -> None:
-        if act is QueueAct.EDIT:
-            await self._edit(prompt)
-        elif act is QueueAct.DROP:
-            await self._take_back(prompt, "dropping")
-        elif act is QueueAct.STEER:
-            await self._steer(prompt)
-        else:
-            await self._move(prompt, -1 if act is QueueAct.UP else 1)
 
     async def edit_newest(self) -> None:
         """Put the newest prompt that waits at the worker into the composer again."""

@@ -32,7 +32,7 @@ from .list_panel import ListPanel
 
 TWICE_S = 1.5  # seconds in which Esc counts as pressed twice
 _MAX_FILES = 8
-_SIGNS = {"change": "~", "create": "+", "remove": "-"}
+CHANGE_SIGNS = {"change": "~", "create": "+", "remove": "-"}
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
@@ -188,7 +188,7 @@ def _shown(point: PastPrompt) -> str:
 
 
 def _file_row(each: ChangedFile, cwd: str, palette: Palette) -> Text:
-    row = Text(f"  {_SIGNS.get(each.does, '~')} {path_in(cwd, each.path)}", no_wrap=True)
+    row = Text(f"  {CHANGE_SIGNS.get(each.does, '~')} {path_in(cwd, each.path)}", no_wrap=True)
     if each.why:
         return row.append(f"  stays: {one_line(each.why)}\n", style=palette.warn)
     row.append(f"  +{each.insertions}", style=palette.good)

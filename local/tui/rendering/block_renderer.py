@@ -51,15 +51,6 @@ _MAX_LIVE_ROWS = 4
 _MAX_PROMPT = 4_000  # characters
 
 
-_ROW_MARKS = {
-    RowState.WAITING: "○",
-    RowState.RUNNING: "◐",
-    RowState.ASKS: "?",
-    RowState.DONE: "●",
-    RowState.FAILED: "✗",
-}
-
-
 def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bool, cwd: str, key: str) -> Text:
     """Draw a line with what the agent has used, and its newest calls while it works; with `details` all."""
     text = Text(style=palette.dim, no_wrap=not details, overflow="fold" if details else "ellipsis")
@@ -70,15 +61,16 @@ def agent_rows(block: ToolBlock, run: AgentRun, palette: Palette, *, details: bo
     left_out = run.tool_uses - len(rows)
     if rows and left_out > 0:
         text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
-    styles = {
-        RowState.WAITING: palette.dim,
-        RowState.RUNNING: palette.accent,
-        RowState.ASKS: f"bold {palette.warn}",
-        RowState.DONE: palette.good,
-        RowState.FAILED: palette.bad,
+    marks = {
+        RowState.WAITING: ("○", palette.dim),
+        RowState.RUNNING: ("◐", palette.accent),
+        RowState.ASKS: ("?", f"bold {palette.warn}"),
+        RowState.DONE: ("●", palette.good),
+        RowState.FAILED: ("✗", palette.bad),
     }
     for row in rows:
-        text.append("\n  ").append(f"{_ROW_MARKS[row.state]} ", style=styles[row.state])
+        mark, style = marks[row.state]
+        text.append("\n  ").append(f"{mark} ", style=style)
         text.append(f"{one_line(row.name)} {headline(row.name, row.tool_input, cwd)}".rstrip())
         if row.state is RowState.ASKS:
             text.append("  waits for your answer", style=palette.warn)
@@ -190,7 +182,8 @@ class BlockRenderer:
         if rest:
             text.append("\n" + rest, style=palette.dim if block.level is not Level.INFO else "")
         if _PICTURE.search(rest):  # without colours, its glyphs differ
-            for glyph, colour in _glyph_colours(palette).items():
+            others = (palette.dim, palette.good, palette.warn, f"bold {palette.accent}", palette.dim, palette.bad)
+            for glyph, colour in zip("▓▒◆▚█·×", (palette.accent, *others), strict=True):
                 text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", colour)
         return text
 
@@ -284,15 +277,3 @@ def _in_parts(text: Text) -> Iterator[Text]:
 def is_animated(block: Block) -> bool:
     """Return whether a block shows the spinner, as the first character of its first line."""
     return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING
-
-
-def _glyph_colours(palette: Palette) -> dict[str, str]:
-    return {
-        "▓": palette.accent,
-        "▒": palette.dim,
-        "◆": palette.good,
-        "▚": palette.warn,
-        "█": f"bold {palette.accent}",
-        "·": palette.dim,
-        "×": palette.bad,
-    }

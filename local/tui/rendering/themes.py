@@ -198,45 +198,50 @@ def _is_colour(value: object) -> bool:
         return False
 
 
-def _variables(border: str, blurred: str, bar: str, ground: str, selected: tuple[str, str]) -> dict[str, str]:
+def _theme(
+    name: str, colours: str, bars: tuple[str, str], selected: tuple[str, str], *, dark: bool = True
+) -> TextualTheme:
+    """Return a theme with the `colours` accent, success, warning, error, foreground, background, surface and panel.
+    `bars` are those of a blurred border and of a scroll bar, `selected` ground and text of what is selected."""
+    named: dict[str, Any] = dict(zip(_COLOURS[1:], colours.split(), strict=True))
     marked = dict(zip(("background", "foreground"), selected, strict=True))
-    return {
-        "border-blurred": blurred,
-        "border": border,
-        "scrollbar": bar,
-        "scrollbar-background": ground,
+    variables = {
+        "border-blurred": bars[0],
+        "border": named["accent"],
+        "scrollbar": bars[1],
+        "scrollbar-background": named["background"],
         **{f"screen-selection-{each}": value for each, value in marked.items()},
         **{f"input-selection-{each}": value for each, value in marked.items()},
     }
+    return TextualTheme(name, primary=named["accent"], dark=dark, variables=variables, **named)
 
 
-DARK = TextualTheme(
-    name="ccb-dark",
-    primary="#6cb6ff",
-    accent="#6cb6ff",
-    success="#57c26b",
-    warning="#dca43b",
-    error="#ff7b72",
-    foreground="#d7dce2",
-    background="#14171c",
-    surface="#1d2128",
-    panel="#262b33",
-    dark=True,
-    variables=_variables("#6cb6ff", "#3a414c", "#39414d", "#14171c", ("#2b4a6f", "#ffffff")),
+_SELECTED_DARK, _SELECTED_LIGHT = ("#2b4a6f", "#ffffff"), ("#b6d4fb", "#101418")
+DARK = _theme(
+    "ccb-dark",
+    "#6cb6ff #57c26b #dca43b #ff7b72 #d7dce2 #14171c #1d2128 #262b33",
+    ("#3a414c", "#39414d"),
+    _SELECTED_DARK,
 )
-LIGHT = TextualTheme(
-    name="ccb-light",
-    primary="#0550ae",
-    accent="#0550ae",
-    success="#116329",
-    warning="#8a5a00",
-    error="#b3202c",
-    foreground="#1f2328",
-    background="#fbfbfa",
-    surface="#eeeeec",
-    panel="#e4e4e1",
+LIGHT = _theme(
+    "ccb-light",
+    "#0550ae #116329 #8a5a00 #b3202c #1f2328 #fbfbfa #eeeeec #e4e4e1",
+    ("#c3c6ca", "#c3c6ca"),
+    _SELECTED_LIGHT,
     dark=False,
-    variables=_variables("#0550ae", "#c3c6ca", "#c3c6ca", "#fbfbfa", ("#b6d4fb", "#101418")),
+)
+HIGH_CONTRAST = _theme(
+    "ccb-high-contrast",
+    "#7ee0ff #6dff8b #ffe14d #ff9d96 #ffffff #000000 #101010 #1c1c1c",
+    ("#c0c0c0", "#39414d"),
+    _SELECTED_DARK,
+)
+HIGH_CONTRAST_LIGHT = _theme(
+    "ccb-high-contrast-light",
+    "#00307a #004d12 #5a3600 #7a0010 #000000 #ffffff #f2f2f2 #e6e6e6",
+    ("#404040", "#c3c6ca"),
+    _SELECTED_LIGHT,
+    dark=False,
 )
 
 
@@ -271,34 +276,6 @@ def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> TextualTheme:
 
 ANSI_DARK = _ansi("ccb-ansi-dark", "ansi_cyan", "ansi_yellow", dark=True)
 ANSI_LIGHT = _ansi("ccb-ansi-light", "ansi_blue", "ansi_magenta", dark=False)
-HIGH_CONTRAST = replace(
-    DARK,
-    name="ccb-high-contrast",
-    primary="#7ee0ff",
-    accent="#7ee0ff",
-    success="#6dff8b",
-    warning="#ffe14d",
-    error="#ff9d96",
-    foreground="#ffffff",
-    background="#000000",
-    surface="#101010",
-    panel="#1c1c1c",
-    variables={**DARK.variables, "border-blurred": "#c0c0c0", "border": "#7ee0ff", "scrollbar-background": "#000000"},
-)
-HIGH_CONTRAST_LIGHT = replace(
-    LIGHT,
-    name="ccb-high-contrast-light",
-    primary="#00307a",
-    accent="#00307a",
-    success="#004d12",
-    warning="#5a3600",
-    error="#7a0010",
-    foreground="#000000",
-    background="#ffffff",
-    surface="#f2f2f2",
-    panel="#e6e6e6",
-    variables={**LIGHT.variables, "border-blurred": "#404040", "border": "#00307a", "scrollbar-background": "#ffffff"},
-)
 ALL_THEMES = (DARK, LIGHT, ANSI_DARK, ANSI_LIGHT, HIGH_CONTRAST, HIGH_CONTRAST_LIGHT)
 THEME_NAMES = ("dark", "light", "high-contrast", "high-contrast-light", "ansi")
 """What a person may choose, besides `auto` and their own themes."""

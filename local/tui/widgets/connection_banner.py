@@ -107,9 +107,8 @@ class ConnectionView:
         return f"this terminal only watches: {self._keymap.name('take-back')} drives the session"
 
     def keys(self) -> frozenset[str]:
-        if self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON):
-            return frozenset((RETRY_KEY,))
-        return frozenset()
+        retries = self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON)
+        return frozenset(RETRY_KEY) if retries else frozenset()
 
     def retry(self) -> str:
         """Connect now. Return a hint for the person."""
@@ -157,13 +156,9 @@ class ConnectionView:
 
 def banner_text(message: BannerMessage, mark: str, tone: str, palette: Palette, width: int, lines: int) -> Text:
     """Draw the message in at most `lines` lines. Only the reason is cut; a key and what it does stay on one line."""
-    text = Text(overflow="fold")
-    text.append(f"{mark} ", style=tone)
-    text.append(message.head, style=tone)
-    tail = Text()
-    if message.key:
-        tail.append(message.key, style=f"bold {palette.accent}")
-        tail.append(f" {message.does}", style=palette.dim)
+    text = Text.assemble((f"{mark} {message.head}", tone), overflow="fold")
+    does = (message.key, f"bold {palette.accent}"), (f" {message.does}", palette.dim)
+    tail = Text.assemble(*does) if message.key else Text()
     reason = f": {message.reason}" if message.reason else ""
     between = " · " if tail else ""
     if text.cell_len + cell_len(reason + between) + tail.cell_len > width:
