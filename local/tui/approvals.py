@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from functools import partial
 
 from textual.containers import Vertical
 
@@ -22,6 +23,7 @@ from .composer.composer import Composer
 from .rendering.approval_text import place_of_call
 from .rendering.permission_updates import covers, session_updates
 from .widgets.connection_banner import ConnectionView
+from .widgets.painting import call_once_after
 from .widgets.transcript import Transcript
 
 _SENT_LATER = "Not connected: the answer is sent when the connection is there again."
@@ -112,9 +114,9 @@ class Approvals(Vertical):
         elif self.card.settling:
             self._wished_at = time.monotonic()
 
-    def on_question_card_settled(self, event: QuestionCard.Settled) -> None:
+    def _settled(self, card: QuestionCard) -> None:
         """A new card takes the focus from now on. Go to it if the person wanted that, and has not typed since."""
-        event.stop()
+        card.let_settle(False)
         now = time.monotonic()
         if now - self._wished_at < _SETTLING_S + _LATE_S and self._composer.last_key < self._wished_at:
             self.focus_card()
@@ -163,7 +165,8 @@ class Approvals(Vertical):
             self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap))
             walked, self._walked = self._walked, False
             if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
-                self.card.settle(_SETTLING_S)
+                self.card.let_settle(True)
+                call_once_after(self.card, _SETTLING_S, partial(self._settled, self.card))
             self._update_situation(self.card)
             await self.mount(self.card)
             if walked:

@@ -25,7 +25,6 @@ from ccb.tunnel.wire.messages import ControlRequest
 from ...terminal.keymap import BURST_S, Keymap
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped_name
-from ..widgets.painting import call_once_after
 from .card_subject import ApprovalSubject
 
 
@@ -136,9 +135,6 @@ class QuestionCard(Vertical, can_focus=True):
 
     class Left(Message):
         """The person goes back to the composer."""
-
-    class Settled(Message):
-        """The card takes the focus from now on."""
 
     @dataclass
     class TextTyped(Message):
@@ -273,19 +269,15 @@ class QuestionCard(Vertical, can_focus=True):
         if (driving, note) == self._driving_and_note:
             return
         self._driving_and_note = (driving, note)
-        self.can_focus = driving and not self.settling
+        self.let_settle(self.settling)
         if not driving:
             self.remove_class("typing")
         if self.is_attached:
             self.fit()
 
-    def settle(self, seconds: float) -> None:
-        self.settling, self.can_focus = True, False
-        call_once_after(self, seconds, self._settled)
-
-    def _settled(self) -> None:
-        self.settling, self.can_focus = False, self._driving_and_note[0]
-        self.post_message(self.Settled())
+    def let_settle(self, settling: bool) -> None:
+        self.settling = settling
+        self.can_focus = self._driving_and_note[0] and not settling
 
     def fit(self) -> None:
         """Limit the height of the subject, so that the answers fit on the screen."""

@@ -200,16 +200,19 @@ def _gutter(lines: list[str], style: str, *, wrap: bool = False) -> Text:
     return text
 
 
+TODO_MARKS = {"completed": "☒", "in_progress": "◐"}
+
+
+def todo_row(status: str, text: str, palette: Palette) -> Text:
+    style = {"completed": f"strike {palette.dim}", "in_progress": "bold"}.get(status, "")
+    return Text.assemble((f"{TODO_MARKS.get(status, '☐')} ", palette.accent), (text, style))
+
+
 def todo_list(tool_input: Mapping[str, Any], palette: Palette) -> Text:
-    text = Text()
     items = tool_input.get("todos")
-    styles = {"completed": ("☒", f"strike {palette.dim}"), "in_progress": ("◐", "bold")}
-    for number, item in enumerate(items if isinstance(items, list) else []):
-        if isinstance(item, dict):
-            mark, style = styles.get(str(item.get("status")), ("☐", ""))
-            text.append(("\n" if number else "") + mark + " ", style=palette.accent)
-            text.append(neutralise(str(item.get("content", ""))), style=style)
-    return text
+    todos = [each for each in items if isinstance(each, dict)] if isinstance(items, list) else []
+    rows = (todo_row(str(each.get("status")), neutralise(str(each.get("content", ""))), palette) for each in todos)
+    return Text("\n").join(rows)
 
 
 _MOVES = re.compile(r"(\r|\x08+|\x1b\[[0-2]?K)")

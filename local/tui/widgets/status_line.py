@@ -15,8 +15,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.session_client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...transcript.session_facts import TodoItem, Todos, UsageTotals, _used
+from ...transcript.session_facts import Todos, UsageTotals, _used
 from ..rendering.themes import Palette
+from ..rendering.tool_output import TODO_MARKS, todo_row
 
 _GAP = "  "
 _MIN_SHORTENED = 4
@@ -289,7 +290,6 @@ class StatusLine(Static):
 
 
 _MAX_ROWS = 8
-_MARKS = {"completed": "☒", "in_progress": "◐"}
 
 
 class TodoPanel(Static):
@@ -324,7 +324,7 @@ class TodoPanel(Static):
     def _line(self, todos: Todos, palette: Palette) -> Text:
         item = todos.items[todos.current]
         text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(f"{_MARKS.get(item.status, '☐')} ", style=palette.accent)
+        text.append(f"{TODO_MARKS.get(item.status, '☐')} ", style=palette.accent)
         text.append(item.doing if item.status == "in_progress" else item.text)
         return text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
 
@@ -332,12 +332,7 @@ class TodoPanel(Static):
         count = len(todos.items)
         first = max(0, min(todos.current - _MAX_ROWS // 2, count - _MAX_ROWS))
         shown = todos.items[first : first + _MAX_ROWS]
-        rows = [_row(item, palette) for item in shown]
+        rows = [todo_row(item.status, item.text, palette) for item in shown]
         if left_out := count - len(shown):
             rows.append(Text(f"… {left_out} more, {todos.done} of {count} done", style=palette.dim))
         return Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
-
-
-def _row(item: TodoItem, palette: Palette) -> Text:
-    style = {"completed": f"strike {palette.dim}", "in_progress": "bold"}.get(item.status, "")
-    return Text.assemble((f"{_MARKS.get(item.status, '☐')} ", palette.accent), (item.text, style))

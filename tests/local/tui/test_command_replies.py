@@ -189,8 +189,7 @@ async def test_copy_takes_the_nth_answer_from_the_end(at: Desk) -> None:
 
 
 async def test_the_progress_of_a_call_stays_in_its_row_between_signs_of_life() -> None:
-    async with desk(size=(110, 30)) as at:
-        await at.turn()
+    async with desk(size=(110, 30), turn="go") as at:
         call = at.session.call("mcp__far__work", what="all")
         at.session.run(call, "1/4 first", name="mcp__far__work")
         await at.sees("1/4 first")

@@ -93,8 +93,7 @@ LINKS = (
 
 
 async def test_only_an_address_that_is_shown_is_a_link_of_the_terminal() -> None:
-    async with desk(size=(100, 30), before=record) as at:
-        await at.turn()
+    async with desk(size=(100, 30), before=record, turn="go") as at:
         await at.says(LINKS, sees=("(https://a.example/zz", "https://c.example", "https://e.example"))
         found = re.findall(r"\x1b\]8;id=[0-9-]+;([^\x1b]+)\x1b\\\x1b\[[0-9;]*m([^\x1b]*)", written_by(at.app))
         shown: dict[str, str] = {}

@@ -18,8 +18,7 @@ CHOSEN = ScreenSettings(
 
 
 async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
-    async with desk(screen=CHOSEN) as at:
-        await at.sees("F2 or /help shows the keys")
+    async with desk(screen=CHOSEN, sees="F2 or /help shows the keys") as at:
         await at.enter("a")
         await at.type("b")
         assert at.composer.text == "a\nb" and not at.session.prompts
@@ -41,8 +40,7 @@ async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
     chosen = keymap_of(
         {"answer-once": "j", "answer-deny": ["x"], "next-question": "Ctrl+Y", "approval-tab": "F4", "queue-drop": "z"}
     )
-    async with desk(screen=ScreenSettings(chosen)) as at:
-        await at.turn()
+    async with desk(screen=ScreenSettings(chosen), turn="go") as at:
         at.session.ask("one", "Bash", {"command": "make a"})
         at.session.ask("two", "Bash", {"command": "make b"})
         await at.sees("F4 to answer:", "j once", "x deny", "1 more waiting: Ctrl+Y")
@@ -79,8 +77,7 @@ class SlowSession(ScriptedSession):
 
 async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> None:
     session = SlowSession()
-    async with desk(session) as at:
-        await at.turn("Build it.", sees="working")
+    async with desk(session, turn="Build it.", sees="working") as at:
         await at.press("escape")
         assert "interrupting…" in at.status
         await at.press("escape")
@@ -94,8 +91,7 @@ async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> N
 
 async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() -> None:
     session = SlowSession()
-    async with desk(session) as at:
-        await at.turn("Build it.")
+    async with desk(session, turn="Build it.") as at:
         session.link(LinkState.RECONNECTING, "no route to host", 1)
         await at.sees("no route to host")
         await at.press("escape", sees=("interrupting…", "sent when the connection is there again"))

@@ -23,8 +23,7 @@ _RECORDS = [
 
 async def test_the_last_screen_comes_with_hello_and_the_events_take_its_place() -> None:
     session = ScriptedSession(greeting=replace(hello(), seq=99, last={"records": _RECORDS}))
-    async with desk(session) as at:
-        await at.sees("❯ what the person asked", "The very last words.")
+    async with desk(session, sees=("❯ what the person asked", "The very last words.")) as at:
         await at.prompt("and now?", sees="❯ and now?")
         shown = at.view.transcript
         assert isinstance(shown.blocks[-1], PromptBlock)  # below what is shown early
@@ -42,8 +41,7 @@ async def test_the_last_screen_comes_with_hello_and_the_events_take_its_place() 
 
 async def test_a_session_that_ends_at_once_keeps_nothing_that_was_shown_early() -> None:
     session = ScriptedSession(greeting=replace(hello(), seq=99, last={"records": _RECORDS}))
-    async with desk(session) as at:
-        await at.sees("The very last words.")
+    async with desk(session, sees="The very last words.") as at:
         await session.stop()
         await at.sees("The session has ended on the host")
         assert "The very last words." not in at.screen

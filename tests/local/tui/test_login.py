@@ -91,8 +91,7 @@ async def test_a_password_is_asked_on_the_plain_terminal_and_the_interface_comes
         lines = at.text_from(at.written.rindex(OUT)).splitlines()
         assert lines == ["ccb: logging in to devbox again", "Only for friends.", "Password for me@devbox: "]
         asked = len(at.written)
-        at.type("s3cr3t\n")
-        await at.shows("WELCOME with 6 letters")
+        await at.types("s3cr3t\n", "WELCOME with 6 letters")
         await at.until(lambda: "half a thought" in at.text_from(asked))
         assert b"s3cr3t" not in at.written and IN in at.written[asked:]
         assert b"said meanwhile" not in at.written[asked : at.written.index(IN, asked)]
@@ -112,18 +111,15 @@ async def test_every_question_of_a_challenge_is_asked() -> None:
     async with program("challenge") as at:
         await _log_in(at, "Code: ")
         await at.shows("Two factors")
-        at.type("123456\n")
-        await at.shows("Colour: ")
-        at.type("blue\n")
-        await at.shows("WELCOME with 123456 and blue")
+        await at.types("123456\n", "Colour: ")
+        await at.types("blue\n", "WELCOME with 123456 and blue")
 
 
 @pytest.mark.thorough
 async def test_who_does_not_answer_is_back_in_the_interface() -> None:
     async with program("password") as at:
         await _log_in(at, "Password for me@devbox: ")
-        at.type("\x04")
-        await at.shows("nobody logged in")
+        await at.types("\x04", "nobody logged in")
         asked = len(at.written)
         at.type("!")
         await at.until(lambda: "!" in at.text_from(asked))

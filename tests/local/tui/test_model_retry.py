@@ -25,8 +25,7 @@ def line_of(body: dict[str, Any]) -> SystemMessage:
 
 
 async def test_the_status_line_counts_down_to_the_next_try_and_stops_when_the_model_answers() -> None:
-    async with desk(size=(120, 30)) as at:
-        await at.turn()
+    async with desk(size=(120, 30), turn="go") as at:
         at.session.say(retry(3, 30))
         await at.sees("The model is overloaded (HTTP 529); try 3 of 10 in 30 s", "asks the model again in 30 s")
         await at.sees("asks the model again in 29 s")
@@ -63,8 +62,7 @@ def silence(silent_s: float | None, left_s: float = 0) -> dict[str, Any]:
 
 
 async def test_the_status_line_counts_down_while_the_model_says_nothing_until_it_goes_on() -> None:
-    async with desk(size=(120, 30)) as at:
-        await at.turn()
+    async with desk(size=(120, 30), turn="go") as at:
         at.session.progress(silence(60, 240))
         await at.sees("said nothing for 60 s; it is asked again in 240 s", "asks the model again in 240 s")
         await at.sees("asks the model again in 239 s")

@@ -201,8 +201,7 @@ async def program(kind: str) -> AsyncIterator[Terminal]:
 async def test_questions_of_the_first_login_are_asked_on_the_plain_terminal() -> None:
     async with program("at once") as at:
         await at.shows("Password for me@devbox: ")
-        at.type("one\r")
-        await at.shows("Password for me@devbox (again): ")
+        await at.types("one\r", "Password for me@devbox (again): ")
         at.type("two\rsecret\r")  # as somebody does who knows that a third question comes
         await at.shows("WELCOME with one and two")
         shown = at.text_from(at.written.index(OUT)).splitlines()
@@ -219,18 +218,15 @@ async def test_questions_of_the_first_login_are_asked_on_the_plain_terminal() ->
 @pytest.mark.programs
 async def test_a_question_does_not_get_what_the_person_types_into_the_composer() -> None:
     async with program("asks") as at:
-        at.type("a prompt\r")
-        await at.shows("Alt+R answers it")
+        await at.types("a prompt\r", "Alt+R answers it")
         at.type("and half a")
         at.type(" secret\r")  # as somebody does who types and does not look
         await at.shows("and half a secret")
         assert OUT not in at.written
         await at.chord("\x1br")
         await at.shows("Password for me@devbox: ")
-        at.type("one\r")
-        await at.shows("Password for me@devbox (again): ")
-        at.type("two\r")
-        await at.shows("WELCOME with one and two")
+        await at.types("one\r", "Password for me@devbox (again): ")
+        await at.types("two\r", "WELCOME with one and two")
 
 
 @pytest.mark.programs
@@ -246,8 +242,7 @@ async def test_what_was_typed_for_a_session_that_never_came_stays_on_the_termina
 @pytest.mark.programs
 async def test_ctrl_c_while_connecting_says_what_was_not_sent() -> None:
     async with program("nothing") as at:
-        at.type("half a thought")
-        await at.shows("half a thought")
+        await at.types("half a thought", "half a thought")
         at.type("\x03")
         assert await at.ended() == 130
         await at.shows("ccb: interrupted")

@@ -262,7 +262,6 @@ async def test_a_long_session_has_no_more_widgets_than_a_short_one() -> None:
             for number in range(messages):
                 session.text(f"Message {number}.", message_id=f"m{number}")
             session.finish()
-        async with desk(session) as at:
-            await at.sees(f"Message {messages - 1}.")
+        async with desk(session, sees=f"Message {messages - 1}.") as at:
             counts.append(len(list(at.app.screen.walk_children(with_self=True))))
     assert counts[0] == counts[1] < 100

@@ -107,10 +107,8 @@ async def test_the_prompt_is_written_in_the_editor_of_the_person(
         await at.shows("F1 or /help")
         at.type("half a \x18\x05")  # Ctrl+X Ctrl+E
         await at.shows("half a EDITING")
-        at.type("prompt\r")
-        await at.shows("half a prompt")
-        at.type("\r")
-        await at.shows("this session")
+        await at.types("prompt\r", "half a prompt")
+        await at.types("\r", "this session")
         at.type("\x03")
         at.type("\x04")
         assert await at.ended() == 0

@@ -121,8 +121,7 @@ async def test_why_an_interrupt_was_refused_stays_to_be_read() -> None:
         async def interrupt(self) -> None:
             raise UsageError("another client drives this session")
 
-    async with desk(Overtaken()) as at:
-        await at.turn()
+    async with desk(Overtaken(), turn="go") as at:
         await at.press("escape", then=lambda: "another client drives this session" in at.status)
 
 

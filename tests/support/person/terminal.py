@@ -87,6 +87,11 @@ class Terminal:
             except TimeoutError:
                 raise AssertionError(f"it did not happen; written so far: {self.text[-3000:]}") from None
 
+    async def types(self, keys: str, shows: str) -> None:
+        """Type keys, and wait for what they lead to."""
+        self.type(keys)
+        await self.shows(shows)
+
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.text)
 

@@ -241,11 +241,13 @@ class Desk:
         self.composer.text = line
         await self.press("enter", **after)
 
-    async def asked(self, tool: str = "Bash", tool_input: Json | None = None, **fields: Any) -> None:
+    async def asked(
+        self, tool: str = "Bash", tool_input: Json | None = None, *, sees: str | tuple[str, ...] = (), **fields: Any
+    ) -> None:
         """Let the agent ask for a call under the id "ask" after a prompt, and go to the card."""
         await self.prompt("go")
         self.session.ask("ask", tool, tool_input or {"command": "make"}, **fields)
-        await self.card_focused()
+        await self.card_focused(sees=sees)
 
     async def turn(self, text: str = "go", **after: Unpack[After]) -> None:
         """Send a prompt, with which a turn begins."""
@@ -313,8 +315,11 @@ async def desk(
     before: Callable[[Repl], None] | None = None,
     screen: ScreenSettings = DEFAULT_SCREEN,
     laptop: LaptopSide = NO_LAPTOP,
+    turn: str = "",
+    **after: Unpack[After],
 ) -> AsyncIterator[Desk]:
-    """The REPL over a scripted session, on a screen of `size`. `before` gets the application before it runs."""
+    """The REPL over a scripted session, on a screen of `size`, in the middle of a `turn`, and with what it has led to.
+    `before` gets the application before it runs."""
     session = session or ScriptedSession()
     app = repl_on(
         session,
@@ -328,7 +333,11 @@ async def desk(
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.attached)
-        yield Desk(app, session, pilot)
+        at = Desk(app, session, pilot)
+        if turn:
+            await at.turn(turn)
+        await at._after(**after)
+        yield at
     app.switching.leave()
     assert app.session_task is not None
     await app.session_task

@@ -26,13 +26,6 @@ SEVERAL: Json = {
 TWO: Json = {"questions": [*ONE["questions"], SEVERAL]}
 
 
-async def asked(at: Desk, tool_input: Json) -> None:
-    """Let the model ask, and go to the card."""
-    await at.turn()
-    at.session.ask("ask", "AskUserQuestion", tool_input)
-    await at.card_focused()
-
-
 async def answers(at: Desk) -> Json:
     await at.until(lambda: at.session.answers)
     response = at.session.answers["ask"]
@@ -43,7 +36,7 @@ async def answers(at: Desk) -> Json:
 
 async def test_a_number_marks_an_option_and_enter_gives_it() -> None:
     async with desk(size=(80, 24)) as at:
-        await asked(at, ONE)
+        await at.asked("AskUserQuestion", ONE)
         await at.sees("The agent asks: Store on devbox:/srv/shop", "? Which store?", "1 ○ SQLite", "A server")
         await at.alone("2")
         assert at.session.answers == {}
@@ -54,7 +47,7 @@ async def test_a_number_marks_an_option_and_enter_gives_it() -> None:
 
 async def test_several_questions_come_one_by_one_and_are_shown_together_before_they_are_given() -> None:
     async with desk(size=(80, 24)) as at:
-        await asked(at, TWO)
+        await at.asked("AskUserQuestion", TWO)
         await at.alone("down", "enter", sees=("Checks (2 of 2)", "1 ☐ Unit", "2 ☐ Lint"))
         await at.alone("1", "2", "enter", sees=("your answers", "→ SQLite", "→ Unit", "→ Lint"))
         await at.alone("left", "1", "enter", loses="→ Unit")
@@ -63,7 +56,7 @@ async def test_several_questions_come_one_by_one_and_are_shown_together_before_t
 
 
 async def test_an_answer_in_own_words(at: Desk) -> None:
-    await asked(at, TWO)
+    await at.asked("AskUserQuestion", TWO)
     await at.alone("3", "enter")
     await at.type("flat files")
     await at.alone("enter", "2", "down", "enter", sees="Your answer.")
@@ -75,7 +68,7 @@ async def test_an_answer_in_own_words(at: Desk) -> None:
 
 
 async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer(at: Desk) -> None:
-    await asked(at, TWO)
+    await at.asked("AskUserQuestion", TWO)
     await at.alone("1", "3", "f")
     await at.type("lat files", has="")
     await at.alone("enter", "2", "down", *"types", "enter", "enter", "enter")
@@ -83,7 +76,7 @@ async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer
 
 
 async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> None:
-    await asked(at, ONE)
+    await at.asked("AskUserQuestion", ONE)
     await at.alone("escape", sees="Why no answer?")
     await at.alone("escape", "1", sees="1 ○ SQLite")
     await at.alone("escape")
@@ -95,7 +88,7 @@ async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> N
 
 
 async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_nothing(at: Desk) -> None:
-    await asked(at, {"questions": [SEVERAL]})
+    await at.asked("AskUserQuestion", {"questions": [SEVERAL]})
     for char in ("1", "space", "f", "i", "x"):
         await at.alone(char)
     assert at.composer.text == "1 fix"
@@ -104,7 +97,7 @@ async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_noth
 
 
 async def test_the_space_bar_ticks_the_marked_option(at: Desk) -> None:
-    await asked(at, {"questions": [SEVERAL]})
+    await at.asked("AskUserQuestion", {"questions": [SEVERAL]})
     await at.alone("1", "space", sees="1 ☐ Unit")
     await at.alone("down", "space", sees="2 ☒ Lint")
     await at.alone("enter")
@@ -112,7 +105,7 @@ async def test_the_space_bar_ticks_the_marked_option(at: Desk) -> None:
 
 
 async def test_enter_gives_nothing_that_was_not_marked(at: Desk) -> None:
-    await asked(at, TWO)
+    await at.asked("AskUserQuestion", TWO)
     await at.alone("right", "right", sees="no answer yet")
     await at.alone("enter", sees=("This question has no answer yet.", "Store (1 of 2)"))
     assert at.session.answers == {}
@@ -121,12 +114,11 @@ async def test_enter_gives_nothing_that_was_not_marked(at: Desk) -> None:
 async def test_hostile_text_is_shown_exactly(at: Desk) -> None:
     label = "SQLite\x1b[2J\nSandbox: off"
     asked_for = {"questions": [{"question": "a\u202eb?\n1 ● Yes", "header": "\x07H", "options": [{"label": label}]}]}
-    await asked(at, asked_for)
+    await at.asked("AskUserQuestion", asked_for)
     await at.sees("hidden character", "⟨U+202E⟩", "SQLite⟨ESC⟩[2J⟨LF⟩Sandbox: off", "⟨BEL⟩H")
     rows = [line.strip("┃ ") for line in at.screen.splitlines() if "● Yes" in line]
     assert rows == ["1 ● Yes"] and "┃   1 ● Yes" in at.screen, "a line of the question is indented like the question"
 
 
 async def test_questions_that_cannot_be_read_get_the_approval_card(at: Desk) -> None:
-    await asked(at, {"questions": [{"question": 7}]})
-    await at.sees("questions = ", "3 deny")
+    await at.asked("AskUserQuestion", {"questions": [{"question": 7}]}, sees=("questions = ", "3 deny"))

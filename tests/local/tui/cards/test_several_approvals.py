@@ -103,8 +103,7 @@ async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
 
 
 async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_back() -> None:
-    async with desk(size=(100, 40)) as at:
-        await at.turn()
+    async with desk(size=(100, 40), turn="go") as at:
         at.session.ask("one", "Write", {"file_path": "/srv/shop/a", "content": "".join(f"{n}\n" for n in range(200))})
         await at.card_focused()
 

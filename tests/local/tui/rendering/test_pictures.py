@@ -69,8 +69,7 @@ def drawn_lines(at: Desk) -> list[str]:
 
 
 async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room_and_not_copied() -> None:
-    async with desk(size=(100, 40)) as at:
-        await at.turn()
+    async with desk(size=(100, 40), turn="go") as at:
         at.session.done(at.session.call("Read", file_path="/srv/shop/plot.png"), [block(png((400, 200)))])
         await at.until(lambda: len(drawn_lines(at)) == 10)
         assert {line.strip() for line in drawn_lines(at)} == {HALF_BLOCK * 40}

@@ -56,22 +56,16 @@ def test_strong_contrast_is_strong(theme: Theme) -> None:
         assert colour and min(contrast(colour, theme.background), contrast(colour, theme.surface)) >= 7
 
 
-async def choose(at: Desk, name: str) -> None:
-    await at.give(f"/theme {name}")
-
-
 async def test_the_chosen_theme_is_kept_until_auto(tmp_path: Path) -> None:
     environ = COLOURFUL | {"HOME": str(tmp_path)}
     async with desk(environ=environ) as at:
         assert at.app.theme == DARK.name
-        await choose(at, "high-contrast")
-        await at.until(lambda: at.app.theme == HIGH_CONTRAST.name)
+        await at.give("/theme high-contrast", then=lambda: at.app.theme == HIGH_CONTRAST.name)
     async with desk(environ=environ) as at:
         assert at.app.theme == HIGH_CONTRAST.name
         at.app.appearance.background_is(light=True)
         assert at.app.theme == HIGH_CONTRAST.name, "what the person chose outranks what the terminal says"
-        await choose(at, "auto")
-        await at.until(lambda: at.app.theme == DARK.name)
+        await at.give("/theme auto", then=lambda: at.app.theme == DARK.name)
     async with desk(environ=environ | {"COLORFGBG": "0;15"}) as at:
         assert at.app.theme == LIGHT.name
     assert not list((tmp_path / ".local/state/ccb").iterdir())
@@ -85,14 +79,11 @@ async def test_a_person_has_themes_of_their_own(tmp_path: Path) -> None:
     (folder / "more.json").write_text('{"bold": "#fff"}')
     environ = COLOURFUL | {"HOME": str(tmp_path)}
     async with desk(environ=environ, size=(200, 30)) as at:
-        await choose(at, "nothing")
+        await at.give("/theme nothing")
         await at.sees("/theme takes auto, dark, light, high-contrast, high-contrast-light, ansi, amber, more, odd;")
-        await choose(at, "odd")
-        await at.sees("'no colour' is no colour")
-        await choose(at, "more")
-        await at.sees("bold: a theme has the colours primary")
-        await choose(at, "amber")
-        await at.until(lambda: at.app.current_theme.accent == "#ffb000")
+        await at.give("/theme odd", sees="'no colour' is no colour")
+        await at.give("/theme more", sees="bold: a theme has the colours primary")
+        await at.give("/theme amber", then=lambda: at.app.current_theme.accent == "#ffb000")
     (folder / "amber.json").write_text("{")
     async with desk(environ=environ) as at:
         assert at.app.theme == DARK.name, "a theme that cannot be read any more is left"
@@ -155,8 +146,7 @@ async def test_what_is_selected_can_be_read(at: Desk, theme: Theme) -> None:
 
 @pytest.mark.parametrize("environ", [{"TERM": "xterm"}, COLOURFUL | {"NO_COLOR": "1"}], ids=["16 colours", "none"])
 async def test_what_is_selected_is_seen_without_colours_of_our_own(environ: dict[str, str]) -> None:
-    async with desk(environ=environ) as at:
-        await at.turn("talk")
+    async with desk(environ=environ, turn="talk") as at:
         await at.says("some `code` text", sees="some code text")
         at.app.screen.text_select_all()
 

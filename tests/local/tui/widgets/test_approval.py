@@ -51,8 +51,7 @@ async def at_card(at: Desk) -> Desk:
 async def at_long(at: Desk) -> Desk:
     """The worker asks about a file of which the card shows a part, and the person is at the card."""
     content = "\n".join(f"line {n}." for n in range(300))
-    await at.asked("Write", {"file_path": PATH, "content": content})
-    await at.sees("line 0.", "more lines")
+    await at.asked("Write", {"file_path": PATH, "content": content}, sees=("line 0.", "more lines"))
     return at
 
 

@@ -96,8 +96,7 @@ async def test_ctrl_c_quits_also_when_an_interrupt_does_not_get_through() -> Non
         async def interrupt(self) -> None:
             await asyncio.Event().wait()
 
-    async with desk(Unheard()) as at:
-        await at.turn()
+    async with desk(Unheard(), turn="go") as at:
         await at.press("ctrl+c", sees="interrupting")
         await at.quits()
 

@@ -64,8 +64,7 @@ MIDDLE = """\
 
 
 async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
-    async with desk(size=(88, 26)) as at:
-        await at.turn("fix the cart")
+    async with desk(size=(88, 26), turn="fix the cart") as at:
         at.session.text("I look at the tests first.")
         at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
         await at.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600, sees="reconnecting in")
@@ -99,8 +98,7 @@ def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
 
 
 async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop_at_once() -> None:
-    async with desk() as at:
-        await at.turn()
+    async with desk(turn="go") as at:
         at.session.unanswered_s = 4.2
         await at.until(lambda: at.status.startswith(" ◌") and "no answer for 4 s" in at.status)
         assert "Esc interrupts" not in at.status

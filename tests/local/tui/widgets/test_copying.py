@@ -68,8 +68,7 @@ async def test_one_line_of_code_keeps_the_indent_of_the_code_only(at: Desk) -> N
 
 
 async def test_a_table_is_copied_as_it_is_drawn_and_output_without_its_indent() -> None:
-    async with desk(size=(60, 40)) as at:
-        await at.turn()
+    async with desk(size=(60, 40), turn="go") as at:
         call = at.session.call("Bash", command="make")
         at.session.run(call)
         at.session.done(call, "first line\n  second line\n" + "x" * 90, is_error=True)

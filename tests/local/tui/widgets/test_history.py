@@ -73,8 +73,7 @@ async def test_what_the_tail_says_again_is_counted_and_shown_once() -> None:
     with session.replay():
         session.done(session.call("TodoWrite", todos=todos), "ok")
         session.finish(modelUsage=RESULT["modelUsage"], cost=1.25)
-    async with desk(session) as at:
-        await at.sees("123.0k in, 8.5k out  $1.25")
+    async with desk(session, sees="123.0k in, 8.5k out  $1.25") as at:
         assert [line.split("   ")[-1].strip() for line in at.screen.splitlines() if "Fix it" in line] == [
             "☐ Fix it",  # in the conversation, once
             "0 of 1 done, Ctrl+T",  # above the composer
@@ -87,8 +86,7 @@ async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> 
     with session.replay():
         session.answered("ask")
     session.text("Made.")
-    async with desk(session) as at:
-        await at.sees("Made.")
+    async with desk(session, sees="Made.") as at:
         assert at.view.card is None and not len(at.view.approvals.questions)
 
 
@@ -100,8 +98,7 @@ async def test_a_tail_in_the_middle_of_a_turn_has_its_prompt_above_it_and_what_i
     session = ScriptedSession()
     session.skip(10, prompts=[sent("p1", "port it to Rust", taken=True), sent("p2", "and then rest", taken=False)])
     session.text("Still at it.")
-    async with desk(session) as at:
-        await at.sees(TOP, "❯ port it to Rust", "Still at it.", "❯ and then rest  (queued)")
+    async with desk(session, sees=(TOP, "❯ port it to Rust", "Still at it.", "❯ and then rest  (queued)")) as at:
         order = [at.screen.index(text) for text in (TOP, "port it", "Still at it.", "and then rest")]
         assert order == sorted(order)
         session.take("p2")
@@ -123,8 +120,7 @@ async def test_a_prompt_told_with_the_tail_goes_to_its_place_when_that_is_loaded
     ]  # fmt: skip
     session.skip(5, prompts=[sent("p1", "port it to Rust", taken=True)])
     session.text("event 0006")
-    async with desk(session) as at:
-        await at.sees(TOP, "❯ port it to Rust", "event 0006")
+    async with desk(session, sees=(TOP, "❯ port it to Rust", "event 0006")) as at:
         await at.press("pageup", sees=("event 0001", "event 0005"))
         assert at.screen.count("port it to Rust") == 1
         assert at.screen.index("event 0001") < at.screen.index("port it to Rust") < at.screen.index("event 0005")
@@ -146,8 +142,7 @@ async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_wait
 
 
 async def test_page_up_at_the_line_loads_a_page_that_ends_where_the_one_before_began() -> None:
-    async with desk(long_session(), size=(60, 14)) as at:
-        await at.sees(TOP, "event 0026")
+    async with desk(long_session(), size=(60, 14), sees=(TOP, "event 0026")) as at:
         await at.press("pageup", then=lambda: at.session.fetched == [26], sees=("event 0025", "event 0026"))
         shown = numbers(at)
         assert shown == [f"{n:04}" for n in range(27 - len(shown), 27)]
@@ -155,8 +150,7 @@ async def test_page_up_at_the_line_loads_a_page_that_ends_where_the_one_before_b
 
 
 async def test_everything_can_be_reached_in_order_and_each_once() -> None:
-    async with desk(long_session(), size=(60, 14)) as at:
-        await at.sees(TOP)
+    async with desk(long_session(), size=(60, 14), sees=TOP) as at:
         await _top(at)
         await at.until(lambda: at.session.fetched == [26, 16, 6], loses="not loaded")
         at.view.transcript.scroll_home(animate=False)
@@ -172,8 +166,7 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
     with session.replay():
         for n in range(27, 40):
             session.text(f"event {n:04}", message_id=f"msg_{n}")
-    async with desk(session, size=(60, 14)) as at:
-        await at.sees("event 0039")
+    async with desk(session, size=(60, 14), sees="event 0039") as at:
         at.view.transcript.scroll_home(animate=False)
         await at.sees(TOP)
         before = at.lines
@@ -217,8 +210,7 @@ async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:
     with session.replay():
         session.fact("turn_start")
         session.done("toolu_9", "it was made")
-    async with desk(session) as at:
-        await at.sees(TOP, "working")
+    async with desk(session, sees=(TOP, "working")) as at:
         await at.press("pageup", sees=("● Bash make", "it was made", "○ Bash make all"))
         session.done("toolu_10", "all of it")
         await at.sees("● Bash make all", "all of it")
@@ -230,8 +222,7 @@ async def test_what_was_withdrawn_later_is_not_loaded() -> None:
     session.skip(2)
     with session.replay():
         session.fact("withdrawn", message_id="msg_1")
-    async with desk(session) as at:
-        await at.sees(TOP)
+    async with desk(session, sees=TOP) as at:
         await at.press("pageup", sees="a second try")
         assert "taken back" not in at.screen
 
@@ -291,8 +282,7 @@ class Slow(ScriptedSession):
 async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
     session = long_session(kind=Slow)
     assert isinstance(session, Slow)
-    async with desk(session) as at:
-        await at.sees(TOP)
+    async with desk(session, sees=TOP) as at:
         await at.press("pageup", "pageup", sees="… loading earlier events")
         await at.press("pageup")
         assert at.session.fetched == [26]
@@ -302,8 +292,7 @@ async def test_what_is_being_loaded_is_not_asked_for_twice() -> None:
 
 
 async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries_again() -> None:
-    async with desk(long_session()) as at:
-        await at.sees(TOP)
+    async with desk(long_session(), sees=TOP) as at:
         await at.link(LinkState.NEEDS_PERSON, "a password is asked for", sees="a password is asked for")
         await at.press("pageup", sees="earlier events are not loaded: there is no connection · PgUp tries again")
         at.session.link(LinkState.CONNECTED)
@@ -313,15 +302,13 @@ async def test_without_a_connection_the_line_says_why_and_the_next_page_up_tries
 async def test_events_that_the_host_has_lost_are_said_to_be_missing() -> None:
     session = long_session()
     session.past = session.past[:20]
-    async with desk(session, size=(60, 40)) as at:
-        await at.sees(TOP)
+    async with desk(session, size=(60, 40), sees=TOP) as at:
         await at.press("pageup", sees=("event 0020", "… 5 events are missing on the host", "event 0026"))
 
 
 async def test_loading_stops_where_the_page_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "MAX_BLOCKS", 20)
-    async with desk(long_session(100), size=(60, 14)) as at:
-        await at.sees(TOP)
+    async with desk(long_session(100), size=(60, 14), sees=TOP) as at:
         async with asyncio.timeout(60):
             while "… earlier events are not loaded: this page is full" not in at.screen:
                 await _top(at)
@@ -338,6 +325,5 @@ async def test_odd_snapshots_and_pages_hurt_nobody() -> None:
     session.skip(3, result=[1], todos={"a": 1}, asks={"b": 2}, model=None, permission_mode=None)
     session.skip(1, result={"modelUsage": {"m": 3, "n": {"inputTokens": "x"}}, "total_cost_usd": "y"}, asks=[5, {}])
     session.text("Still here.")
-    async with desk(session) as at:
-        await at.sees("Still here.")
+    async with desk(session, sees="Still here.") as at:
         await at.press("pageup", then=lambda: at.session.fetched, sees="Still here.")

@@ -14,8 +14,7 @@ def item(text: str, status: str) -> Json:
 
 
 async def test_the_todo_in_progress_is_shown_live_and_ctrl_t_shows_all() -> None:
-    async with desk(size=(80, 24)) as at:
-        await at.turn()
+    async with desk(size=(80, 24), turn="go") as at:
         assert "Ctrl+T" not in at.screen
         todos = [item(f"step {n}", "completed" if n < 4 else "pending") for n in range(12)]
         todos[4]["status"] = "in_progress"

@@ -82,8 +82,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing.draw_parts", counting)
     monkeypatch.setattr("ccb.local.tui.session_view.Transcript", Sliced)
-    async with desk(size=(100, 30)) as at:
-        await at.turn()
+    async with desk(size=(100, 30), turn="go") as at:
         for number in range(100):
             at.session.text(f"Message {number}.", message_id=f"m{number}")
         await at.sees("Message 99.")
@@ -103,8 +102,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
     )
     texts = []
     for streamed in (True, False):
-        async with desk(size=(80, 60)) as at:
-            await at.turn("hello")
+        async with desk(size=(80, 60), turn="hello") as at:
             if streamed:
                 at.session.open_block("text")
                 for start in range(0, len(text), 33):
@@ -359,8 +357,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
                 turns.append(0)
 
     monkeypatch.setattr("ccb.local.tui.widgets.drawing._SLICE_S", 0)
-    async with desk(size=(100, 30)) as at:
-        await at.turn()
+    async with desk(size=(100, 30), turn="go") as at:
         content = "".join(f"value_{number} = {number}\n" for number in range(1_500))
         call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
         at.session.done(call, "written")
