@@ -4,7 +4,7 @@ what only the screen can."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -279,27 +279,22 @@ class CommandReplies(Vertical):
     # What only the screen can do.
 
     async def _view(self, name: str, argument: str) -> None:
-        match name:
-            case "help":
-                self.help(argument)
-            case "keys":
-                self._reading.open_panel("Keys", key_sections(self._shell.composer.keymap))
-            case "rewind":
-                self._stop_keys.rewind()
-            case "paste":
-                self._shell.composer.paste_image()
-            case "reconnect":
-                self._shell.retry()
-            case "transcript":
-                await self._transcript(argument)
-            case "vim":
-                await self._vim()
-            case "theme":
-                self._theme(argument)
-            case "copy":
-                await self._copy(argument)
-            case "config":
-                await self._edit_settings()
+        composer = self._shell.composer
+        views: dict[str, Callable[[], object]] = {
+            "help": lambda: self.help(argument),
+            "keys": lambda: self._reading.open_panel("Keys", key_sections(composer.keymap)),
+            "rewind": self._stop_keys.rewind,
+            "paste": composer.paste_image,
+            "reconnect": self._shell.retry,
+            "transcript": lambda: self._transcript(argument),
+            "vim": self._vim,
+            "theme": lambda: self._theme(argument),
+            "copy": lambda: self._copy(argument),
+            "config": self._edit_settings,
+        }
+        opened = views[name]()
+        if isinstance(opened, Awaitable):
+            await opened
 
     def help(self, sought: str = "") -> None:
         """Show the keys and commands, or close them again. `sought`: only what has these words."""

@@ -28,7 +28,6 @@ from ...transcript.pieces import NOTHING_OPEN, OpenBlock, TableColumns
 from .themes import Palette
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-_NARROW = 80
 _SPARE_CELLS = 2  # of each column of a long table, and a quarter of its width
 TAB = "\ue009"  # stands for a tab in a drawing to copy from, where it would become spaces
 RULE = "---"  # a rule in a drawing to copy from
@@ -129,15 +128,14 @@ def _code_rows(line: list[Segment], ground: Style, console: Console, options: Co
 
 
 class _Table(TableElement):
-    """A table without a frame. The one with which a piece begins has the columns of the whole table."""
+    """A table without a frame. The one with which a piece begins has the columns of the whole table, and one to copy
+    from is as wide as on the screen, where its cells are wrapped to fit."""
 
     def __init__(self, markdown: Markdown) -> None:
         super().__init__()
-        self._tables: list[Table] = []
-        self._opening = NOTHING_OPEN
-        if isinstance(markdown, TranscriptMarkdown):
-            self._tables, self._opening = markdown.tables, markdown.opening
-            markdown.opening = NOTHING_OPEN
+        assert isinstance(markdown, TranscriptMarkdown)
+        self._tables, self._opening, self._width = markdown.tables, markdown.opening, markdown.copied_from
+        markdown.opening = NOTHING_OPEN
 
     @classmethod
     def create(cls, markdown: Markdown, token: Token) -> _Table:
@@ -145,6 +143,7 @@ class _Table(TableElement):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = self._opening.columns
+        options = options.update(width=self._width) if self._width else options
         for each in super().__rich_console__(console, options):
             if isinstance(each, Table):
                 each.show_edge = False
@@ -156,7 +155,7 @@ class _Table(TableElement):
                     each.show_header = not self._opening.lines
                     for column, width in zip(each.columns, widths, strict=False):
                         column.width = width
-            yield each
+            yield Constrain(each, self._width) if self._width and isinstance(each, Table) else each
 
 
 def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions) -> list[int]:
@@ -192,7 +191,7 @@ class TranscriptMarkdown(Markdown):
         "table_open": _Table,
     }
 
-    def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN) -> None:
+    def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN, copied_from: int = 0) -> None:
         # Rich's own __init__ makes a parser, which takes longer than parsing a short text.
         self.markup = opening.lines + text
         if self.markup.count("\n") > _MAX_LINES:
@@ -207,23 +206,12 @@ class TranscriptMarkdown(Markdown):
         self.inlines = {*Markdown.inlines, _LINK_WORDS}
         self.opening = opening  # of the first table, until that is drawn
         self.tables: list[Table] = []
+        self.copied_from = copied_from
 
 
 class _CodeToCopy(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(str(self.text).rstrip().replace("\t", TAB))
-
-
-class _TableToCopy(_Table):
-    """A table as wide as on the screen, where its cells are wrapped to fit."""
-
-    def __init__(self, markdown: Markdown) -> None:
-        super().__init__(markdown)
-        self._width = markdown.width if isinstance(markdown, _MarkdownToCopy) else _NARROW
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for each in super().__rich_console__(console, options.update(width=self._width)):
-            yield Constrain(each, self._width) if isinstance(each, Table) else each
 
 
 class _RuleToCopy(HorizontalRule):
@@ -233,29 +221,22 @@ class _RuleToCopy(HorizontalRule):
 
 
 class _MarkdownToCopy(TranscriptMarkdown):
-    """Markdown without the indents of the layout. `width` is that of the screen."""
+    """Markdown without the indents of the layout."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **TranscriptMarkdown.elements,
         "fence": _CodeToCopy,
         "code_block": _CodeToCopy,
-        "table_open": _TableToCopy,
         "hr": _RuleToCopy,
     }
-
-    def __init__(self, text: str, code_theme: str, opening: OpenBlock, width: int) -> None:
-        super().__init__(text, code_theme, opening)
-        self.width = width
 
 
 def render_markdown(
     text: str, palette: Palette, copied_from: int = 0, opening: OpenBlock = NOTHING_OPEN
 ) -> TranscriptMarkdown:
     """`copied_from` is not 0 for a drawing to copy from: the width of the screen. `opening` is that of a piece."""
-    theme = f"{palette.code} {palette.surface}"
-    if copied_from:
-        return _MarkdownToCopy(text, theme, opening, copied_from)
-    return TranscriptMarkdown(text, theme, opening)
+    kind = _MarkdownToCopy if copied_from else TranscriptMarkdown
+    return kind(text, f"{palette.code} {palette.surface}", opening, copied_from)
 
 
 _LAYOUT = frozenset((TAB, "▌"))

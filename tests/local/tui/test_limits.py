@@ -19,30 +19,22 @@ SIZE = 100_000
 LIMIT_S = 8.0  # of CPU; without the limits of the REPL each of these takes several times as long
 
 
-def _code(session: ScriptedSession) -> None:
-    session.text("```markdown\n" + "**a _b [c](d\n" * (SIZE * 3 // 13) + "```\n\nEND")
-
-
-def _list(session: ScriptedSession) -> None:
-    session.text("- x\n" * 90_000 + "\nEND")
-
-
-def _command(session: ScriptedSession) -> None:
-    session.ask("ask", "Bash", {"command": "x\n" * SIZE, "description": "END"})
-
-
-def _written(session: ScriptedSession) -> None:
-    session.ask("ask", "Write", {"file_path": "END", "content": "z\n" * SIZE})
-
-
-def _reason(session: ScriptedSession) -> None:
-    session.ask("ask", "Bash", {"command": "END"}, decision_reason="r " * SIZE, permission_suggestions=[LONG_RULE])
-
-
 LONG_RULE = session_rule("Bash", "x " * SIZE)
 
 
-@pytest.mark.parametrize("say", [_code, _list, _command, _written, _reason])
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda session: session.text("```markdown\n" + "**a _b [c](d\n" * (SIZE * 3 // 13) + "```\n\nEND"),
+        lambda session: session.text("- x\n" * 90_000 + "\nEND"),
+        lambda session: session.ask("ask", "Bash", {"command": "x\n" * SIZE, "description": "END"}),
+        lambda session: session.ask("ask", "Write", {"file_path": "END", "content": "z\n" * SIZE}),
+        lambda session: session.ask(
+            "ask", "Bash", {"command": "END"}, decision_reason="r " * SIZE, permission_suggestions=[LONG_RULE]
+        ),
+    ],
+    ids=["code", "list", "command", "file", "reason"],
+)
 @pytest.mark.quick_rows(1)
 async def test_a_lot_at_once_is_shown_in_bounded_time(at: Desk, say: Callable[[ScriptedSession], None]) -> None:
     await at.prompt("go")
@@ -51,10 +43,6 @@ async def test_a_lot_at_once_is_shown_in_bounded_time(at: Desk, say: Callable[[S
     await at.until(lambda: "END" in at.screen or (at.view.card is not None and "3 deny" in at.screen))
     await at.pilot.pause()
     assert time.process_time() - began < LIMIT_S
-
-
-async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
-    await at.asked(tool, tool_input)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +58,7 @@ async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
 async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
     at: Desk, tool: str, tool_input: dict[str, str]
 ) -> None:
-    await _asked(at, tool, **tool_input)
-    await at.sees("Too long to read: these are the first", "too long to allow:   3 deny")
+    await at.asked(tool, tool_input, sees=("Too long to read: these are the first", "too long to allow:   3 deny"))
     await at.answer("1", "y", "right", "3")
     assert at.session.answers == {}
     await at.press("enter", then=lambda: at.session.answers)
@@ -81,7 +68,7 @@ async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
 @pytest.mark.thorough
 async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
     async with desk(size=(100, 120)) as at:
-        await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
+        await at.asked("Bash", {"command": "\n".join(f"echo {n}" for n in range(1_999))})
         await at.sees("echo 0", "1,9", "lines to see before you can allow it")
         assert "Too long" not in at.screen
         for _ in range(100):

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from tests.support.repl.paper import PALETTE
 from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from tests.support.screens.scenes import row
-from textual.theme import BUILTIN_THEMES
 
 from ccb.local.command_line.arguments import AgentOptions, Arguments, SessionChoice
 from ccb.local.connect.host_sessions import HostSessions
@@ -19,7 +19,6 @@ from ccb.local.slash_commands.session_api import LaptopSide, NextSession, ReplIn
 from ccb.local.tui.app import Repl
 from ccb.local.tui.between_sessions import choose_first, take_off
 from ccb.local.tui.panels.session_panel import preview_lines
-from ccb.local.tui.rendering.themes import palette_of
 from ccb.local.tui.repl_shell import Switching
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import HostText
@@ -165,9 +164,7 @@ def test_the_preview_names_calls_as_the_conversation_does() -> None:
         'call AskUserQuestion {"questions": [{"question": "Which one?", "header": "One"}]}',
         'asks to use AskUserQuestion {"questions": [{"question": "Which one?", "header": "One"}]}',
     ]
-    palette = palette_of(BUILTIN_THEMES["textual-dark"].to_color_system().generate(), dark=True)
-    lines = preview_lines(said, 10, 60, palette, "/srv/shop")
-    shown = [line.plain for line in lines]
+    shown = [line.plain for line in preview_lines(said, 10, 60, PALETTE, "/srv/shop")]
     assert shown == ["⚙ Edit cart.py", "⚙ AskUserQuestion Which one?", "? AskUserQuestion Which one?"]
 
 

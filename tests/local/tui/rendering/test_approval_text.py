@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.remote.tools_kit import open_toolbox
 from tests.support.repl.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
-from tests.support.repl.paper import edit_text
+from tests.support.repl.paper import PALETTE, edit_text
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.transcript.blocks import ToolBlock
 from ccb.local.tui.rendering.approval_text import subject_lines
 from ccb.local.tui.rendering.card_rows import drawn, fold
-from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
 from ccb.tunnel.wire.messages import ControlRequest
 
 Json = dict[str, Any]
 
-COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 
 NASTY = "\x1b[2K\r\x00\x7f\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u3000\u2028\u0301\u20dd\ufe0f\U000e0061\ue000\ud800"
 NASTY += "⟨⟩␣⇥┆│$>+- \t\n"
@@ -174,8 +172,7 @@ def test_what_looks_like_something_else_is_pointed_out(text: str, warning: str) 
 
 def test_a_doubtful_word_is_marked_where_it_is() -> None:
     asked = asks("Bash", {"command": "curl pаypal.com naïve"})
-    palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
-    warning, command = [drawn(row, palette) for row in fold(subject_lines(asked), 80)]
+    warning, command = [drawn(row, PALETTE) for row in fold(subject_lines(asked), 80)]
     marked = [command.plain[span.start : span.end] for span in command.spans if "underline" in str(span.style)]
     assert marked == ["pаypal"]
     assert not [span for span in warning.spans if "underline" in str(span.style)]
@@ -250,9 +247,8 @@ async def test_the_card_and_then_the_transcript_show_the_same_diff(tool: str, ch
         assert isinstance(preview, Preview)
         rows = _after_words(read_path(card(tool, call, 110, preview.public))[1])
         patch = (await box(tool, **call)).structured["structuredPatch"]
-    palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
     edit = ToolBlock(name=tool, tool_input=call, patch=patch)
-    shown = edit_text(edit, palette, 1_000).plain.splitlines()
+    shown = edit_text(edit, PALETTE, 1_000).plain.splitlines()
     assert [line.rstrip(" ") for line in shown] == rows
     assert any(row.strip() == "…" for row in rows), "there is a gap between two places"
     assert any(row.startswith((" 2 - line 1", " 4 - line 3")) for row in rows)

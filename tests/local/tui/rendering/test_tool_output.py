@@ -5,26 +5,16 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.support.repl.paper import edit_text
+from tests.support.repl.paper import PALETTE, edit_text
 from tests.support.repl.pilot import Desk
 
 from ccb.local.transcript.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
-from ccb.local.tui.rendering.themes import Palette, palette_of
 from ccb.local.tui.rendering.tool_output import MAX_DETAIL_LINES, headline, last_state, tool_output, tool_summary
 
-COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 
-
-@pytest.fixture
-def palette() -> Palette:
-    return palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
-
-
-def shown(
-    palette: Palette, result: str, *, name: str = "Bash", details: bool = False, failed: bool = False
-) -> list[str]:
+def shown(result: str, *, name: str = "Bash", details: bool = False, failed: bool = False) -> list[str]:
     block = ToolBlock(name=name, result=result, state=ToolState.FAILED if failed else ToolState.DONE)
-    text = tool_output(block, palette, details=details)
+    text = tool_output(block, PALETTE, details=details)
     assert text is not None
     return [line[2:] for line in text.plain.splitlines()]
 
@@ -42,8 +32,8 @@ async def test_ctrl_o_shows_a_long_output_to_its_end(at: Desk, lines: int) -> No
     assert "Ctrl+O" not in at.screen
 
 
-def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_counted(palette: Palette) -> None:
-    lines = shown(palette, "".join(f"line {n}\n" for n in range(10_000)), details=True)
+def test_what_details_leave_out_of_a_very_long_output_is_its_middle_and_is_counted() -> None:
+    lines = shown("".join(f"line {n}\n" for n in range(10_000)), details=True)
     assert (lines[0], lines[-1]) == ("line 0", "line 9999")
     (gap,) = [line for line in lines if "not shown" in line]
     assert gap == f"… {10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown"
@@ -56,12 +46,12 @@ async def test_a_result_too_long_to_keep_keeps_its_end(at: Desk) -> None:
     await at.press("ctrl+o", sees="THE END")
 
 
-def test_blank_lines_count(palette: Palette) -> None:
+def test_blank_lines_count() -> None:
     output = "\n\n".join(f"line {n}" for n in range(1, 11))  # 19 lines
-    assert shown(palette, output) == ["… 14 earlier lines (Ctrl+O)", "line 8", "line 9", "line 10"]
-    found = shown(palette, output, name="Grep")
+    assert shown(output) == ["… 14 earlier lines (Ctrl+O)", "line 8", "line 9", "line 10"]
+    found = shown(output, name="Grep")
     assert found == ["line 1", "line 2", "line 3", "line 4", "… 12 more lines (Ctrl+O)"]
-    assert shown(palette, "1\n2\n3\n4\n5\n", name="Grep")[-1] == "… 1 more line (Ctrl+O)"
+    assert shown("1\n2\n3\n4\n5\n", name="Grep")[-1] == "… 1 more line (Ctrl+O)"
 
 
 @pytest.mark.parametrize(
@@ -78,16 +68,14 @@ def test_blank_lines_count(palette: Palette) -> None:
         ("abc\x1b[1Kd", "   d"),
     ],
 )
-def test_a_line_that_was_written_over_is_shown_as_a_terminal_leaves_it(
-    palette: Palette, output: str, line: str
-) -> None:
-    assert shown(palette, output) == line.splitlines()
-    running = tool_output(ToolBlock(name="Bash", output=output, state=ToolState.RUNNING), palette, details=False)
+def test_a_line_that_was_written_over_is_shown_as_a_terminal_leaves_it(output: str, line: str) -> None:
+    assert shown(output) == line.splitlines()
+    running = tool_output(ToolBlock(name="Bash", output=output, state=ToolState.RUNNING), PALETTE, details=False)
     assert running is not None and running.plain == "└ " + line.replace("\n", "\n  ")
 
 
-def test_the_carriage_returns_of_a_file_stay_visible(palette: Palette) -> None:
-    assert shown(palette, "good\revil", name="Grep") == ["good␍evil"]
+def test_the_carriage_returns_of_a_file_stay_visible() -> None:
+    assert shown("good\revil", name="Grep") == ["good␍evil"]
 
 
 def test_a_line_written_over_very_often_takes_no_time() -> None:
@@ -96,23 +84,23 @@ def test_a_line_written_over_very_often_takes_no_time() -> None:
     assert time.process_time() - began < 2
 
 
-def test_marks_for_the_model_are_not_shown_around_an_error(palette: Palette) -> None:
+def test_marks_for_the_model_are_not_shown_around_an_error() -> None:
     error = "<tool_use_error>InputValidationError: Edit: no old_string\nTry again.</tool_use_error>"
-    assert shown(palette, error, name="Edit", failed=True) == [
+    assert shown(error, name="Edit", failed=True) == [
         "InputValidationError: Edit: no old_string",
         "Try again.",
     ]
     quoted = "grep found <tool_use_error>x</tool_use_error>"
-    assert shown(palette, quoted, failed=True) == [quoted]
+    assert shown(quoted, failed=True) == [quoted]
 
 
-def test_the_details_of_a_long_edit_go_to_its_end_and_its_summary_is_counted(palette: Palette) -> None:
+def test_the_details_of_a_long_edit_go_to_its_end_and_its_summary_is_counted() -> None:
     written = {"content": "".join(f"line {n}\n" for n in range(10_000))}
     edit = ToolBlock(name="Write", tool_input=written)
-    lines = edit_text(edit, palette, MAX_DETAIL_LINES, details=True).plain.splitlines()
+    lines = edit_text(edit, PALETTE, MAX_DETAIL_LINES, details=True).plain.splitlines()
     assert (lines[0], lines[-1]) == ("    1 + line 0", "10000 + line 9999")
     assert sum(f"{10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown" in line for line in lines) == 1
-    assert edit_text(edit, palette, 24).plain.endswith("… 9,976 more lines (Ctrl+O)")
+    assert edit_text(edit, PALETTE, 24).plain.endswith("… 9,976 more lines (Ctrl+O)")
 
 
 def test_calls_of_the_web_are_named_by_what_they_seek_and_their_summary_says_more_than_that() -> None:

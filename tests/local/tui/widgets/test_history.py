@@ -41,6 +41,11 @@ def numbers(at: Desk) -> list[str]:
     return [line.strip().removeprefix("event ") for line in at.lines if "event 0" in line]
 
 
+def told(at: Desk) -> list[str]:
+    texts = (getattr(block, "text", "") for block in at.view.transcript.blocks)
+    return [text for text in texts if text.startswith("event")]
+
+
 async def _top(at: Desk) -> None:
     """Page up until nothing moves any more."""
     for _ in range(60):
@@ -155,10 +160,7 @@ async def test_everything_can_be_reached_in_order_and_each_once() -> None:
         await at.until(lambda: at.session.fetched == [26, 16, 6], loses="not loaded")
         at.view.transcript.scroll_home(animate=False)
         await at.sees("event 0001")
-        texts = [
-            text for block in at.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
-        ]
-        assert texts == [f"event {n:04}" for n in range(1, 27)]
+        assert told(at) == [f"event {n:04}" for n in range(1, 27)]
 
 
 async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
@@ -194,10 +196,7 @@ async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
             await at.pilot.pause()
         await at.until(lambda: session.fetched == [22, 12])
         await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.view.transcript.blocks))
-        texts = [
-            text for block in at.view.transcript.blocks if (text := getattr(block, "text", "")).startswith("event")
-        ]
-        assert texts == [f"event {n:04}" for n in range(1, 23)]
+        assert told(at) == [f"event {n:04}" for n in range(1, 23)]
 
 
 async def test_a_call_and_its_result_meet_over_the_edge_of_a_page() -> None:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 from rich.console import Console
+from tests.support.repl.paper import PALETTE
 from tests.support.repl.pilot import desk
 
 from ccb.local.transcript.blocks import Block, NoticeBlock
-from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import TranscriptDrawing
 
 
 def drawing(max_lines: int = 100) -> TranscriptDrawing:
-    palette = palette_of(DARK.to_color_system().generate(), dark=True)
-    return TranscriptDrawing(lambda: (Console(), palette), lambda block: None, "", "", None, max_lines)
+    return TranscriptDrawing(lambda: (Console(), PALETTE), lambda block: None, "", "", None, max_lines)
 
 
 def block(lines: int) -> NoticeBlock:

@@ -8,15 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.repl.paper import PALETTE
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.session_client import LinkState
 from ccb.local.transcript.session_facts import UsageTotals
-from ccb.local.tui.rendering.themes import palette_of
 from ccb.local.tui.widgets.status_line import Busy, LinkFacts, StatusFacts, state_in_words, status_text
 
-COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
-PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
 IDLE = StatusFacts(
     "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), UsageTotals(), None
 )

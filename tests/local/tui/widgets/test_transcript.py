@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import pytest
 from rich.console import Console
-from tests.support.repl.paper import Paper
+from tests.support.repl.paper import PALETTE, Paper
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
@@ -18,7 +18,6 @@ from textual import events
 from ccb.local.session.model_waits import retry_text
 from ccb.local.transcript.blocks import Block, MarkdownBlock, NoticeBlock
 from ccb.local.tui.rendering.block_renderer import BlockRenderer
-from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import MAX_BLOCKS, MAX_BYTES, Line, draw_parts, line_text
 from ccb.local.tui.widgets.transcript import Transcript
 from ccb.tunnel.wire.messages import SystemMessage, parse_message
@@ -400,7 +399,7 @@ async def test_blocks_that_come_between_two_layouts_keep_no_more_than_the_page_m
 
 
 def test_a_long_line_is_drawn_in_parts() -> None:
-    renderer = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
+    renderer = BlockRenderer(PALETTE)
     drawn = list(draw_parts(Console(width=80), renderer, MarkdownBlock(text="x" * 100_000), 80))
     assert max(map(len, drawn)) == 20_000 // 80
     assert sum(len(line_text(line)) for part in drawn for line in part) == 100_000
