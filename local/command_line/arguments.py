@@ -6,40 +6,254 @@ Each option is declared once, as the field that holds its value. `OPTIONS` are a
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
+from enum import Enum
 from typing import Any, Literal
 
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .option_declaration import (
-    Group,
-    Option,
-    OptionKind,
-    beta_features,
-    json_object,
-    offered_tools,
-    option,
-    read_count,
-    read_json_object,
-    read_model,
-    read_number,
-    read_permission_tool,
-    read_rules,
-    read_session_id,
-    read_sources,
-    read_ssh_option,
-    read_tokens,
-    read_uuid,
-    read_worktree_name,
-)
 from .target import Target, parse_port
+
+ReadValue = Callable[[str, str], str | int | float | tuple[str, ...]]
+"""Reads a value. The second argument is the option as messages show it: `--max-turns <n>`. Raises UsageError."""
 
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 INPUT_FORMATS = ("text", "stream-json")
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 SANDBOX_MODES = ("read-only", "workspace", "off")
+SETTING_SOURCES = ("user", "project", "local")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+_SSH_OPTION = re.compile(r"\s*[A-Za-z][A-Za-z0-9]*\s*[=\s]\s*[^\n\0]*[^\s\0][^\n\0]*")
+_BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
+_SESSION_ID = re.compile(r"[0-9a-f]{4,8}|[0-9a-f]{8}-[0-9a-f-]{0,27}", re.IGNORECASE)
+
+
+def shortened(text: str) -> str:
+    """Return `text` as error messages quote it: control characters neutralised, at most 80 characters."""
+    return neutralise(text)[:80]
+
+
+def check_choice(value: str, choices: tuple[str, ...], shown: str) -> None:
+    if value not in choices:
+        allowed = ", ".join(choices)
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. Allowed choices are {allowed}."
+        )
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether `text` looks like the ID of a session, or like at least the first four characters of one."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def is_worktree_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
+
+
+def read_number(unit: str, *, positive: bool = False) -> ReadValue:
+    """Return a parser of numbers of `unit` (seconds, days, dollars): 0 and more, or with `positive` more than 0."""
+
+    def read(value: str, shown: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < 1e9:
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number of {unit}")
+        if positive and not number:
+            raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' must be more than 0")
+        return number
+
+    return read
+
+
+def read_count(value: str, shown: str) -> int:
+    if not value.isascii() or not value.isdigit() or not 0 < int(value[:80]) < 1_000_000:
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a number from 1 to 999999")
+    return int(value)
+
+
+def read_tokens(value: str, shown: str) -> int:
+    return 0 if value == "0" else read_count(value, shown)
+
+
+def read_session_id(value: str, shown: str) -> str:
+    """Parse the ID of an existing session, or the start of one; return it in lower case. "" lets the person choose."""
+    if value and not is_session_id(value):
+        raise UsageError(f"error: '{shortened(value)}' is not a session ID", do="`ccb ps HOST` lists them.")
+    return value.lower()
+
+
+def read_worktree_name(value: str, shown: str) -> str:
+    if value and not is_worktree_name(value):
+        raise UsageError(
+            f"error: {shown}: '{shortened(value)}' is no name for a worktree",
+            do="Take letters, digits, dots, dashes and underscores, 64 at most.",
+        )
+    return value
+
+
+def read_uuid(value: str, shown: str) -> str:
+    import uuid  # it takes 3 ms, and few command lines have one
+
+    try:
+        return str(uuid.UUID(value))
+    except ValueError:
+        raise UsageError(
+            "Error: Invalid session ID. Must be a valid UUID.", do="`uuidgen` makes one; without it, ccb does."
+        ) from None
+
+
+def read_ssh_option(value: str, shown: str) -> str:
+    if not _SSH_OPTION.fullmatch(value):
+        raise UsageError(f"error: '-o {shortened(value)}' is not an ssh option", do="Write -o Name=value.")
+    return value
+
+
+def read_model(value: str, shown: str) -> str:
+    """Check that a model is named. Which names there are is known when the settings are read."""
+    if not value.strip():
+        raise UsageError(f"error: option '{shown}' argument is empty", do="Name a model, or leave out the option.")
+    return value
+
+
+def read_permission_tool(value: str, shown: str) -> str:
+    """Check who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
+    if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
+            "Allowed choices are stdio and mcp__SERVER__TOOL."
+        )
+    return value
+
+
+def read_json_object(value: str, shown: str) -> str:
+    """Check that the value is a JSON object, and return it unchanged."""
+    try:
+        found = json_object(value)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"error: option '{shown}' argument '{shortened(value)}' is not a JSON object")
+    return value
+
+
+def json_object(text: str) -> object:
+    import json  # few starts have such an option
+
+    return json.loads(text)
+
+
+def read_sources(value: str, shown: str) -> str:
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        check_choice(name, SETTING_SOURCES, shown)
+    return ",".join(names)
+
+
+def read_rules(value: str, shown: str) -> tuple[str, ...]:
+    from ccb.tunnel.wire.tool_traits import split_rules  # most starts have no rules
+
+    return tuple(split_rules(value)[0])
+
+
+def offered_tools(names: list[str]) -> list[str] | None:
+    """Return the built-in tools that the model is offered, None for all."""
+    return None if "default" in names else names
+
+
+def beta_features(names: list[str]) -> list[str]:
+    """Return the beta features that the worker may ask the model API for. Raise UsageError."""
+    for name in names:
+        if not _BETA.fullmatch(name):
+            raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
+    return names
+
+
+class Group(Enum):
+    """Options that belong together: the attribute of `Arguments` that holds them, and their heading."""
+
+    SESSION = "session", "Session"
+    AGENT = "agent", "Model and permissions"
+    SCREEN = "screen", "Terminal interface"
+    STREAMS = "streams", "Without the terminal interface (headless)"
+    CONNECTION = "connection", "Connection"
+    HOST_COMMAND = "host_command", "Options of single commands"
+    ACCOUNT = "account", "Options of `ccb auth`"
+    SDK = "sdk", "For programs that drive ccb (SDKs)"
+    GENERAL = "", "General"
+
+    def __init__(self, attribute: str, title: str) -> None:
+        self.attribute = attribute
+        self.title = title
+
+
+class OptionKind(Enum):
+    ONE = "one"  # one value, or none for an option without a metavar
+    VARIADIC = "variadic"  # every word up to the next option
+    REPEAT = "repeat"  # one value, and the option may be given again
+    OPTIONAL = "optional"  # the next word, if it is such a value
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of the command line, whose value is the attribute `field` of `group`.
+
+    `spellings` are all names, the preferred one first. `help` is one plain sentence. An option without `metavar` takes
+    no value. `commands` are the only commands that take the option, each alone or with its action (`auth login`); empty
+    when the group decides (see `Subcommand`).
+
+    A session takes the value as the field `wire` of `SessionOptions`, made by `to_wire`. Without the option, `setting`
+    counts: an attribute of `Settings`, with dots inside a section. Lists of both are joined.
+    """
+
+    group: Group
+    field: str
+    spellings: str
+    help: str
+    metavar: str = ""
+    kind: OptionKind = OptionKind.ONE
+    choices: tuple[str, ...] = ()
+    read: ReadValue | None = None
+    commands: tuple[str, ...] = ()
+    setting: str = ""
+    wire: str = ""
+    to_wire: Callable[[Any], object] = lambda value: value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.spellings.split())
+
+    @property
+    def shown(self) -> str:
+        return f"{self.names[0]} <{self.metavar}>" if self.metavar else self.names[0]
+
+    @property
+    def takes_one(self) -> bool:
+        return bool(self.metavar) and self.kind in (OptionKind.ONE, OptionKind.REPEAT)
+
+    def value(self, text: str) -> str | int | float | tuple[str, ...]:
+        """Read a value of this option. Raise UsageError."""
+        if self.choices:
+            check_choice(text, self.choices, self.shown)
+        return self.read(text, self.shown) if self.read else text
+
+
+_MISSING = object()
+
+
+def option(spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, **more: object) -> Any:
+    if default is _MISSING:
+        several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
+        default = () if several else None if metavar else False
+    declared: Mapping[str, object] = {"spellings": spellings, "help": help, "metavar": metavar, **more}
+    return field(default=default, metadata=declared)
+
 
 VARIADIC, REPEAT, OPTIONAL = OptionKind.VARIADIC, OptionKind.REPEAT, OptionKind.OPTIONAL
 
@@ -50,29 +264,21 @@ VARIADIC, REPEAT, OPTIONAL = OptionKind.VARIADIC, OptionKind.REPEAT, OptionKind.
 class ConnectionOptions:
     target: Target | None = None
     identities: tuple[str, ...] = option(
-        "--identity -i", "Log in with this private key file; may be repeated.", "file", kind=REPEAT,
-    )
+        "--identity -i", "Log in with this private key file; may be repeated.", "file", kind=REPEAT)
     port: int | None = option("--port -P", "Connect to this SSH port.", "port", read=parse_port)
     ssh_options: tuple[str, ...] = option(
-        "-o", "Set an option of ssh_config (-o Name=value); may be repeated.", "option", kind=REPEAT,
-        read=read_ssh_option,
-    )
+        "-o", "Set an option of ssh_config (Name=value); may be repeated.", "option", kind=REPEAT, read=read_ssh_option)
     plain_login: bool = option(
-        "--no-pipelined-login", "Log in step by step, as ssh does, also where one key alone was enough for the last "
-        "login.",
-    )
+        "--no-pipelined-login", "Log in step by step, as ssh does, also where one key alone was enough last time.")
     transport: str | None = option(
         "--transport", "Reach the host by asyncssh (built in, the default), by ssh (the OpenSSH client), or by a "
         "command that leads to a shell: 'docker exec -i NAME', 'kubectl exec -i POD --', 'srun --pty'; with a "
-        "command, the host is only a name and may be left out.", "transport",
-    )
+        "command, the host is only a name and may be left out.", "transport")
     ssh_command: str | None = option(
         "--ssh-command", "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} "
-        "mark where host and command go, otherwise they are appended.", "command",
-    )
+        "mark where host and command go, otherwise they are appended.", "command")
     container: str | None = option(
-        "--container", "Work in this container of the host, entered with its docker or podman.", "name",
-    )
+        "--container", "Work in this container of the host, entered with its docker or podman.", "name")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
 
 
@@ -83,102 +289,78 @@ class SessionChoice:
     session_id: str | None = option("--session-id", "Give the new session this ID (a UUID).", "uuid", read=read_uuid)
     continue_latest: bool = option("--continue -c", "Continue the latest session of the directory.")
     resume: str | None = option(
-        "--resume -r", "Continue the session with this ID, or the start of one; without an ID, choose from a list.",
-        "id", kind=OPTIONAL, read=read_session_id,
-    )
+        "--resume -r", "Continue the session with this ID or start of one; without an ID, choose from a list.",
+        "id", kind=OPTIONAL, read=read_session_id)
     fork_session: bool = option(
-        "--fork-session", "With --continue or --resume: continue in a copy, so that the original session stays as it "
-        "is.",
-    )
+        "--fork-session", "With --continue or --resume: continue in a copy, so that the session itself stays as it is.")
     reconnect_timeout: float | None = option(
-        "--reconnect-timeout", "Give up reconnecting this long after the connection is lost (default: 24 h, headless "
-        "600 s; 0: at once).", "seconds", read=read_number("seconds"),
-    )
+        "--reconnect-timeout", "Give up reconnecting after this time (default: 24 h, headless 600 s; 0: at once).",
+        "seconds", read=read_number("seconds"))
     resume_at: str | None = option(
-        "--resume-session-at", "With --resume: continue after this message (its UUID) and leave out what came later.",
-        "uuid", read=read_uuid,
-    )
+        "--resume-session-at", "With --resume: continue after this message (a UUID), without what came later.",
+        "uuid", read=read_uuid)
     rewind_files: str | None = option(
-        "--rewind-files", "With --resume or --continue: put the files back to before the prompt with this id, and "
-        "end.", "id",
-    )
+        "--rewind-files", "With --resume or --continue: put the files back to before this prompt (a UUID), and end.",
+        "id")
     drops_turn: str | None = option(
-        "--resume-drops-turn", "With --resume-session-at: refuse to go back if more than the turn of this prompt (its "
-        "UUID) would be left out.", "uuid", read=read_uuid,
-    )
+        "--resume-drops-turn", "With --resume-session-at: refuse to leave out more than the turn of this prompt (a "
+        "UUID).", "uuid", read=read_uuid)
     worktree: str | None = option(
-        "--worktree -w", "Work in a git worktree of this name below .claude/worktrees, on a branch of its own; "
-        "without a name, in a new one.", "name", kind=OPTIONAL, read=read_worktree_name,
-    )
+        "--worktree -w", "Work in this git worktree below .claude/worktrees, on its own branch; without a name, in a "
+        "new one.", "name", kind=OPTIONAL, read=read_worktree_name)
+
+    @property
+    def continues(self) -> bool:
+        return self.continue_latest or self.resume is not None
 
 
 @dataclass(frozen=True)
 class AgentOptions:
     model: str | None = option(
-        "--model", "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model,
-    )
+        "--model", "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model)
     permission_mode: str | None = option(
         "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
-        "question) or bypassPermissions.", "mode", choices=PERMISSION_MODES,
-    )
+        "question) or bypassPermissions.", "mode", choices=PERMISSION_MODES)
     dangerously_skip_permissions: bool = option(
-        "--dangerously-skip-permissions", "Run every tool without asking; use it only on a host that you can afford "
-        "to lose.",
-    )
+        "--dangerously-skip-permissions", "Run every tool without asking; only for a host that you can afford to lose.")
     allowed_tools: tuple[str, ...] = option(
         "--allowedTools --allowed-tools --allow", "Allow tool calls that match these rules without asking, for "
         "example `Bash(git *),Edit(src/**)`.", "rules", kind=VARIADIC, read=read_rules, setting="permissions.allow",
-        wire="allowed_tools",
-    )
+        wire="allowed_tools")
     disallowed_tools: tuple[str, ...] = option(
         "--disallowedTools --disallowed-tools --deny", "Deny tool calls that match these rules.", "rules",
-        kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools",
-    )
+        kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools")
     append_system_prompt: str | None = option(
-        "--append-system-prompt", "Add this text to the end of the system prompt.", "text",
-    )
+        "--append-system-prompt", "Add this text to the end of the system prompt.", "text")
     system_prompt: str | None = option("--system-prompt", "Use this text instead of the system prompt.", "text")
     max_turns: int | None = option(
-        "--max-turns", "Stop after this many model calls for one prompt.", "n", read=read_count, wire="max_turns",
-    )
+        "--max-turns", "Stop after this many model calls for one prompt.", "n", read=read_count, wire="max_turns")
     add_dirs: tuple[str, ...] = option(
-        "--add-dir", "Let tools use these directories of the host as well.", "dirs", kind=VARIADIC,
-        setting="permissions.additionalDirectories", wire="add_dirs",
-    )
+        "--add-dir", "Let tools use these directories of the host too.", "dirs", kind=VARIADIC,
+        setting="permissions.additionalDirectories", wire="add_dirs")
     sandbox: str | None = option(
         "--sandbox", "Set the cage of commands that run without a question: read-only (default), workspace or off.",
-        "mode", choices=SANDBOX_MODES, setting="sandbox", wire="sandbox",
-    )
+        "mode", choices=SANDBOX_MODES, setting="sandbox", wire="sandbox")
     allow_net: bool = option(
-        "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net",
-    )
+        "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
     record: bool = option(
-        "--record", "Keep the requests to models and their answers in files of this machine "
-        "(~/.local/state/ccb/recorded).",
-    )
+        "--record", "Keep the requests to models and their answers in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
-        "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or laptop.",
-        "where", choices=("host", "laptop"), setting="web", wire="web",
-    )
+        "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
+        "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
     trust: bool = option(
         "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
-        "their hooks and rules, agents, commands, skills, MCP servers.",
-    )
+        "their hooks and rules, agents, commands, skills, MCP servers.")
     allow_bypass: bool = option(
-        "--allow-dangerously-skip-permissions", "Let the person or a program choose the permission mode "
-        "bypassPermissions later.",
-    )
+        "--allow-dangerously-skip-permissions", "Let the permission mode bypassPermissions be chosen later.")
     role: str | None = option(
-        "--agent", "Work as this agent, built-in or your own: with its prompt, its tools and its model.", "name",
-        setting="agent", wire="role",
-    )
+        "--agent", "Work as this agent, built-in or your own: with its prompt, tools and model.", "name",
+        setting="agent", wire="role")
     init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
     init_only: bool = option(
-        "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.",
-    )
+        "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.")
     maintenance: bool = option(
-        "--maintenance", "Run the Setup hooks (matcher maintenance) before a new session starts.",
-    )
+        "--maintenance", "Run the Setup hooks (matcher maintenance) before a new session starts.")
 
     @property
     def setup(self) -> str:
@@ -191,100 +373,74 @@ class SdkOptions:
     """What programs that drive ccb set beyond that. JSON values are kept as text; `tools` is None for all tools."""
 
     tools: tuple[str, ...] | None = option(
-        "--tools", "Offer the model only these tools: names, `default` for all, or an empty value for none.", "names",
-        kind=VARIADIC, read=read_rules, wire="tools", to_wire=offered_tools, default=None,
-    )
+        "--tools", "Offer the model only these tools: names, `default` for all, or an empty value for none.",
+        "names", kind=VARIADIC, read=read_rules, wire="tools", to_wire=offered_tools, default=None)
     json_schema: str | None = option(
         "--json-schema", "End each turn with a value that fits this JSON schema; the result has it as "
-        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json_object,
-    )
+        "structured_output.", "schema", read=read_json_object, wire="json_schema", to_wire=json_object)
     agents: str | None = option(
-        "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.", "json",
-        read=read_json_object, wire="agents", to_wire=json_object,
-    )
+        "--agents", "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
+        "json", read=read_json_object, wire="agents", to_wire=json_object)
     mcp_config: tuple[str, ...] = option(
-        "--mcp-config", "Use these MCP servers: JSON texts, or JSON files of this machine, with an object mcpServers.",
-        "json", kind=VARIADIC,
-    )
+        "--mcp-config", "Use these MCP servers: JSON texts, or files here, with an object mcpServers.", "json",
+        kind=VARIADIC)
     strict_mcp_config: bool = option(
-        "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_,
-    )
+        "--strict-mcp-config", "Use only the MCP servers of --mcp-config.", wire="project_mcp", to_wire=operator.not_)
     setting_sources: str | None = option(
-        "--setting-sources", "Read only these settings: a list of user, project and local; an empty value reads none.",
-        "names", read=read_sources,
-    )
+        "--setting-sources", "Read only these settings: some of user, project, local; empty for none.", "names",
+        read=read_sources)
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
-        "skills, of yours or of the project (as --setting-sources with an empty value).",
-    )
+        "skills, of yours or of the project (as --setting-sources with an empty value).")
     settings: str | None = option(
-        "--settings", "Add these settings: a JSON object, or the path of a file that holds one.", "json",
-    )
+        "--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
     system_prompt_file: str | None = option(
-        "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file",
-    )
+        "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(
-        "--append-system-prompt-file", "Add the text of this file to the end of the system prompt.", "file",
-    )
+        "--append-system-prompt-file", "Add the text of this file to the end of the system prompt.", "file")
     max_budget_usd: float | None = option(
         "--max-budget-usd", "End a turn once this run has spent so many dollars on the model.", "dollars",
-        read=read_number("dollars", positive=True), wire="max_budget_usd",
-    )
+        read=read_number("dollars", positive=True), wire="max_budget_usd")
     fallback_model: str | None = option(
-        "--fallback-model", "Use this model while the chosen one is overloaded.", "model", read=read_model,
-    )
+        "--fallback-model", "Use this model while the chosen one is overloaded.", "model", read=read_model)
     max_thinking_tokens: int | None = option(
-        "--max-thinking-tokens", "Let the model think with at most this many tokens; 0 turns thinking off.", "n",
-        read=read_tokens,
-    )
+        "--max-thinking-tokens", "Let the model think with at most this many tokens; 0 for no thinking.", "n",
+        read=read_tokens)
     effort: str | None = option(
-        "--effort", "Set how much effort the model spends: low, medium, high, xhigh or max.", "level", choices=EFFORTS,
-        wire="effort",
-    )
+        "--effort", "How much effort the model spends: low, medium, high, xhigh or max.", "level",
+        choices=EFFORTS, wire="effort")
     include_hook_events: bool = option(
-        "--include-hook-events", "With stream-json: also print when hooks start and what they answer.",
-        wire="include_hook_events",
-    )
+        "--include-hook-events", "With stream-json: also print starts and answers of hooks.",
+        wire="include_hook_events")
     betas: tuple[str, ...] = option(
         "--betas", "Switch on these beta features of the model API, such as context-1m-2025-08-07.", "names",
-        kind=VARIADIC, read=read_rules, wire="betas", to_wire=beta_features,
-    )
+        kind=VARIADIC, read=read_rules, wire="betas", to_wire=beta_features)
     task_budget: int | None = option(
-        "--task-budget", "Tell the model how many tokens its task may take.", "tokens", read=read_tokens,
-        wire="task_budget",
-    )
+        "--task-budget", "Tell the model how many tokens it may take.", "tokens", read=read_tokens, wire="task_budget")
     thinking: str | None = option(
-        "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).", "mode",
-        choices=("adaptive", "enabled", "disabled"),
-    )
+        "--thinking", "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).",
+        "mode", choices=("adaptive", "enabled", "disabled"))
     thinking_display: str | None = option(
         "--thinking-display", "Get the model's thinking in full length, as a summary, or not at all, where the model "
-        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display",
-    )
+        "offers that.", "mode", choices=("summarized", "omitted", "highlights"), wire="thinking_display")
     forget: bool = option("--no-session-persistence", "Remove the session from its host when it ends.", wire="forget")
     plugin_dirs: tuple[str, ...] = option(
         "--plugin-dir", "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP "
-        "servers; may be repeated.", "dir", kind=REPEAT, wire="plugin_dirs",
-    )
+        "servers; may be repeated.", "dir", kind=REPEAT, wire="plugin_dirs")
     debug_file: str | None = option("--debug-file", "Write the log of --debug to this file.", "file")
     mirror: bool = option(
-        "--session-mirror", "With stream-json: also print a copy of the transcript, from which SDKs fill their "
-        "session stores.",
-    )
+        "--session-mirror", "With stream-json: also print the transcript, from which SDKs fill their session stores.")
     await_initialize: bool = option(
         "--await-initialize", "With stream-json: read the first request before the session starts; its MCP servers, "
-        "settings and denied tools count as those of the command line.",
-    )
+        "settings and denied tools count as those of the command line.")
     initialize_fields: str | None = option(
-        "--initialize-fields", "The fields of the first request that count so; ccb takes all that it finds.", "names",
-    )
+        "--initialize-fields", "The fields of the first request that count so; ccb takes all that it finds.", "names")
 
 
 @dataclass(frozen=True)
 class ScreenOptions:
     plain: bool = option(
-        "--plain", "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
-    )
+        "--plain", "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.")
     no_mouse: bool = option("--no-mouse", "Leave the mouse to the terminal: it selects and scrolls as for any program.")
 
 
@@ -293,97 +449,73 @@ class StdioOptions:
     print: bool = option("--print -p", "Print the answer and exit, without the terminal interface.")
     output_format: str = option(
         "--output-format", "Write text (default), json (one result) or stream-json (every message as a line) to "
-        "stdout.", "format", choices=OUTPUT_FORMATS, default="text",
-    )
+        "stdout.", "format", choices=OUTPUT_FORMATS, default="text")
     input_format: str = option(
-        "--input-format", "Read text (default) or stream-json (one message a line) from stdin.", "format",
-        choices=INPUT_FORMATS, default="text",
-    )
+        "--input-format", "Read text (default) or stream-json (a message a line) from stdin.", "format",
+        choices=INPUT_FORMATS, default="text")
     verbose: bool = option(
-        "--verbose", "With json: print all messages instead of the result alone; stream-json requires it.",
-    )
+        "--verbose", "With json: print all messages instead of the result alone; stream-json requires it.")
     include_partial_messages: bool = option(
-        "--include-partial-messages", "With stream-json: also print the raw events of the model's stream as they "
-        "arrive.",
-    )
+        "--include-partial-messages", "With stream-json: also print the raw events of the model's stream.")
     replay_user_messages: bool = option(
-        "--replay-user-messages", "With stream-json in and out: print each user message again when the agent takes "
-        "it.", wire="replay_user_messages",
-    )
+        "--replay-user-messages", "With stream-json in and out: print each user message when the agent takes it.",
+        wire="replay_user_messages")
     permission_prompt_tool: str | None = option(
         "--permission-prompt-tool", "Let this decide what would ask a person: stdio (with stream-json in and out, "
         "questions on stdout and answers on stdin), or a tool of an MCP server (mcp__SERVER__TOOL).", "how",
-        read=read_permission_tool,
-    )
+        read=read_permission_tool)
 
 
 @dataclass(frozen=True)
 class HostCommandOptions:
     view: bool = option(
-        "--view", "Only watch the session, and leave it to the client that drives it.", commands=("attach",),
-    )
+        "--view", "Only watch the session, and leave it to the client that drives it.", commands=("attach",))
     all: bool = option(
         "--all", "Take all: the sessions of the host, those of this machine (proxy revoke), or the accounts of the "
-        "provider (auth logout).", commands=("stop", "proxy revoke", "auth logout"),
-    )
+        "provider (auth logout).", commands=("stop", "proxy revoke", "auth logout"))
     dry_run: bool = option("--dry-run", "Only list what would be removed.", commands=("gc", "clean"))
     older_than: float | None = option(
-        "--older-than", "Remove ended sessions that are older than this (default: 30).", "days",
-        read=read_number("days"), commands=("gc",),
-    )
+        "--older-than", "Remove ended sessions older than this (default: 30).", "days",
+        read=read_number("days"), commands=("gc",))
     yes: bool = option("--yes", "Remove or trust everything without asking first.", commands=("clean", "trust"))
     lines: int | None = option(
-        "--lines -n", "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",),
-    )
+        "--lines -n", "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",))
     json: bool = option(
         "--json", "Print one JSON object a line.",
-        commands=("ps", "doctor", "models", "usage", "audit", "proxy list", "auth status"),
-    )
+        commands=("ps", "doctor", "models", "usage", "audit", "proxy list", "auth status"))
     revoke: bool = option(
-        "--revoke", 'Take trust and the rules of "always" back. The host is not asked.', commands=("trust",),
-    )
+        "--revoke", 'Take trust and the rules of "always" back. The host is not asked.', commands=("trust",))
     recursive: bool = option(
-        "--recursive", "Copy folders too. They are always copied; this is for hands that are used to scp (-r does the "
-        "same).", commands=("cp",),
-    )
+        "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands=("cp",))
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        choices=("host", "model", "day", "session"), commands=("usage",), default="day",
-    )
+        choices=("host", "model", "day", "session"), commands=("usage",), default="day")
     days: float | None = option(
-        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands=("usage",),
-    )
+        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands=("usage",))
     provider: str | None = option("--provider", "List only the models of this provider.", "name", commands=("models",))
     origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands=("config",))
     env: tuple[str, ...] = option(
-        "--env -e", "Set a variable for the server's command; may be repeated.", "name=value", kind=REPEAT,
-        commands=("mcp add",),
-    )
+        "--env -e", "Set a variable of the server's command; may be repeated.", "name=value", kind=REPEAT,
+        commands=("mcp add",))
     headers: tuple[str, ...] = option(
         "--header -H", "Send a header to the server's URL; may be repeated.", "name: value", kind=REPEAT,
-        commands=("mcp add",),
-    )
+        commands=("mcp add",))
 
 
 @dataclass(frozen=True)
 class AccountOptions:
     account: str | None = option(
-        "--account", "Name the account (default: default).", "name", commands=("auth login", "auth logout"),
-    )
+        "--account", "Name the account (default: default).", "name", commands=("auth login", "auth logout"))
     api_key_stdin: bool = option(
-        "--api-key-stdin", "Read the key from stdin instead of asking for it.", commands=("auth login",),
-    )
+        "--api-key-stdin", "Read the key from stdin instead of asking for it.", commands=("auth login",))
     oauth_stdin: bool = option(
-        "--oauth-stdin", "Read a login from stdin, as JSON: access_token, refresh_token, client_id, expires_in, "
-        "token_url.", commands=("auth login",),
-    )
+        "--oauth-stdin", "Read a login from stdin (JSON): access_token, refresh_token, client_id, expires_in, "
+        "token_url.", commands=("auth login",))
     bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands=("auth login",))
     workspace: str = option(
-        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands=("auth login",), default="",
-    )
+        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands=("auth login",), default="")
     in_file: bool = option(
-        "--file", "Store it in a file that a passphrase encrypts, not in the keyring.", commands=("auth login",),
-    )
+        "--file", "Store it in a file that a passphrase encrypts, not in the keyring.", commands=("auth login",))
 
 
 # fmt: on
@@ -408,8 +540,7 @@ class Arguments:
     rest: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     debug: bool = option(
-        "--debug",
-        "Write a detailed log file; it contains no secrets, no prompts and no file contents.",
+        "--debug", "Write a detailed log file; it contains no secrets, no prompts and no file contents."
     )
     help: bool = option("--help -h", "Show this help.")
     version: bool = option("--version -v", "Show the version.")

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions
-from .option_declaration import shortened
+from .arguments import OPTIONS, Arguments, ConnectionOptions, shortened
 from .transport_choice import TransportKind, transport_kind
-
-_GIVE_ONE = "Give one of them."
 
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
@@ -45,20 +42,15 @@ def no_such_tool(name: str) -> str:
 
 
 def validate(arguments: Arguments) -> None:
-    command, account = arguments.command, arguments.account
-    if account.api_key_stdin and account.oauth_stdin:
-        raise UsageError("--api-key-stdin and --oauth-stdin cannot be used together", do=_GIVE_ONE)
-    if command == "stop" and arguments.host_command.all and arguments.session.resume:
-        raise UsageError("an ID and --all cannot be used together", do=_GIVE_ONE)
     _check_connection(arguments)
     _check_owners(arguments)
-    if command in ("", "ssh"):
-        continues = arguments.session.continue_latest or arguments.session.resume is not None
-        _check_session(arguments, continues=continues)
-        _check_going_back(arguments, continues=continues)
-    else:
-        _check_host_command(arguments)
-    _check_streams(arguments)
+    if arguments.headless and arguments.command not in ("", "ssh", "attach"):
+        raise UsageError(f"ccb {arguments.command} has no headless mode")
+    own = (*_rules_of_sessions(arguments), *_rules_of_going_back(arguments))
+    rules = own if arguments.command in ("", "ssh") else _rules_of_commands(arguments)
+    for wrong, error, what, do in (*rules, *_rules_of_streams(arguments)):
+        if wrong:
+            raise error(what, do=do)
 
 
 def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
@@ -78,7 +70,7 @@ def _check_connection(arguments: Arguments) -> None:
     if not command and (*ways, given.container) != (None, None, None):
         raise UsageError("--transport, --ssh-command and --container belong to `ccb ssh`", do="Write `ccb ssh HOST …`.")
     if given.local and ways != (None, None):
-        raise UsageError("--local excludes --transport and --ssh-command", do=_GIVE_ONE)
+        raise UsageError("--local excludes --transport and --ssh-command", do="Give one of them.")
     if given.ssh_command is not None and given.transport not in (None, TransportKind.OPENSSH.value):
         raise UsageError("--ssh-command goes with --transport ssh only", do="Leave out --transport.")
     if kind in (TransportKind.OPENSSH, TransportKind.WRAPPER) and given.target is None:
@@ -115,87 +107,75 @@ def _check_owners(arguments: Arguments) -> None:
             raise UsageError(f"{option.names[0]} belongs to {owners}")
 
 
-def _check_host_command(arguments: Arguments) -> None:
-    command, session = arguments.command, arguments.session
-    if command != "attach" and arguments.headless:
-        raise UsageError(f"ccb {command} has no headless mode")
-    if session.continue_latest or session.fork_session or session.session_id:
-        raise UsageError("--continue, --fork-session and --session-id belong to `ccb ssh`")
+Rule = tuple[object, type[UsageError], str, str]
+"""Whether it is wrong, and the error: what it is, and what to do."""
 
 
-def _check_session(arguments: Arguments, *, continues: bool) -> None:
-    session, agent = arguments.session, arguments.agent
-    if agent.init_only and (arguments.prompt is not None or continues):
-        raise UsageError(
-            "--init-only starts a new session without a prompt",
-            do="Leave out the prompt and --continue or --resume, or write --init.",
-        )
-    if agent.maintenance and (agent.init or agent.init_only):
-        raise UsageError("--maintenance and --init cannot be used together", do=_GIVE_ONE)
-    if agent.allow_net and agent.sandbox in ("read-only", "off"):
-        raise UsageError(
-            "--allow-net belongs to --sandbox workspace", do="Give --sandbox workspace, or leave out --allow-net."
-        )
-    if session.continue_latest and session.resume is not None:
-        raise UsageError("--continue and --resume cannot be used together", do=_GIVE_ONE)
-    if session.worktree is not None and continues:
-        raise UsageError(
-            "--worktree is for a new session",
-            do="Leave it out: a session that is continued goes back into its own worktree.",
-        )
+def _rules_of_commands(arguments: Arguments) -> tuple[Rule, ...]:
+    account, session = arguments.account, arguments.session
+    return (
+        (account.api_key_stdin and account.oauth_stdin, UsageError,
+         "--api-key-stdin and --oauth-stdin cannot be used together", "Give one of them."),
+        (arguments.command == "stop" and arguments.host_command.all and session.resume, UsageError,
+         "an ID and --all cannot be used together", "Give one of them."),
+        (session.continue_latest or session.fork_session or session.session_id, UsageError,
+         "--continue, --fork-session and --session-id belong to `ccb ssh`", "Write `ccb ssh HOST …`."),
+    )  # fmt: skip
 
 
-def _check_going_back(arguments: Arguments, *, continues: bool) -> None:
+def _rules_of_sessions(arguments: Arguments) -> tuple[Rule, ...]:
+    agent, session = arguments.agent, arguments.session
+    return (
+        (agent.init_only and (arguments.prompt is not None or session.continues), UsageError,
+         "--init-only starts a new session without a prompt",
+         "Leave out the prompt and --continue or --resume, or write --init."),
+        (agent.maintenance and (agent.init or agent.init_only), UsageError,
+         "--maintenance and --init cannot be used together", "Give one of them."),
+        (agent.allow_net and agent.sandbox in ("read-only", "off"), UsageError,
+         "--allow-net belongs to --sandbox workspace", "Give --sandbox workspace, or leave out --allow-net."),
+        (session.continue_latest and session.resume is not None, UsageError,
+         "--continue and --resume cannot be used together", "Give one of them."),
+        (session.worktree is not None and session.continues, UsageError, "--worktree is for a new session",
+         "Leave it out: a session that is continued goes back into its own worktree."),
+    )  # fmt: skip
+
+
+def _rules_of_going_back(arguments: Arguments) -> tuple[Rule, ...]:
     session = arguments.session
-    if session.fork_session and not continues:
-        raise UsageError("--fork-session needs --continue or --resume", do="Say which session to copy.")
-    if session.session_id and continues and not session.fork_session:
-        raise UsageError(
-            "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
-            do="Add --fork-session, or leave out --session-id.",
-        )
-    if (session.rewind_files or session.resume_at) and not continues:
-        raise UsageError(
-            "--rewind-files and --resume-session-at need --continue or --resume", do="Say which session to go back in."
-        )
-    if session.drops_turn and not session.resume_at:
-        raise UsageError(
-            "--resume-drops-turn needs --resume-session-at", do="Say after which message the session goes on."
-        )
-    if session.resume_at and not arguments.headless:
-        raise UsageError(
-            "--resume-session-at is for headless runs", do="Add -p, or go back with /rewind in the session."
-        )
-    if session.resume == "" and arguments.headless:
-        raise UsageError("--resume needs the ID of a session in a headless run", do="`ccb ps HOST` lists them.")
+    return (
+        (session.fork_session and not session.continues, UsageError, "--fork-session needs --continue or --resume",
+         "Say which session to copy."),
+        (session.session_id and session.continues and not session.fork_session, UsageError,
+         "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
+         "Add --fork-session, or leave out --session-id."),
+        ((session.rewind_files or session.resume_at) and not session.continues, UsageError,
+         "--rewind-files and --resume-session-at need --continue or --resume", "Say which session to go back in."),
+        (session.drops_turn and not session.resume_at, UsageError, "--resume-drops-turn needs --resume-session-at",
+         "Say after which message the session goes on."),
+        (session.resume_at and not arguments.headless, UsageError, "--resume-session-at is for headless runs",
+         "Add -p, or go back with /rewind in the session."),
+        (session.resume == "" and arguments.headless, UsageError,
+         "--resume needs the ID of a session in a headless run", "`ccb ps HOST` lists them."),
+    )  # fmt: skip
 
 
-def _check_streams(arguments: Arguments) -> None:
+def _rules_of_streams(arguments: Arguments) -> tuple[Rule, ...]:
     streams = arguments.streams
     json_out, json_in = streams.output_format == "stream-json", streams.input_format == "stream-json"
-    if json_in and not json_out:
-        raise UsageError(
-            "Error: --input-format=stream-json requires output-format=stream-json.",
-            do="Add --output-format=stream-json.",
-        )
-    if json_out and not streams.verbose:
-        raise UsageError(
-            "Error: When using --print, --output-format=stream-json requires --verbose", do="Add --verbose."
-        )
-    if streams.include_partial_messages and not json_out:
-        raise UsageError(
-            "Error: --include-partial-messages requires --print and --output-format=stream-json.",
-            do="Add -p and --output-format=stream-json.",
-        )
-    if streams.replay_user_messages and not json_in:
-        raise UsageError(
-            "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
-            do="Add both.",
-        )
-    if streams.permission_prompt_tool == "stdio" and not json_in:
-        raise UsageError(
-            "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
-            do="Without it, allow what is needed with --allowedTools or --permission-mode.",
-        )
-    if streams.permission_prompt_tool and not arguments.headless:
-        raise UsageError("--permission-prompt-tool is for headless runs", do="Add -p, or leave it out: ccb asks you.")
+    return (
+        (json_in and not json_out, UsageError,
+         "Error: --input-format=stream-json requires output-format=stream-json.", "Add --output-format=stream-json."),
+        (json_out and not streams.verbose, UsageError,
+         "Error: When using --print, --output-format=stream-json requires --verbose", "Add --verbose."),
+        (streams.include_partial_messages and not json_out, UsageError,
+         "Error: --include-partial-messages requires --print and --output-format=stream-json.",
+         "Add -p and --output-format=stream-json."),
+        (streams.replay_user_messages and not json_in, UsageError,
+         "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
+         "Add both."),
+        (streams.permission_prompt_tool == "stdio" and not json_in, UsageError,
+         "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
+         "Without it, allow what is needed with --allowedTools or --permission-mode."),
+        (streams.permission_prompt_tool and not arguments.headless, UsageError,
+         "--permission-prompt-tool is for headless runs", "Add -p, or leave it out: ccb asks you."),
+    )  # fmt: skip

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.plain_text import one_line
 
-from .arguments import OPTIONS, Arguments, ConnectionOptions
-from .option_declaration import Group
+from .arguments import OPTIONS, Arguments, ConnectionOptions, Group
 from .target import Target
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
 from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice
-from ..command_line.option_declaration import shortened
+from ..command_line.arguments import shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.wire.mcp_messages import LIMIT_VARIABLE, limit_of
 
-from ..command_line.option_declaration import shortened
+from ..command_line.arguments import shortened
 
 Json = dict[str, object]
 
