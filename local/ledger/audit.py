@@ -11,7 +11,6 @@ import logging
 import re
 import sqlite3
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,8 +51,7 @@ class SessionAudit(Auditor):
         self._warn = warn
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
-        self._told_unchecked = False
-        self._unrecorded = False  # as the person was told
+        self._told: set[str] = set()  # what the person is told once
         self._ledger: CallLedger | None = None
         self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
@@ -61,14 +59,13 @@ class SessionAudit(Auditor):
         self._warned_at = -_WARNED_EVERY_S
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.get_running_loop()
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+        await self._loop.run_in_executor(self._worker, self._close)
         self._worker.shutdown()
 
     # What the auth proxy tells.
@@ -76,14 +73,11 @@ class SessionAudit(Auditor):
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         if body is None or self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
-            if not self._told_unchecked:
-                self._told_unchecked = True
-                self._warn(
-                    "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
-                )
+            said = "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
+            self._tell_once("unchecked", said)
             return
         self._pending += len(body)
-        self._submit(self._look_at, call_id, body, asyncio.get_running_loop(), time.time())
+        self._submit(self._look_at, call_id, body, time.time())
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
@@ -99,7 +93,7 @@ class SessionAudit(Auditor):
         recorder = self._recorder
         if recorder is None:
             return None
-        return lambda piece: self._submit(recorder.answer, self.place.session, call_id, piece)
+        return lambda piece: self._submit(recorder.keep, self.place.session, call_id, "answer.gz", piece)
 
     def begins(self) -> None:
         """Note that the session is new: all of its history comes past here, and results of other calls do not."""
@@ -133,14 +127,13 @@ class SessionAudit(Auditor):
 
     # In the thread.
 
-    def _look_at(self, call_id: str, body: bytes, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        loop.call_soon_threadsafe(self._looked_at, len(body))
+    def _look_at(self, call_id: str, body: bytes, at: float) -> None:
+        self._loop.call_soon_threadsafe(self._looked_at, len(body))
         if self._recorder is not None:
-            if self._recorder.full and not self._unrecorded:
-                self._unrecorded = True
+            said = "Model calls are not recorded any more: this run has kept 4 GB."
+            if self._recorder.full and self._tell_once("unrecorded", said):
                 self._write([AuditEntry("unrecorded", at, call_id)])
-                loop.call_soon_threadsafe(self._warn, "Model calls are not recorded any more: this run has kept 4 GB.")
-            self._recorder.request(self.place.session, call_id, body)
+            self._recorder.keep(self.place.session, call_id, "request.json.gz", body, between=b"\n")
         entries, unknown = self._seen.entries(request_content(body), call_id, at)
         self._write(entries)
         if unknown:
@@ -150,10 +143,18 @@ class SessionAudit(Auditor):
             if now - self._warned_at >= _WARNED_EVERY_S:
                 self._warned_at = now
                 said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
-                loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
+                self._loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
 
     def _looked_at(self, size: int) -> None:
         self._pending -= size
+
+    def _tell_once(self, what: str, text: str) -> bool:
+        """Return whether the person is told now, and not already."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        self._loop.call_soon_threadsafe(self._warn, text)
+        return True
 
     def _was_wanted(self, tool_use_id: str) -> bool:
         ledger = self._opened()
@@ -172,11 +173,8 @@ class SessionAudit(Auditor):
         try:
             work(*arguments)
         except (CcbError, OSError, sqlite3.Error) as error:
-            if not self._broken:
+            if self._tell_once("broken", f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"):
                 log.warning("the audit of this session cannot be written: %s", error)
-                if self._loop is not None:
-                    said = f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"
-                    self._loop.call_soon_threadsafe(self._warn, said)
             self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")
@@ -192,8 +190,6 @@ class SessionAudit(Auditor):
         return self._ledger
 
     def _close(self) -> None:
-        if self._recorder is not None:
-            self._recorder.close()
         if self._ledger is not None:
             self._ledger.close()
 
@@ -277,48 +273,30 @@ class _SeenRequests:
         return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
 
-_RECORDER_MAX_OPEN = 64
 MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
 
 class BodyRecorder:
-    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes. Blocking.
-    Every method may raise OSError."""
+    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._left = MAX_RECORDED
-        self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
 
     @property
     def full(self) -> bool:
         return self._left <= 0
 
-    def request(self, session: str, call_id: str, body: bytes) -> None:
-        """Keep the body of a request, on a line of its own if a host gives one ID to several calls."""
+    def keep(self, session: str, call_id: str, end: str, data: bytes, *, between: bytes = b"") -> None:
+        """Append to what is kept of a call: a host may give one ID to several. Raise OSError."""
         if self.full:
             return
-        path = self._path(session, call_id, "request.json.gz")
+        path = self._path(session, call_id, end)
         before = path.stat().st_size if path.exists() else 0
         with gzip.open(path, "ab", compresslevel=1) as file:
-            file.write(b"\n" + body if before else body)
+            file.write(between + data if before else data)
         self._left -= path.stat().st_size - before
-
-    def answer(self, session: str, call_id: str, piece: bytes) -> None:
-        if self.full:
-            return
-        self._left -= len(piece)
-        path = self._path(session, call_id, "answer.gz")
-        file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
-        self._answers[path] = file
-        if len(self._answers) > _RECORDER_MAX_OPEN:
-            self._answers.popitem(last=False)[1].close()
-        file.write(piece)
-
-    def close(self) -> None:
-        while self._answers:
-            self._answers.popitem()[1].close()
 
     def _path(self, session: str, call_id: str, end: str) -> Path:
         directory = self._directory / (_NAME.sub("_", session)[:80] or "unknown")

@@ -11,12 +11,12 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -26,7 +26,7 @@ from ccb.tunnel.proxy.metering import Accounts, CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
-from .call_ledger import CallLedger, CallPlace, Spent, dollars
+from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -258,8 +258,6 @@ class SessionAccounts(Accounts):
                 yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
 
     def _write(self) -> None:
-        from .call_ledger import open_ledger
-
         try:
             if self._ledger is None:
                 self._ledger = open_ledger(self._state)
@@ -322,14 +320,10 @@ def _log_failure(done: Future[None]) -> None:
 _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
 
-class _Open(NamedTuple):
-    row: int
-    at: float
-    owner: str
-    session: str
-    host: str
-    usd: float
-    tokens: int
+_OPEN = (
+    "FROM reservations AS each WHERE id > :settled AND at > :oldest "
+    "AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id)"
+)
 
 
 class Reservations:
@@ -362,34 +356,29 @@ class Reservations:
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
-        usd, tokens = 0.0, 0
-        for each in self._all_open():
-            if each.at >= since and session in (None, each.session) and host in (None, each.host):
-                usd += each.usd
-                tokens += each.tokens
-        return Spent(usd, tokens)
+        values = {"settled": self._settled, "now": time.time(), "oldest": time.time() - _OLDEST_S}
+        for (owner,) in self._of_open("SELECT DISTINCT owner", values):
+            if owner != self._owner and not self._lives(owner):
+                gone = {**values, "owner": owner}
+                self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
+        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
+        ((first,),) = self._of_open("SELECT MIN(id)", values)
+        self._settled = int(newest or 0) if first is None else first - 1
+        where = "AND at >= :since"
+        where += " AND session = :session" if session is not None else ""
+        where += " AND host = :host" if host is not None else ""
+        wanted = {**values, "since": since, "session": session, "host": host}
+        ((usd, tokens),) = self._of_open("SELECT TOTAL(usd), SUM(tokens)", wanted, where)
+        return Spent(float(usd), int(tokens or 0))
+
+    def _of_open(self, what: str, values: Mapping[str, object], where: str = "") -> Sequence[tuple[Any, ...]]:
+        return self._ledger.run(f"{what} {_OPEN} {where}", values)
 
     def close(self) -> None:
         if self._lock is not None:
             (self._directory / self._owner).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
-
-    def _all_open(self) -> list[_Open]:
-        query = (
-            "SELECT id, at, owner, session, host, usd, tokens FROM reservations AS each WHERE id > ? "
-            "AND at > ? AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id) ORDER BY id"
-        )
-        oldest = time.time() - _OLDEST_S
-        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
-        found = [_Open(*row) for row in self._ledger.run(query, (self._settled, oldest))]
-        gone = {owner for owner in {each.owner for each in found} - {self._owner} if not self._lives(owner)}
-        for each in found:
-            if each.owner in gone:
-                self.settle(each.row)
-        still = [each for each in found if each.owner not in gone]
-        self._settled = still[0].row - 1 if still else int(newest or 0)
-        return still
 
     def _lives(self, owner: str) -> bool:
         path = self._directory / owner
