@@ -98,6 +98,7 @@ class View:
 
 
 Reply = Text | Rows | Live | Copying | OpenNext | Switch | Leave | View
+Run = Callable[[SessionApi, str], Awaitable[Reply]]
 NOTHING = Text()
 
 
@@ -109,7 +110,7 @@ class LaptopCommand:
     name: str
     hint: str
     does: str
-    run: Callable[[SessionApi, str], Awaitable[Reply]]
+    run: Run
     places: frozenset[Place] = INTERACTIVE
     aliases: tuple[str, ...] = ()
     choices: Choices | Callable[[SessionApi], Choices] = field(default_factory=dict)
@@ -121,17 +122,20 @@ class LaptopCommand:
         return f"/{self.name} {self.hint}".rstrip()
 
 
-Run = Callable[[SessionApi, str], Awaitable[Reply]]
-
-
-def command(name: str, hint: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
-    """Make a command of a function. `more` are fields of `LaptopCommand`. `command_table` finds it."""
+def command(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    """Make a command of a function. `usage` is its name, and what may follow it; `more` are fields of `LaptopCommand`.
+    `command_table` finds it."""
+    name, _, hint = usage.partition(" ")
     return lambda run: LaptopCommand(name, hint, does, run, **more)
+
+
+def everywhere(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    return command(usage, does, places=EVERYWHERE, **more)
 
 
 async def _view(_api: SessionApi, _argument: str) -> Reply:
     return View()
 
 
-def view(name: str, hint: str, does: str, **more: Any) -> LaptopCommand:
-    return LaptopCommand(name, hint, does, _view, places=ON_SCREEN, **more)
+def view(usage: str, does: str, **more: Any) -> LaptopCommand:
+    return command(usage, does, places=ON_SCREEN, **more)(_view)
