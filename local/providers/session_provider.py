@@ -9,12 +9,7 @@ from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
-from ccb.tunnel.providers.credential import (
-    Credential,
-    CredentialSource,
-    FixedCredential,
-    key_headers,
-)
+from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
 from ccb.tunnel.providers.http_client import ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter

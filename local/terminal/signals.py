@@ -15,11 +15,7 @@ from .console import _drop_stdout, say
 
 T = TypeVar("T")
 
-_CODES = {
-    signal.SIGINT: ExitCode.INTERRUPTED,
-    signal.SIGTERM: ExitCode.TERMINATED,
-    signal.SIGHUP: ExitCode.HANGUP,
-}
+_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.HANGUP}
 
 
 class Interrupts:

@@ -66,7 +66,7 @@ class TranscriptReducer:
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
-        return self._tools.agents.blocks
+        return self._tools.agents.calls
 
     @property
     def waits_for_model(self) -> bool:

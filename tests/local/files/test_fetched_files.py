@@ -16,15 +16,6 @@ import pytest
 
 from ccb.local.files import fetched_files
 from ccb.local.files.copying import OpenTransport, Transfers
-from ccb.local.files.fetched_files import (
-    FetchedFile,
-    FetchedFiles,
-    NoViewer,
-    PrivateFolder,
-    kind_of,
-    viewer_command,
-    viewer_name,
-)
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
@@ -56,9 +47,9 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
 def test_a_viewer_gets_the_end_that_belongs_to_the_content(
     name: str, content: bytes, label: str, seen_as: str | None
 ) -> None:
-    kind = kind_of(name, content)
+    kind = fetched_files.kind_of(name, content)
     assert kind.label == label
-    found = viewer_name(name, kind)
+    found = fetched_files.viewer_name(name, kind)
     if seen_as is None:
         assert found.endswith(".exe.png") and found[0] not in "-." and found.isprintable()
     else:
@@ -75,13 +66,13 @@ def test_a_viewer_gets_the_end_that_belongs_to_the_content(
     ],
 )
 def test_programs_and_what_is_not_known_have_no_viewer(name: str, content: bytes, label: str) -> None:
-    kind = kind_of(name, content)
+    kind = fetched_files.kind_of(name, content)
     assert kind.label == label and kind.ends == ()
 
 
 def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
     above = tmp_path / "opened"
-    folder = PrivateFolder(above)
+    folder = fetched_files.PrivateFolder(above)
     folder.remove_left_over()
     place = folder.place_for("/srv/a.png")
     (place / "a.png").touch()
@@ -100,16 +91,16 @@ def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
-    living = PrivateFolder(tmp_path)
+    living = fetched_files.PrivateFolder(tmp_path)
     place = living.place_for("x")
-    PrivateFolder(tmp_path).remove_left_over()
+    fetched_files.PrivateFolder(tmp_path).remove_left_over()
     assert list(tmp_path.iterdir()) == [place.parent]
     living.close()
 
 
 def test_what_nobody_waits_for_goes_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
-    folder = PrivateFolder(tmp_path)
+    folder = fetched_files.PrivateFolder(tmp_path)
     waits, done = folder.place_for("a"), folder.place_for("b")
     for place in (waits, done):
         (place / "content").write_bytes(b"x" * 5)
@@ -128,18 +119,18 @@ def test_which_program_shows_a_file(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = {"PATH": str(tmp_path)}
-    assert viewer_command("", {**path, "DISPLAY": ":0"}, "linux") == ["xdg-open"]
-    assert viewer_command("xdg-open '-x y'", path, "linux") == ["xdg-open", "-x y"]
-    with pytest.raises(NoViewer, match="no display is known here"):
-        viewer_command("", path, "linux")
-    with pytest.raises(NoViewer, match="there is no program 'feh': set openWith"):
-        viewer_command("feh -F", path, "linux")
-    with pytest.raises(NoViewer, match="there is no program 'open'"):
-        viewer_command("", path, "darwin")
+    assert fetched_files.viewer_command("", {**path, "DISPLAY": ":0"}, "linux") == ["xdg-open"]
+    assert fetched_files.viewer_command("xdg-open '-x y'", path, "linux") == ["xdg-open", "-x y"]
+    with pytest.raises(fetched_files.NoViewer, match="no display is known here"):
+        fetched_files.viewer_command("", path, "linux")
+    with pytest.raises(fetched_files.NoViewer, match="there is no program 'feh': set openWith"):
+        fetched_files.viewer_command("feh -F", path, "linux")
+    with pytest.raises(fetched_files.NoViewer, match="there is no program 'open'"):
+        fetched_files.viewer_command("", path, "darwin")
 
 
 @asynccontextmanager
-async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[FetchedFiles]:
+async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[fetched_files.FetchedFiles]:
     """Files of this machine, which is the host, too. `viewer` is a shell script that gets the path."""
     script = tmp_path / "viewer"
     script.write_text(f"#!/bin/sh\n{viewer}\n")
@@ -154,14 +145,14 @@ async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[FetchedFiles]:
 
     async with (
         Transfers(lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
+        fetched_files.FetchedFiles(transfers, fetched_files.PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
     ):
         yield fetched
 
 
-async def fetched_file(fetched: FetchedFiles, path: Path) -> FetchedFile:
+async def fetched_file(fetched: fetched_files.FetchedFiles, path: Path) -> fetched_files.FetchedFile:
     found = await fetched.arrived(fetched.fetch(str(path), "/"))
-    assert isinstance(found, FetchedFile), found
+    assert isinstance(found, fetched_files.FetchedFile), found
     return found
 
 
@@ -257,10 +248,12 @@ async def test_without_a_private_place_or_with_many_files_waiting_nothing_is_fet
         Path(transfer.task.result()).unlink()  # such as by the person
         gone = await fetched.arrived(transfer)
         assert isinstance(gone, CopyFailed) and "cannot be read" in gone.what
-        fetched.offered += [FetchedFile(tmp_path / "a.txt", kind_of("a.txt", b"hi"), 2)] * 20
+        fetched.offered += [
+            fetched_files.FetchedFile(tmp_path / "a.txt", fetched_files.kind_of("a.txt", b"hi"), 2)
+        ] * 20
         with pytest.raises(UsageError, match="20 files wait for you already"):
             fetched.fetch("a.txt", "/")
     (tmp_path / "file").touch()
     async with Transfers(lambda: pytest.fail("it connects")) as transfers:
         with pytest.raises(CopyFailed, match="no private place"):
-            FetchedFiles(transfers, PrivateFolder(tmp_path / "file")).fetch("a.txt", "/")
+            fetched_files.FetchedFiles(transfers, fetched_files.PrivateFolder(tmp_path / "file")).fetch("a.txt", "/")
