@@ -214,15 +214,13 @@ class CopyOrder:
         return spelled(self.name or self.remote)
 
 
-async def copy(
-    order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
-) -> str:
+async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S) -> str:
     """Copy, over as many connections as it takes. Return the path that was written here. Raise CcbError."""
     delays = waits()
     most, moved_at, again = 0, time.monotonic(), False
     while True:
         try:
-            return await _attempt(order, await open_transport(again), progress)
+            return await _attempt(order, await opens(again), progress)
         except (errors.ConnectionLost, errors.Unreachable, errors.DeployError) as error:
             cut_off = error.__cause__ if isinstance(error, errors.DeployError) else error
             if not isinstance(cut_off, errors.ConnectionLost | errors.Dropped) and (
@@ -376,7 +374,6 @@ class CopyProgress(CopyWatch):
     size: int = 0
     done: int = 0
     copied: int = 0
-    folder: bool = False
     waiting: str = ""
     skipped: list[tuple[str, str]] = field(default_factory=list)
     _seen: deque[tuple[float, int]] = field(default_factory=deque)

@@ -401,9 +401,8 @@ def _blocks(message: Json) -> list[Json]:
 def _result(block: Json) -> SentResult:
     content = "".join(_texts(block.get("content")))
     how = "error" if block.get("is_error") else "ok"
-    return SentResult(
-        str(block.get("tool_use_id", ""))[:_MAX_ID], f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
-    )
+    text = f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
+    return SentResult(str(block.get("tool_use_id", ""))[:_MAX_ID], text)
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -78,9 +78,8 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
     """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
     own = settings.budgets
     there = own.of_host(host)
-    return Budgets(
-        run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens, own.strict
-    )
+    limits = own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens
+    return Budgets(run_usd, *limits, own.strict)
 
 
 class _Limit(NamedTuple):

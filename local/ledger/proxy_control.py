@@ -196,9 +196,8 @@ class ProxyControl:
         if not self._proxy.grant.revoked:
             self._proxy.revoke()
             self._audit.revoked()
-            self._warnings(
-                "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
-            )
+            said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
+            self._warnings(said)
 
     def control(self, environ: Mapping[str, str]) -> ControlServer:
         return ControlServer(environ, self.state, self.revoke)

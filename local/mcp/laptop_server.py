@@ -215,14 +215,12 @@ class LaptopServer:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
-    async def _exchange(
-        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
-    ) -> Json:
+    async def _exchange(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         """Send a request. Raise MCPError, RequestRefused."""
         try:
-            return await self._asked(connection, method, params, show)
+            return await self._asked(far, method, params, show)
         except MCPError as error:
-            if not connection.forgot_session and error.error.code != types.CONNECTION_CLOSED:
+            if not far.forgot_session and error.error.code != types.CONNECTION_CLOSED:
                 raise
             await self._end()
             unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
@@ -230,9 +228,7 @@ class LaptopServer:
                 f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
             ) from None
 
-    async def _asked(
-        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
-    ) -> Json:
+    async def _asked(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
         the person has been asked. Raise MCPError, RequestRefused."""
         limited = method == "tools/call" and not self._patient(str((params or {}).get("name")))
@@ -246,7 +242,7 @@ class LaptopServer:
                 shown_at = heard_at
                 show({"progress": progress, "total": total, "message": message})
 
-        asking = asyncio.ensure_future(connection.ask(method, params, heard))
+        asking = asyncio.ensure_future(far.ask(method, params, heard))
         self._calls += 1
         try:
             while not asking.done():
@@ -254,7 +250,7 @@ class LaptopServer:
                 if left <= 0:
                     raise RequestRefused(f"the MCP server {self.name} gives {too_long(limit)}. {_UNKNOWN}")
                 await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
-                if connection.asking():
+                if far.asking():
                     heard_at = time.monotonic()
                 elif show is not None and limited and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
                     shown_at = heard_at
@@ -286,9 +282,8 @@ class LaptopServer:
             if self._connection is not None and await self._is_healthy(self._connection):
                 return self._connection
             if self.retry_s > 0:
-                raise RequestRefused(
-                    f"the MCP server {self.name} does not start; the next try is in {self.retry_s:.0f} s"
-                )
+                again = f"the next try is in {self.retry_s:.0f} s"
+                raise RequestRefused(f"the MCP server {self.name} does not start; {again}")
             try:
                 return await self._start()
             except RequestRefused:

@@ -104,9 +104,8 @@ def server_configs(
 ) -> dict[str, ServerConfig]:
     """Return the servers that run on this laptop, not inside an SDK client, by name. `${NAME}` and `${NAME:-default}`
     stand for variables. Raise ConfigError."""
-    return {
-        name: server_config(name, server, environ) for name, server in described.items() if server.get("type") != "sdk"
-    }
+    own = {name: each for name, each in described.items() if each.get("type") != "sdk"}
+    return {name: server_config(name, each, environ) for name, each in own.items()}
 
 
 def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:

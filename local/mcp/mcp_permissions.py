@@ -285,9 +285,8 @@ class LaptopPermissions:
                 f"The laptop has not allowed {shown}, and nobody can be asked there. "
                 f"Allow it on the laptop: --allowedTools {shown}, or a rule in its settings."
             )
-        suggestions = [
-            {"type": "addRules", "rules": [{"toolName": tool}], "behavior": "allow", "destination": "session"}
-        ]
+        rules = [{"toolName": tool}]
+        suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
         question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
         permission = await self._ask(question)
         if not permission.allow:

@@ -40,9 +40,8 @@ def guard_client_servers(session: RemoteSession, permissions: LaptopPermissions)
     async def pass_on(message: wire.McpMessage) -> Json:
         async def ask_program(allowed: Json) -> Json:
             try:
-                return await session.ask_reader(
-                    Request(wire.MCP_MESSAGE, wire.McpMessage(message.server_name, allowed))
-                )
+                passed = wire.McpMessage(message.server_name, allowed)
+                return await session.ask_reader(Request(wire.MCP_MESSAGE, passed))
             except RequestFailed as failed:
                 raise RequestRefused(str(failed)) from failed
 
@@ -51,17 +50,15 @@ def guard_client_servers(session: RemoteSession, permissions: LaptopPermissions)
     session.register(wire.MCP_MESSAGE, pass_on, is_call)
 
 
-async def answered(
-    permissions: LaptopPermissions, message: wire.McpMessage, ask: Callable[[Json], Awaitable[Json]]
-) -> Json:
+async def answered(gate: LaptopPermissions, message: wire.McpMessage, ask: Callable[[Json], Awaitable[Json]]) -> Json:
     """Return the answer to a request of the worker: what `ask` returns for the message that may go to the server.
     Raise RequestRefused."""
-    allowed = await permitted(permissions, message.server_name, message.message)
+    allowed = await permitted(gate, message.server_name, message.message)
     reply = await ask(allowed)
     params = allowed.get("params")
     if allowed.get("method") == "tools/call" and isinstance(params, dict):
         tool = wire.tool_name(message.server_name, str(params.get("name")))
-        permissions.replied(tool, params["arguments"], reply.get("result") or {})
+        gate.replied(tool, params["arguments"], reply.get("result") or {})
     return {"mcp_response": reply}
 
 

@@ -64,46 +64,23 @@ def short_names(environ: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-def model_traits(
-    model: str, environ: Mapping[str, str], settings: Settings
-) -> tuple[NamedProvider, ModelTraits] | None:
+def model_traits(name: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
-    found = provider_and_model(model, environ, settings) if "/" in model else None
+    found = provider_and_model(name, environ, settings) if "/" in name else None
     return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """What the options of a session say of models: see `SessionOptions`."""
-
-    facts: dict[str, object]
-    thinking: dict[str, object]
-    aliases: dict[str, object]
-    small: str = ""
-    compact: str = ""
-
-    def options(self) -> dict[str, Any]:
-        """Return the fields of the options."""
-        return {
-            "model_facts": self.facts,
-            "thinking_models": self.thinking,
-            "model_aliases": self.aliases,
-            "small_model": self.small,
-            "compact_model": self.compact,
-        }
 
 
 def model_options(
     model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
-) -> ModelOptions:
-    """Return what the worker is told of models: of the session's own, of others, and of those in the settings. `table`
-    learns the same: a budget in dollars is checked before the first call."""
-    chosen = settings.smallModel or ""
-    aliases = settings.modelAliases
+) -> dict[str, Any]:
+    """Return what the options of a session say of models (see `SessionOptions`): of the session's own, of others, and
+    of those in the settings. `table` learns the same: a budget in dollars is checked before the first call."""
+    chosen, aliases = settings.smallModel or "", settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
     short = {name: model for name, model in short_names(environ).items() if ALIASES[name] != model}
-    made = ModelOptions({}, {}, {**short, **aliases}, small, small if chosen else "")
+    told: dict[str, list[object]] = {}
+    thinking: dict[str, list[str]] = {}
     for given in filter(None, [model or "default", *others, small, *aliases.values(), *short, *known]):
         name = sent_name(short.get(given) or ALIASES.get(given, given))
         found = provider_and_model(name, environ, settings)
@@ -112,10 +89,16 @@ def model_options(
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        made.facts[name] = _as_sent(facts)
+        told[name] = _as_sent(facts)
         if traits.thinking:
-            made.thinking[name] = list(traits.efforts)
-    return made
+            thinking[name] = list(traits.efforts)
+    return {
+        "model_facts": told,
+        "thinking_models": thinking,
+        "model_aliases": {**short, **aliases},
+        "small_model": small,
+        "compact_model": small if chosen else "",
+    }
 
 
 def _as_sent(facts: ModelFacts) -> list[object]:
@@ -158,10 +141,8 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     elif effort and (level := clamped(effort, traits.efforts)) != effort:
         said.append(f"{model} has no effort {effort}: it is asked for {level}.")
     if not traits.window and not claude_facts(model).priced:
-        setting = f"providers.{named.name}.models"
-        said.append(
-            f"The window of {model} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
-        )
+        where = f"providers.{named.name}.models"
+        said.append(f"The window of {model} is not known: ccb takes 200,000 tokens. contextWindow in {where} sets it.")
     return said
 
 
@@ -307,8 +288,8 @@ class OfferedModels:
 
     def known(self, name: str) -> dict[str, Any]:
         """Return what the worker is told of a model: see `LEARN_MODELS`."""
-        made = model_options(name, [], self._environ, self._settings, self._table)
-        return {"models": made.facts, "thinking": made.thinking}
+        told = model_options(name, [], self._environ, self._settings, self._table)
+        return {"models": told["model_facts"], "thinking": told["thinking_models"]}
 
     def _providers(self) -> list[NamedProvider]:
         settings = self._settings

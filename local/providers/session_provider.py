@@ -103,9 +103,8 @@ def provider_of(
     responses = named.dialect == "responses"
     dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
     counts, header = responses and kind.counts, named.key_header
-    return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits(environ), counts=counts, key_header=header
-    )
+    traits = named.traits(environ)
+    return TranslatedProvider(named.name, dialect, client, credential, traits, counts=counts, key_header=header)
 
 
 def model_source(

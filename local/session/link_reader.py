@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.control_protocol import Failure
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
@@ -39,7 +40,7 @@ class EventFeed:
         self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._ended = asyncio.Event()
+        self.ended = asyncio.Event()
 
     def shift(self, change: client.LinkChangeKind) -> bool:
         """Change the state without telling the reader. Return whether the connection is where the change leads to."""
@@ -70,15 +71,8 @@ class EventFeed:
         """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
         self.failure = self.failure or failure
         self.shift(change)
-        self._ended.set()
+        self.ended.set()
         self._news.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    async def wait_ended(self) -> None:
-        await self._ended.wait()
 
     async def skip(self) -> None:
         while not self._queue:
@@ -87,7 +81,7 @@ class EventFeed:
         self._take()
 
     async def items(self) -> AsyncIterator[client.Item]:
-        while self._queue or not self._ended.is_set():
+        while self._queue or not self.ended.is_set():
             if self._queue:
                 yield self._take()
                 continue
@@ -238,7 +232,7 @@ class LinkReader:
         self._feed.shift(client.LinkChangeKind.FENCED)
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
-                self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
+                self._requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
         await self._feed.change(
             client.LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
         )

@@ -167,11 +167,8 @@ def own_commands(hooks: Mapping[str, Any], event: str) -> list[OwnCommand]:
             if not isinstance(hook, dict):
                 continue  # the host names it: it reads all hooks
             command, timeout = hook.get("command"), hook.get("timeout", _TIMEOUT_S)
-            if (
-                hook.get("type", "command") == "command"
-                and isinstance(command, str)
-                and isinstance(timeout, int | float)
-            ):
+            is_command = hook.get("type", "command") == "command" and isinstance(command, str)
+            if is_command and isinstance(timeout, int | float):
                 limit = min(float(timeout), _MAX_TIMEOUT_S)
                 found.append(OwnCommand(str(entry.get("matcher") or ""), command, limit))
     return found

@@ -234,13 +234,7 @@ class RemoteSession:
         if self._connection is None:
             raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
         link = self._connection.link
-        number, answer = answers.open()
-        try:
-            await link.send(ask(link.epoch, number))
-            async with asyncio.timeout(control.CLIENT_DEADLINE_S):
-                return await answer
-        finally:
-            answers.close(number)
+        return await answers.answer_to(lambda number: link.send(ask(link.epoch, number)))
 
     @property
     def reading(self) -> bool:
@@ -332,15 +326,15 @@ class RemoteSession:
 
     async def stop(self, *, finish: bool = False) -> None:
         """The request to stop survives a lost connection. `events` ends when the session has ended."""
-        if not self._feed.ended:
+        if not self._feed.ended.is_set():
             self._outbox.stop(finish=finish)
 
     async def ended(self) -> None:
-        await self._feed.wait_ended()
+        await self._feed.ended.wait()
 
     @property
     def ended_on_host(self) -> bool:
-        return self._feed.ended and self._feed.failure is None
+        return self._feed.ended.is_set() and self._feed.failure is None
 
     def retry(self) -> None:
         self._schedule.retry()
@@ -364,7 +358,7 @@ class RemoteSession:
     async def close(self, *, done: bool = False) -> None:
         self._feed.shift(client.LinkChangeKind.LEAVE)
         connection = self._connection
-        if connection is not None and not self._feed.ended:
+        if connection is not None and not self._feed.ended.is_set():
             try:
                 if self.driving:
                     with contextlib.suppress(TimeoutError):
@@ -374,7 +368,7 @@ class RemoteSession:
                     await connection.link.send(Detach(connection.link.epoch, done))
                     await connection.link.flush()
                     if done:
-                        await self._feed.wait_ended()
+                        await self._feed.ended.wait()
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)

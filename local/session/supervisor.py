@@ -85,11 +85,8 @@ class Supervisor:
             if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             if self._feed.standing.goes_on:
-                return (
-                    error
-                    if isinstance(error, errors.CcbError)
-                    else errors.ConnectionLost("the host did not answer in time")
-                )
+                late = errors.ConnectionLost("the host did not answer in time")
+                return error if isinstance(error, errors.CcbError) else late
             self._end(LinkChangeKind.END)
             return None
         finally:
@@ -131,12 +128,10 @@ class Supervisor:
         """Go on from the last event that a damaged host has. Raises EventsLost if this client needs every event."""
         gone, self._reader.have = self._reader.have - hello.seq, hello.seq
         self.hello = hello
-        lost = errors.EventsLost(
-            f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back()
-        )
+        what = f"the host has lost the last {gone} event(s) that this ccb had received"
         if not self._options.later_tail:
-            raise lost
-        await self._feed.put(SessionEvent("damaged", {"what": lost.what}, hello.seq))
+            raise errors.EventsLost(what, do=self.come_back())
+        await self._feed.put(SessionEvent("damaged", {"what": what}, hello.seq))
         await self._feed.put(EventGap(hello.seq, {}))
 
     async def _serve(self, connection: WorkerConnection) -> str:
@@ -169,14 +164,14 @@ class Supervisor:
                 raise error
             await asyncio.sleep(schedule.next_wait())
             return self.hello is None
-        if (
-            isinstance(error, errors.UsageError | errors.NoSuchSession | errors.EventsLost)
-            or schedule.garbled >= _MAX_GARBLED
-        ):
+        final = errors.UsageError | errors.NoSuchSession | errors.EventsLost
+        if isinstance(error, final) or schedule.garbled >= _MAX_GARBLED:
             raise error
         left = schedule.patience_left()  # before anyone learns of the loss and nudges
         if left <= 0:
-            raise schedule.exhausted(error, self.come_back())
+            what = f"the connection was lost and could not be made again within {self._options.patience:g} s"
+            evidence = "\n".join(filter(None, (error.what, error.evidence)))
+            raise errors.ConnectionLost(what, evidence=evidence, do=self.come_back())
         if isinstance(error, errors.AuthFailed | errors.HostKeyError) and not self._asked_to_drive():
             return await self._wait_for_person(error, left)
         wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)
@@ -192,9 +187,8 @@ class Supervisor:
             raise error
         await self._feed.change(LinkChangeKind.LOGIN_ASKS, error.what)
         may_ask = await self._schedule.pause(left) is Nudge.PERSON
-        await self._feed.change(
-            LinkChangeKind.LOST_LINK, "logging in" if may_ask else error.what, self._schedule.failed
-        )
+        why = "logging in" if may_ask else error.what
+        await self._feed.change(LinkChangeKind.LOST_LINK, why, self._schedule.failed)
         return may_ask
 
     def _asked_to_drive(self) -> bool:

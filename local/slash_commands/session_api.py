@@ -213,11 +213,8 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
-    lines = [
-        *_end_of(left.answer),
-        f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
-    ]
-    lines += _fate(left)
+    used = f": {left.used}" if left.used else ""
+    lines = [*_end_of(left.answer), f"Session {left.session_id} on {info.place}{used}", *_fate(left)]
     if info.resume and not (left.in_memory and left.stopped):
         lines += ["Come back with:", f"  {info.resume}"]
     return lines

@@ -77,9 +77,8 @@ async def config(api: SessionApi, argument: str) -> Reply:
     rows = rows or [ReplyRow("nothing", "No setting is set: all have their defaults.", section="Set")]
     path = settings_path(api.environ)
     if api.place is Place.SCREEN:
-        rows.append(
-            ReplyRow("/config edit", f"opens {path} in your editor; it counts from the next run on", section="Change")
-        )
+        does = f"opens {path} in your editor; it counts from the next run on"
+        rows.append(ReplyRow("/config edit", does, section="Change"))
     return Rows(rows, title="Settings of this laptop")
 
 

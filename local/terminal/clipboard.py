@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncIterator, Callable, Mapping
 
 _PROGRAM_S = 3.0
@@ -96,9 +96,7 @@ async def _run(command: list[str], text: str, environ: Mapping[str, str], *, out
 async def _started(
     command: list[str], environ: Mapping[str, str], *, input: int = DEVNULL, output: int = PIPE
 ) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ)
-    )
+    process = await create_subprocess_exec(*command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ))
     try:
         yield process
     finally:
@@ -122,9 +120,8 @@ class NoImage(Exception):
 async def clipboard_image(environ: Mapping[str, str], platform: str = sys.platform) -> bytes:
     path = environ.get("PATH")
     if platform == "darwin":
-        data = await (
-            _printed(["pngpaste", "-"], environ) if shutil.which("pngpaste", path=path) else _by_osascript(environ)
-        )
+        by_paste = shutil.which("pngpaste", path=path) is not None
+        data = await (_printed(["pngpaste", "-"], environ) if by_paste else _by_osascript(environ))
     elif environ.get("WAYLAND_DISPLAY"):
         _need("wl-paste", "wl-clipboard", path)
         listed = await _printed(["wl-paste", "--list-types"], environ)

@@ -326,9 +326,8 @@ class ToolCalls:
     def show_todos(self, todos: Sequence[Any]) -> None:
         self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
-        self._snapshot_todos = blocks.ToolBlock(
-            name=TODO_WRITE.name, tool_input=tool_input, state=blocks.ToolState.DONE
-        )
+        done = blocks.ToolState.DONE
+        self._snapshot_todos = blocks.ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=done)
         self._container.add(self._snapshot_todos)
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:

@@ -88,9 +88,8 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
 
 
 def listing(root: Path) -> dict[str, bytes | None]:
-    return {
-        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))
-    }
+    found = sorted(root.rglob("*"))
+    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in found}
 
 
 @pytest.mark.parametrize("size", [0, 1, protocol.PIECE, protocol.PIECE + 1, BIG])

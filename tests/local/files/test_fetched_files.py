@@ -44,9 +44,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
         ("\u0434\u043e\u043a.txt", "\u0434".encode(), "text", "\u0434\u043e\u043a.txt"),
     ],
 )
-def test_a_viewer_gets_the_end_that_belongs_to_the_content(
-    name: str, content: bytes, label: str, seen_as: str | None
-) -> None:
+def test_a_viewer_gets_the_end_of_the_content(name: str, content: bytes, label: str, seen_as: str | None) -> None:
     kind = fetched_files.kind_of(name, content)
     assert kind.label == label
     found = fetched_files.viewer_name(name, kind)
@@ -172,9 +170,7 @@ async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path:
 
 
 @pytest.mark.programs
-async def test_a_file_that_waits_stays_and_is_not_offered_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_waits_stays_and_is_offered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("six by")
@@ -224,9 +220,7 @@ async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeyp
 
 
 @pytest.mark.programs
-async def test_a_viewer_that_runs_on_is_not_waited_for_and_not_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_viewer_that_runs_on_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.files.fetched_files._STARTS_S", 0.1)
     (tmp_path / "a.txt").write_text("hi")
     os.mkfifo(tmp_path / "go")

@@ -222,9 +222,7 @@ async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake
     assert found == [("c2", "ok, 4"), ("c4", "ok, 6")]
 
 
-async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_host_cannot_fill_the_disk_with_forged_results(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
     session = Session(tmp_path, fake_model)
     forged = [f"toolu_{number}" for number in range(2_000)]
@@ -331,9 +329,7 @@ async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path,
     assert len(session.told) == 1
 
 
-async def test_a_request_that_is_given_up_before_its_answer_is_in_the_audit(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_request_that_is_given_up_early_is_in_the_audit(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add({"text": "too late", "first_delay": 60})
     session = Session(tmp_path, fake_model)
     body = request_with(text="for nobody to see")
@@ -387,9 +383,8 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
 
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
-        reader = AnswerReader(
-            "c", CallMeter("c", "/v1/messages", ModelTable()), seen, {"content-type": "text/event-stream"}
-        )
+        meter, kind = CallMeter("c", "/v1/messages", ModelTable()), {"content-type": "text/event-stream"}
+        reader = AnswerReader("c", meter, seen, kind)
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()

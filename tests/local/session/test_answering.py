@@ -136,7 +136,7 @@ async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: Scripted
         assert (response["subtype"], response["error"]) == ("error", error)
 
 
-async def test_what_is_not_registered_is_refused_and_logged(
+async def test_what_nobody_registered_is_refused_and_logged(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Service()
@@ -236,7 +236,7 @@ async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_
         assert service.calls == [{"url": "b"}, {"url": "c"}]
 
 
-async def test_what_must_not_run_twice_is_refused_if_another_client_drove_while_this_one_was_away(
+async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwhile(
     host: ScriptedHost,
 ) -> None:
     service = Service()
@@ -314,9 +314,7 @@ async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("in_snapshot", [False, True])
-async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
-    host: ScriptedHost, in_snapshot: bool
-) -> None:
+async def test_an_approval_that_came_before_its_reader_is_left_to_it(host: ScriptedHost, in_snapshot: bool) -> None:
     """The REPL is still starting while the replay brings the open question."""
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=100)) as session:
@@ -382,9 +380,8 @@ async def test_of_thousands_of_open_questions_the_reader_gets_a_hundred_and_is_t
         await asking
         await everything_is_read(session, peer)
         assert questions_in(seen) == [f"q{number}" for number in range(MAX_OPEN)]
-        assert [item.text for item in seen if isinstance(item, LaptopNotice)] == [
-            f"The host asks too much at once: {REFUSES}."
-        ]
+        told = [item.text for item in seen if isinstance(item, LaptopNotice)]
+        assert told == [f"The host asks too much at once: {REFUSES}."]
 
 
 async def say_all(peer: Peer, bodies: list[Json]) -> None:
@@ -422,7 +419,7 @@ async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHo
         assert [each["request_id"] for each in skipped.body["asks"]] == [f"q{number}" for number in range(MAX_OPEN)]
 
 
-async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_next_connection(
+async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(
     host: ScriptedHost,
 ) -> None:
     """A request that still waits is no longer among those whose ids are remembered."""

@@ -369,7 +369,7 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached_at
         assert session.driving
 
 
-async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_after_a_goodbye(
+async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host) as (session, peer):
@@ -381,7 +381,7 @@ async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_
         assert session.ended_on_host
 
 
-async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host, AttachOptions(later_tail=1000)) as (session, peer):
@@ -416,7 +416,7 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         assert peer
 
 
-async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
+async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):

@@ -442,9 +442,7 @@ async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest
         assert report.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_is_written_for_its_owner_as_a_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_new(tmp_path / "a.md", "text")
     assert (tmp_path / "a.md").read_text() == "text" and (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):
