@@ -171,7 +171,7 @@ class ThreadPipe:
         except errors.CcbError as error:
             self._end(error)
 
-    def _end(self, error: errors.CcbError | None) -> None:
+    def _end(self, error: errors.CcbError | None = None) -> None:
         with self._lock:
             self._ended = True
             self._error = self._error or error
@@ -185,17 +185,12 @@ _EXIT_S = 5.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
-OpenTransport = Callable[[bool], Awaitable[Transport]]
-"""Returns a transport that is alive. The argument says whether the last one has failed. Raises CcbError."""
+OpenTransport = Callable[[bool], Awaitable[Transport]]  # the argument: whether the last one failed. Raises CcbError
 
 
 @dataclass(frozen=True)
 class CopyOrder:
-    """What the person wants copied: `remote` on the host and `local` on the laptop, to the host with `upload`.
-
-    A target that is a directory gets the source under its own name. `private` keeps what arrives on the laptop from
-    other users, and from being executed. If `most` is set, only one file of at most so many bytes is taken.
-    """
+    """What the person wants copied, to the host with `upload`. `private`: from other users, and not executable."""
 
     upload: bool
     local: str
@@ -303,27 +298,18 @@ def _failed(where: str, path: str, why: str, code: int) -> errors.CcbError:
     return errors.CopyFailed(what, do="Mend that, then try again.")
 
 
-_MODULES = ("copy_channel", "sender", "receiver", "copy_host")
-_FUTURE = "from __future__ import annotations\n"
-_START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
-
-
 @cache
 def host_program() -> bytes:
     """Return the modules of `both_ends` as one module that starts the half on the host."""
-    folder = Path(__file__).parent / "both_ends"
-    modules = []
-    for name in _MODULES:
-        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+    modules = ["from __future__ import annotations\n"]
+    for name in ("copy_channel", "sender", "receiver", "copy_host"):
+        source = Path(__file__).with_name("both_ends").joinpath(f"{name}.py").read_text(encoding="utf-8")
         lines: list[str] = source.splitlines(keepends=True)
         for node in reversed(ast.parse(source).body):
             if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
                 del lines[node.lineno - 1 : node.end_lineno]
         modules.append("".join(lines))
-    return (_FUTURE + "\n".join(modules) + _START).encode()
-
-
-_QUOTE = "Put a path with blanks in quotes."
+    return ("\n".join(modules) + 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n').encode()
 
 
 def get_order(argument: str, cwd: str) -> CopyOrder:
@@ -356,7 +342,7 @@ def _words(argument: str, usage: str, *, most: int) -> list[str]:
     except ValueError:  # a quote without its end
         words = []
     if not 0 < len(words) <= most or "" in words or any("\0" in word for word in words):
-        raise errors.UsageError(f"this command is {usage}", do=_QUOTE)
+        raise errors.UsageError(f"this command is {usage}", do="Put a path with blanks in quotes.")
     return words
 
 
@@ -455,16 +441,11 @@ class Transfer:
     def done_text(self, path: str) -> list[str]:
         progress, name = self.progress, self.order.shown
         files = f"{progress.copied} files, " if progress.copied != 1 else ""
-        where = (
-            f"{spelled(self.order.remote)} on the host"
-            if self.order.upload
-            else f"{spelled(str(Path(path).absolute()))} on the laptop"
-        )
-        lines = [f"Copied {name} ({files}{size_of(progress.done)}) to {where}"]
-        for left, why in progress.skipped[:10]:
-            lines.append(f"  left out: {HostText(spelled(left)).path}: {why[:200]}")
-        more = len(progress.skipped) - 10
-        return [*lines, f"  and {more} more"] if more > 0 else lines
+        target = self.order.remote if self.order.upload else str(Path(path).absolute())
+        where = f"{spelled(target)} on the {'host' if self.order.upload else 'laptop'}"
+        left_out = [f"  left out: {HostText(spelled(left)).path}: {why[:200]}" for left, why in progress.skipped]
+        more = [f"  and {len(left_out) - 10} more"] if len(left_out) > 10 else []
+        return [f"Copied {name} ({files}{size_of(progress.done)}) to {where}", *left_out[:10], *more]
 
 
 class Transfers:
@@ -480,10 +461,9 @@ class Transfers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [each.task for each in self.running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in self.running:
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in self.running), return_exceptions=True)
 
     def start(self, order: CopyOrder) -> Transfer:
         if len(self.running) >= _MOST:
@@ -520,9 +500,7 @@ class Transfers:
 async def outcome(transfer: Transfer) -> str | errors.CcbError | None:
     """Wait for a copy. Return the path that was written, the error, or None if it was broken off."""
     await asyncio.wait({transfer.task})
-    if transfer.task.cancelled():
-        return None
-    error = transfer.task.exception()
-    if isinstance(error, errors.CcbError):
+    try:
+        return None if transfer.task.cancelled() else transfer.task.result()
+    except errors.CcbError as error:
         return error
-    return transfer.task.result()

@@ -287,9 +287,7 @@ def _write_page(source: Path, target: Path, *, is_drawing: bool) -> None:
         shutil.copyfileobj(page, written)
 
 
-MAX_BYTES = 500 << 20
-"""The largest file that is fetched to be looked at, and what all may hold before those that nobody waits for go."""
-
+MAX_BYTES = 500 << 20  # bytes of one file, and of all, before those that nobody waits for go
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

@@ -1,5 +1,4 @@
-"""The audit of a session. A tool result that goes to a model must belong to a call that a model was seen to make; one
-that does not is shown as tampering."""
+"""The audit of a session: a result that goes to a model must belong to a call that a model was seen to make."""
 
 from __future__ import annotations
 
@@ -41,8 +40,7 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 class SessionAudit(Auditor):
-    """Notes what a session's proxy and client see, in a thread of its own. Use as a context manager. `record` keeps
-    bodies."""
+    """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
     max_body = MAX_BODY
 
@@ -149,7 +147,6 @@ class SessionAudit(Auditor):
         self._pending -= size
 
     def _tell_once(self, what: str, text: str) -> bool:
-        """Return whether the person is told now, and not already."""
         if what in self._told:
             return False
         self._told.add(what)
@@ -318,8 +315,7 @@ class SentResult(NamedTuple):
 
 
 class SentText(NamedTuple):
-    """A text that no model wrote. `role` is whose it is said to be; `assistant`: to go on with; `request`: beside
-    messages."""
+    """A text that no model wrote, of a `role`: `assistant`: to go on with; `request`: beside messages."""
 
     role: str
     text: str

@@ -37,9 +37,7 @@ log = logging.getLogger(__name__)
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
-_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
-"""How long a call waits here for those under way, and how often it looks for their end."""
-
+_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2  # how long a call waits for those under way, and how often it looks
 _MAX_UNWRITTEN = 10_000
 
 
@@ -67,7 +65,6 @@ class Budgets:
 
     @property
     def shared(self) -> bool:
-        """Whether a budget holds over several ccb."""
         return any(each is not None for each in self.limits[1:])
 
     def __bool__(self) -> bool:

@@ -43,8 +43,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """The calls of one group. `last` is the Unix time of the last one, `estimated` counts those without all tokens
-    told."""
+    """The calls of one group. `last` is a Unix time, `estimated` counts those without all tokens told."""
 
     group: str
     calls: int

@@ -160,7 +160,6 @@ class Warnings:
         self._tell(text)
 
     def go_to(self, tell: Callable[[str], None]) -> None:
-        """Tell what has come so far, and what comes from now on."""
         self._tell = tell
         while self._early:
             tell(self._early.pop(0))

@@ -38,8 +38,7 @@ _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_ch
               "notifications/resources/list_changed")  # fmt: skip
 
 
-async def _nothing(*_: object) -> None:
-    """Pass over what a server says of its own accord."""
+async def _nothing(*_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,6 @@ class ServerConnection:
             yield
 
     def asking(self) -> bool:
-        """Return whether the server waits for the person."""
         return self._forms > 0
 
     async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
@@ -129,10 +127,9 @@ class ServerConnection:
             answer = await self._client.ask(form)
         finally:
             self._forms -= 1
-        action, content = answer.get("action"), answer.get("content")
-        if action == "accept":
-            return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
-        return types.ElicitResult(action="decline" if action == "decline" else "cancel")
+        if answer.get("action") == "accept":
+            return types.ElicitResult(action="accept", content=answer.get("content") if params.mode == "form" else None)
+        return types.ElicitResult(action="decline" if answer.get("action") == "decline" else "cancel")
 
 
 Progress = Callable[[Json], None]  # gets {"progress", "total", "message"} of a call that runs
@@ -186,7 +183,6 @@ class LaptopServer:
 
     @property
     def retry_s(self) -> float:
-        """Seconds until the server may be started again."""
         return max(0.0, self._refused_until - time.monotonic())
 
     async def reply(self, message: Json, progress: Progress | None = None) -> Json:
@@ -201,8 +197,8 @@ class LaptopServer:
         if method not in METHODS:
             raise RequestRefused(f"ccb does not pass {one_line(str(method))[:60]} on to MCP servers")
         params = message.get("params")
-        given = params if isinstance(params, dict) else None
         try:
+            given = params if isinstance(params, dict) else None
             result = await self._exchange(connection, str(method), given, progress)
         except MCPError as error:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
@@ -216,7 +212,6 @@ class LaptopServer:
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
     async def _exchange(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
-        """Send a request. Raise MCPError, RequestRefused."""
         try:
             return await self._asked(far, method, params, show)
         except MCPError as error:
@@ -264,8 +259,7 @@ class LaptopServer:
 
     async def restart(self) -> None:
         await self.close()
-        self._stopped = False
-        self._failures, self._refused_until = 0, 0.0
+        self._stopped, self._failures, self._refused_until = False, 0, 0.0
         await self._running()
 
     async def close(self) -> None:
@@ -326,8 +320,7 @@ class LaptopServer:
         finally:
             if self._connection is None:
                 await self._end()
-        self._failures, self.why = 0, ""
-        self._heard_at = time.monotonic()
+        self._failures, self.why, self._heard_at = 0, "", time.monotonic()
         return self._connection
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
@@ -366,7 +359,6 @@ class LaptopServer:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first cause in a group of errors, as one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return one_line(str(error) or type(error).__name__)[:300]

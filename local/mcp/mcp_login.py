@@ -112,7 +112,6 @@ class LoginStore:
 
     @property
     def ends_at(self) -> float | None:
-        """The time at which the token ends, None if the server does not say."""
         ends_at = self._kept.get("ends_at")
         return ends_at if isinstance(ends_at, int | float) else None
 
@@ -167,8 +166,7 @@ class _Provider(OAuthClientProvider):
 
 
 async def stored_login(secrets: SecretStore, name: str, server: HttpServer) -> OAuthClientProvider | None:
-    """Return the login of the person at a server, None without one. It renews the token, and never opens a page: that
-    is for `ccb mcp login`."""
+    """Return the person's login at a server, None without one. It renews the token, and never opens a page."""
 
     async def nobody(*_: str) -> NoReturn:
         raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")

@@ -19,7 +19,7 @@ from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage, as_dict
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 from ..session.newest import MAX_ID, Newest
@@ -27,9 +27,7 @@ from ..session.newest import MAX_ID, Newest
 Json = dict[str, Any]
 Ask = Callable[[control.ToolApproval], Awaitable[control.ToolPermission]]
 
-READ_RESOURCE = READ_MCP_RESOURCE.name
-"""The tool with which the agent reads resources of servers. Its input names the server and the URI."""
-
+READ_RESOURCE = READ_MCP_RESOURCE.name  # reads resources of servers; its input names server and URI
 _BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"
 _WHY = "The host wants to run this and did not ask you here."
 _MAX_CALLS = 1_000
@@ -67,8 +65,7 @@ class _Shown:
 
 @dataclass
 class _LaptopCall:
-    """What was decided about one call. `allowed` is the input that a person allowed. `hook` is what hooks of the client
-    decided, about one of `inputs`."""
+    """What was decided about a call: the input that a person `allowed`, or what a `hook` said about one of `inputs`."""
 
     tool: str
     allowed: bytes = b""
@@ -113,8 +110,7 @@ class LaptopPermissions:
         if line.subtype == control.CAN_USE_TOOL.name:
             shown = _shown(line.subtype, line.request, line.request, "input")
         elif line.subtype == control.HOOK_CALLBACK.name:
-            event = line.request.get("input")
-            shown = _shown(line.subtype, line.request, event if isinstance(event, dict) else {}, "tool_input")
+            shown = _shown(line.subtype, line.request, as_dict(line.request.get("input")), "tool_input")
         else:
             return
         digest = _digest(line.request)
@@ -181,10 +177,8 @@ class LaptopPermissions:
     def _hooked(self, shown: _Shown, answer: Json) -> None:
         """Note what a hook of the client has decided. The strictest of several decisions holds. A hook allows only
         calls of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
-        nested = answer.get("hookSpecificOutput")
-        own = nested if isinstance(nested, dict) else {}
-        inner = own.get("decision")
-        inner = inner if isinstance(inner, dict) else {}
+        own = as_dict(answer.get("hookSpecificOutput"))
+        inner = as_dict(own.get("decision"))
         word = str(own.get("permissionDecision") or inner.get("behavior") or answer.get("decision") or "")
         call = self._call(shown)
         call.inputs.add(shown.input)
@@ -248,10 +242,10 @@ class LaptopPermissions:
             raise control.RequestRefused("A rule of this laptop denies reading resources of this server.")
         if f"{server}:{uri}" in self._typed:
             return
-        for tool_use_id, call in self._calls.items():
-            if call.allows(READ_RESOURCE, digest):
-                del self._calls[tool_use_id]
-                return
+        found = next((each for each, call in self._calls.items() if call.allows(READ_RESOURCE, digest)), None)
+        if found is not None:
+            del self._calls[found]
+            return
         if not (self._allows(READ_RESOURCE) or self._allows(tools)):
             await self._asked_here(READ_RESOURCE, arguments, "")
 
@@ -265,7 +259,6 @@ class LaptopPermissions:
             await self._asked_here(command, arguments, "")
 
     def stands_for_person(self, tool: str) -> bool:
-        """Return whether a tool answers in place of the person."""
         return tool == self._prompt_tool
 
     def _allows(self, tool: str) -> bool:
@@ -315,7 +308,6 @@ def _callbacks(hooks: Json) -> dict[str, list[str]]:
 
 
 def _matches(matcher: str, tool: str) -> bool:
-    """Return whether a matcher of a hook covers a tool, as the worker reads it."""
     if matcher in ("", "*"):
         return True
     if _NAMES.fullmatch(matcher):

@@ -38,8 +38,7 @@ _DEFAULT_FAMILY = "sonnet"
 
 
 def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
-    """Return the provider of a model and its own name of it. None for a model behind a gateway, whose names are the
-    gateway's own."""
+    """Return the provider of a model, and its own name of it. None for a model behind a gateway."""
     name, slash, rest = model.partition("/")
     named = named_provider(name, environ, settings) if slash else None
     if named is not None:
@@ -51,8 +50,7 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
 
 
 def short_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what `opus`, `sonnet`, `haiku` and `default` stand for: the newest of each family in Anthropic's kept
-    list. Without a list, and behind a gateway, the ones that ccb has been made with."""
+    """Return the newest of each family in Anthropic's kept list; without one, or behind a gateway, what ccb knows."""
     kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
     names = dict(ALIASES)
     models = kept.models if kept is not None else ()
@@ -122,8 +120,7 @@ def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> 
 
 
 def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
-    """Return sentences about what a model cannot do, also of the effort that is asked of it. Raise UsageError for one
-    that cannot work as an agent."""
+    """Return what a model cannot do, in sentences. Raise UsageError for one that cannot work as an agent."""
     found = model_traits(model, environ, settings)
     if found is None:
         return []
@@ -196,8 +193,7 @@ async def current_list(
     seconds: float = _REFRESH_S,
     fresh_s: float = FRESH_S,
 ) -> ModelList | None:
-    """Return the list of a provider: a new one if the kept one is not fresh, and the provider answers in time. None for
-    a provider without a list. Raise ProviderError, CcbError."""
+    """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
@@ -224,8 +220,7 @@ async def refresh_lists(
     *,
     after_s: float = 0.0,
 ) -> None:
-    """Ask the providers of these models for new lists, where the kept ones are old. It runs beside a session, so it
-    only logs what fails, and begins `after_s` seconds later: loading an SDK would slow the first prompt down."""
+    """Ask for new lists where the kept ones are old, beside a session: to load an SDK would slow its first prompt."""
     await asyncio.sleep(after_s)
     try:
         found = [provider_and_model(model, environ, settings) for model in models]
@@ -237,8 +232,7 @@ async def refresh_lists(
 
 
 class OfferedModels:
-    """The models of the providers that a session may use. `models` are those that the command line and the settings
-    name, `stored` the session's accounts, and `table` what it knows of models."""
+    """The models that a session may use: `models` are those of the command line and the settings."""
 
     def __init__(
         self,
@@ -287,7 +281,6 @@ class OfferedModels:
         return [*said_at_start(name, self._environ, self._settings), *not_found]
 
     def known(self, name: str) -> dict[str, Any]:
-        """Return what the worker is told of a model: see `LEARN_MODELS`."""
         told = model_options(name, [], self._environ, self._settings, self._table)
         return {"models": told["model_facts"], "thinking": told["thinking_models"]}
 
@@ -300,8 +293,7 @@ class OfferedModels:
 
 @dataclass(frozen=True)
 class ModelOffer:
-    """One model. `name` is what `--model` takes. `window` is in tokens, 0 if it is not known; prices are US dollars for
-    a million tokens, None if they are not known. `listed` is the day of the list, "" for a model of the settings."""
+    """One model. `name` is for `--model`. Prices are US dollars a million tokens. `listed` is the day of the list."""
 
     name: str
     provider: str
@@ -314,7 +306,6 @@ class ModelOffer:
 
     @property
     def can(self) -> str:
-        """What it can do, in words."""
         traits = self.traits
         words = {"tools": traits.tools, "images": traits.images, "pdf": traits.documents, "thinking": traits.thinking}
         return " ".join(word for word, has in words.items() if has)
@@ -326,8 +317,7 @@ def default_provider() -> NamedProvider:
 
 
 def usable_providers(environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
-    """Return the providers that are set up here: Anthropic, those of the settings, those with a key in the environment,
-    and those that `models` name."""
+    """Return Anthropic, and the providers of the settings, with a key in the environment, or named by `models`."""
     keyed = [name for name, kind in KINDS.items() if any(environ.get(each, "").strip() for each in kind.key_variables)]
     named_by = [each.partition("/")[0] for each in models if "/" in each]
     found = {ANTHROPIC: default_provider()}

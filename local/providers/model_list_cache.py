@@ -1,5 +1,4 @@
-"""The lists of models that providers have given, in files of this machine: a session starts without asking, and without
-a network."""
+"""The lists of models that providers have given, in files: a session starts without asking, and without a network."""
 
 from __future__ import annotations
 
@@ -81,8 +80,7 @@ class ModelLists:
     async def current(
         self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
     ) -> ModelList:
-        """Return the list that is kept if it is fresh, else a new one, which is kept; if the provider does not answer,
-        the one that is kept. Raise ProviderError or CcbError if no list was ever kept."""
+        """Return the kept list if it is fresh, or without an answer, else a new one. Raise ProviderError, CcbError."""
         kept = self.kept(provider, address)
         if kept is not None and self.is_fresh(kept, fresh_s):
             return kept

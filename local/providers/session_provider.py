@@ -81,7 +81,6 @@ def session_provider(
 
 
 def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
-    """Return whether another provider than Anthropic can be used here."""
     variables = (name for kind in KINDS.values() for name in kind.key_variables if kind.name != ANTHROPIC)
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.link_front import LinkFront
 
 
-PATIENCE = 24 * 3600.0
-"""Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
-
+PATIENCE = 24 * 3600.0  # seconds to reconnect: as long as the daemon keeps a session without clients
 FIRST_TRIES = 5  # attempts for a first connection that keeps breaking off in the middle
 
 
@@ -105,8 +103,7 @@ class Nudge(Enum):
 
 
 class RetrySchedule:
-    """The reconnect attempts of one session. `failed` and `garbled` count in a row. The patience starts when a
-    connection is lost."""
+    """The reconnect attempts of a session: `failed`, `garbled` in a row. Patience starts with a loss."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0

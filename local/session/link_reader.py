@@ -23,11 +23,8 @@ from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
 from .outbox import Outbox, PendingRequests
 
-MAX_QUEUED = 256
-"""Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
-
-MAX_QUEUED_BYTES = 16 * 1024 * 1024
-"""Bytes of memory of the items that wait. A single larger item is accepted when nothing else waits."""
+MAX_QUEUED = 256  # items that wait for the reader. While it is full, the link is not read.
+MAX_QUEUED_BYTES = 16 * 1024 * 1024  # bytes of memory; a single larger item is accepted
 
 
 class EventFeed:
@@ -113,8 +110,7 @@ class ClientParts:
 
 
 class LinkReader:
-    """Routes the frames of the host. `have` is the last event handed to the feed, `skipped` the last that the first
-    attach has skipped. `begun`: an attach was granted. `inputs` are the newest ids among the events."""
+    """Routes the frames of the host. `have`: the last event of the feed; `skipped`: of the first attach."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0

@@ -24,8 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024  # bytes of all waiting inputs. A single larger inp
 
 
 class Outbox:
-    """Keeps inputs in order. One task at a time takes the unconfirmed ones with `next`, from the first after each
-    `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
+    """Keeps inputs in order: `next` takes the unconfirmed ones after each `rewind`. A stop may wait for them."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -40,8 +39,7 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input unless it is waiting already; waits while the outbox is full. Raises UsageError if it is too
-        large."""
+        """Add an input once; waits while the outbox is full. Raises UsageError if it is too large."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
@@ -104,8 +102,7 @@ def answer_id(request_id: str) -> str:
 
 
 def input_id_of(body: Json) -> str:
-    """Return the id by which the host applies an input once. Clients number control requests from one in each
-    process."""
+    """Return the id by which the host applies an input once. Clients number requests from one in each process."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
@@ -158,8 +155,7 @@ class PendingRequests:
         self.names: NumberedAnswers[Json] = NumberedAnswers()
 
     async def answer_to(self, request: control.Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`. Only seconds while `connected` count. Raises RequestFailed,
-        ConnectionLost."""
+        """Wait for the answer. Only seconds while `connected` count. Raises RequestFailed, ConnectionLost."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _CHECKS

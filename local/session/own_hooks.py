@@ -1,5 +1,4 @@
-"""The person's hooks on this machine: only commands of its settings file, and nothing that the host says reaches
-them."""
+"""The person's hooks on this machine: only commands of its settings, and nothing that the host says reaches them."""
 
 from __future__ import annotations
 

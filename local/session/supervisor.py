@@ -19,8 +19,7 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes the connections of a session. `ready` is done after the first attach, or holds the error that prevented
-    it."""
+    """Makes the connections of a session. `ready`: after the first attach, or the error that prevented it."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
@@ -69,8 +68,7 @@ class Supervisor:
         self._requests.fail("the connection ended before the answer")
 
     async def _connect_once(self, *, may_ask: bool) -> errors.CcbError | None:
-        """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises
-        CcbError when there can be no other."""
+        """Make a connection, and read it to its end. Return why it was lost, None if the session is over."""
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
         limit = self._schedule.begin(endless=may_ask)
         try:
@@ -119,8 +117,7 @@ class Supervisor:
             self.ready.set_result(None)
 
     def _still_claims(self, hello: Greeting) -> bool:
-        """Whether the person's wish to drive is still open. If others attached after our attach, it was granted, and
-        that was lost."""
+        """Whether the wish to drive is open. If others attached after us, it was granted, and that was lost."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 

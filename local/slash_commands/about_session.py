@@ -33,9 +33,7 @@ from .session_api import SessionApi
 if TYPE_CHECKING:
     from ..mcp.mcp_service import ServerState
 
-SESSION, KEPT = "session", "localSettings"
-"""Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
-
+SESSION, KEPT = "session", "localSettings"  # where a rule holds: in this session, or always here
 _MAX_SHOWN = 50
 _MAX_AGENTS = 20
 _JOURNAL = {

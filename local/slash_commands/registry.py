@@ -104,8 +104,7 @@ NOTHING = Text()
 
 @dataclass(frozen=True)
 class LaptopCommand:
-    """One slash command. What may follow it is offered: `choices` at once, `asked` has to be asked for. If it
-    `takes_text`, other arguments are as good."""
+    """A slash command. It offers `choices` at once, `asked` when asked; if it `takes_text`, other arguments, too."""
 
     name: str
     hint: str
@@ -123,8 +122,7 @@ class LaptopCommand:
 
 
 def command(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
-    """Make a command of a function. `usage` is its name, and what may follow it; `more` are fields of `LaptopCommand`.
-    `command_table` finds it."""
+    """Make a command. `usage` is its name, and what may follow; `more` are fields of `LaptopCommand`."""
     name, _, hint = usage.partition(" ")
     return lambda run: LaptopCommand(name, hint, does, run, **more)
 

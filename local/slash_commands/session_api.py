@@ -76,8 +76,7 @@ class _WorkerCommands(BaseModel):
 
 @dataclass(eq=False)
 class SessionApi:
-    """What a command uses. `waits` is called when a request waits for a connection; `terminal` and `problems` are for
-    reports."""
+    """What a command uses. `waits` is called if a request waits for a connection; the last two are for reports."""
 
     client: SessionClient
     info: ReplInfo
@@ -155,8 +154,7 @@ _MAX_ANSWER_LINES = 60
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """Facts about the session. `host` is as the person wrote it, `resume` returns to the session, `revoke` lets it call
-    no models any more."""
+    """Facts about the session. `host`: as it was typed; `resume` returns to it, `revoke` ends its model calls."""
 
     host: str
     path: str
@@ -199,8 +197,7 @@ def laptop_of(
 
 @dataclass(frozen=True)
 class LeftSession:
-    """The state in which the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first that
-    applies is shown."""
+    """How the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first is shown."""
 
     session_id: str
     used: str

@@ -1,5 +1,4 @@
-"""Text and images. The program of the system is asked first: it says whether it took the text, which a terminal (OSC
-52) never does. tmux has a command of its own."""
+"""Text and images. The system's program is asked first: it says whether it took the text, a terminal does not."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ async def _taken_by_tmux(text: str, environ: Mapping[str, str], *, sends: bool) 
 
 
 async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:
-    """Run a command with `text` as its input. A program that stays to serve the clipboard must get no pipe as its
-    output."""
+    """Run a command on `text`. A program that stays to serve the clipboard must get no pipe as its output."""
     try:
         async with asyncio.timeout(_PROGRAM_S), _started(command, environ, input=PIPE, output=output) as process:
             printed, _ = await process.communicate(text.encode())
@@ -151,7 +149,6 @@ def _best_type(listed: bytes) -> str:
 
 
 async def _by_osascript(environ: Mapping[str, str]) -> bytes:
-    """Return the image as AppleScript prints it: «data PNGf89504E47…»."""
     printed = (await _printed(_OSASCRIPT, environ)).strip()
     if not printed.startswith(_HEX_START):
         return b""

@@ -34,16 +34,12 @@ _CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequenc
 _SEQUENCE_S = 3.0
 _STRING_S = 10.0  # seconds without a byte after which a sequence, or a string of an answer, is given up
 _BURST_S = 0.03  # seconds without a byte after which a burst of characters is complete
-_STALLED_PASTE_S = 3.0
-"""Seconds without a byte after which the text of a paste is shown, and a key ends a paste whose end is lost."""
-
+_STALLED_PASTE_S = 3.0  # seconds until a paste is shown, and a key ends it
 _BARE = len("\x1b[")
 _MAX_SEQUENCE = 256
 _MAX_STRING = 512
 _MAX_PASTE = 1 << 20
-_TYPED_AT_MOST = 32
-"""Characters that somebody may type while ccb stands still. In more of them, a Tab or a control character is text."""
-
+_TYPED_AT_MOST = 32  # typed while ccb stands still; in more, a Tab is text
 _PASTE, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _NO_UTF8 = re.compile("[\ud800-\udfff]")
 _STRING_END = re.compile("[\x07\x1b]")
@@ -119,12 +115,10 @@ class InputMachine:
 
     @property
     def _stalled(self) -> bool:
-        """Whether no end of a paste came for long."""
         return self._state is InputState.PASTE and self.deadline is None
 
     @property
     def _ended(self) -> bool:
-        """Whether the end of a paste has come."""
         return self._state is InputState.PASTE and _PASTE_END in self._text
 
     def feed(self, data: bytes, now: float) -> list[Token]:

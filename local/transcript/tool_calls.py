@@ -83,8 +83,7 @@ class AgentRuns(Projection):
         block.agent.ended, block.agent.note = True, ""
 
     def adopt(self, earlier: AgentRuns) -> None:
-        for agent_id, block in earlier._blocks.items():
-            self._blocks.setdefault(agent_id, block)
+        self._blocks.update({**earlier._blocks, **self._blocks})
 
     @on(messages.AssistantMessage)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
@@ -153,8 +152,7 @@ class AgentRuns(Projection):
             self._changed(record)
 
     def _run(self, record: Record) -> blocks.AgentRun | None:
-        block = self._blocks.get(record.agent_id)
-        return block.agent if block is not None else None
+        return block.agent if (block := self._blocks.get(record.agent_id)) is not None else None
 
     def _changed(self, record: Record) -> None:
         if (block := self._blocks.get(record.agent_id)) is not None:
@@ -227,8 +225,7 @@ class ToolCalls:
     def announce(self, tool_id: str, name: str) -> blocks.ToolBlock | None:
         if tool_id in self._open:
             return None
-        block = blocks.ToolBlock(tool_id=tool_id, name=name)
-        self._open[tool_id] = block
+        self._open[tool_id] = block = blocks.ToolBlock(tool_id=tool_id, name=name)
         return block
 
     def retract(self, block: blocks.ToolBlock) -> None:
@@ -238,13 +235,12 @@ class ToolCalls:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
         tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
         name, tool_input = _meant(called, messages.as_dict(content.get("input")))
+        tool = announced or blocks.ToolBlock()
+        self.retract(tool)
+        tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
         if announced is not None:
-            self.retract(announced)
-            tool = announced
-            tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
             self._container.update_block(tool)
         else:
-            tool = blocks.ToolBlock(tool_id=tool_id, name=name, tool_input=tool_input)
             self._container.add(tool)
         if traits_of(called).view is View.CHECKLIST:
             self.todos = Todos.read(tool_input.get("todos"))
@@ -254,8 +250,7 @@ class ToolCalls:
         if traits_of(called).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
-        orphan = self.orphans.results.pop(tool_id, None)
-        if orphan is not None:
+        if (orphan := self.orphans.results.pop(tool_id, None)) is not None:
             self.result(*orphan)
         return tool
 

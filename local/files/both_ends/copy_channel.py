@@ -12,9 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
-"""Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
-
+PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024  # bytes of a file at once: each piece wakes up both ends
 RESUMABLE = 1024 * 1024  # a file of at least this size goes on after a drop: the receiver first says what it has of it
 MAX_DEPTH = 200  # folders inside each other that are copied
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
