@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from ccb.deploy.bootstrap import launch_program
-from ccb.tunnel import errors
+from ccb.tunnel.errors import (
+    CcbError,
+    ConnectionLost,
+    CopyFailed,
+    DeployError,
+    Dropped,
+    NoStorage,
+    NoSuchPath,
+    Unreachable,
+    UsageError,
+)
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
@@ -55,7 +65,7 @@ class ThreadPipe:
         self._least = 1
         self._heard_at = self._loop.time()
         self._ended = False
-        self._error: errors.CcbError | None = None
+        self._error: CcbError | None = None
         self._room = asyncio.Event()
         self._room.set()
         self._more = asyncio.Event()
@@ -116,7 +126,7 @@ class ThreadPipe:
                 self._came(data)
                 await self._room.wait()
             self._end(None)
-        except errors.CcbError as error:
+        except CcbError as error:
             self._end(error)
 
     def _came(self, data: bytes) -> None:
@@ -150,7 +160,7 @@ class ThreadPipe:
             now = self._loop.time()
             since = self._heard_at if self._room.is_set() else now
             if now - since >= SILENCE_S:
-                self._end(errors.ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
+                self._end(ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
                 return
             await asyncio.sleep(since + SILENCE_S - now)
 
@@ -168,10 +178,10 @@ class ThreadPipe:
                     await self._pipe.write(data)
                 else:
                     await self._more.wait()
-        except errors.CcbError as error:
+        except CcbError as error:
             self._end(error)
 
-    def _end(self, error: errors.CcbError | None = None) -> None:
+    def _end(self, error: CcbError | None = None) -> None:
         with self._lock:
             self._ended = True
             self._error = self._error or error
@@ -216,18 +226,16 @@ async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *
     while True:
         try:
             return await _attempt(order, await opens(again), progress)
-        except (errors.ConnectionLost, errors.Unreachable, errors.DeployError) as error:
-            cut_off = error.__cause__ if isinstance(error, errors.DeployError) else error
-            if not isinstance(cut_off, errors.ConnectionLost | errors.Dropped) and (
-                isinstance(error, errors.DeployError) or not again
-            ):
+        except (ConnectionLost, Unreachable, DeployError) as error:
+            cut_off = error.__cause__ if isinstance(error, DeployError) else error
+            if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
                 most, moved_at, delays = progress.done, time.monotonic(), waits()
             if time.monotonic() - moved_at > patience:
                 share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
-                raise errors.ConnectionLost(
+                raise ConnectionLost(
                     f"the copy was given up{share}: {error.what}",
                     evidence=error.evidence,
                     do="Give the same command again: it goes on where it broke off.",
@@ -255,7 +263,7 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
         except OSError as error:
             raise _failed("", str(error.filename or order.local), error.strerror or "", error.errno or 0) from error
         except ValueError as error:
-            raise errors.CopyFailed(
+            raise CopyFailed(
                 f"{transport.name} does not keep to the rules of a copy",
                 evidence=f"{HostText(str(error))}",
                 do="Look for something that rewrites the output of commands on the host, then try again.",
@@ -273,29 +281,29 @@ def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str
     return Receiver(channel, progress, private=order.private, most=order.most).receive(order.local, order.name)
 
 
-async def _ended(transport: Transport, pipe: Pipe) -> errors.CcbError:
+async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
     try:
         async with asyncio.timeout(_EXIT_S):
             status = await pipe.exit_status()
-    except (TimeoutError, errors.ConnectionLost):
+    except (TimeoutError, ConnectionLost):
         status = None
     if status is None:
-        return errors.ConnectionLost(f"the connection to {transport.name} was lost")
-    return errors.CopyFailed(
+        return ConnectionLost(f"the connection to {transport.name} was lost")
+    return CopyFailed(
         f"the copy ended early on {transport.name} (exit code {status})",
         evidence=pipe.stderr_tail()[-1000:],
         do="Try again: it goes on where it broke off.",
     )
 
 
-def _failed(where: str, path: str, why: str, code: int) -> errors.CcbError:
+def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
     if code in _MISSING:
-        return errors.NoSuchPath(what, do="Check the path.")
+        return NoSuchPath(what, do="Check the path.")
     if code in _FULL:
-        return errors.NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
-    return errors.CopyFailed(what, do="Mend that, then try again.")
+        return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
+    return CopyFailed(what, do="Mend that, then try again.")
 
 
 @cache
@@ -342,7 +350,7 @@ def _words(argument: str, usage: str, *, most: int) -> list[str]:
     except ValueError:  # a quote without its end
         words = []
     if not 0 < len(words) <= most or "" in words or any("\0" in word for word in words):
-        raise errors.UsageError(f"this command is {usage}", do="Put a path with blanks in quotes.")
+        raise UsageError(f"this command is {usage}", do="Put a path with blanks in quotes.")
     return words
 
 
@@ -467,7 +475,7 @@ class Transfers:
 
     def start(self, order: CopyOrder) -> Transfer:
         if len(self.running) >= _MOST:
-            raise errors.UsageError(f"{_MOST} copies are under way or wait", do="Wait until one is done.")
+            raise UsageError(f"{_MOST} copies are under way or wait", do="Wait until one is done.")
         transfer = Transfer(next(self._numbers), order, CopyProgress(waiting="waiting for the copies before it"))
         transfer.task = asyncio.create_task(self._run(transfer), name=f"copy {transfer.number}")
         self.running.append(transfer)
@@ -497,10 +505,10 @@ class Transfers:
             transfer.task.exception()  # whoever shows the session says it, unless the session has ended
 
 
-async def outcome(transfer: Transfer) -> str | errors.CcbError | None:
+async def outcome(transfer: Transfer) -> str | CcbError | None:
     """Wait for a copy. Return the path that was written, the error, or None if it was broken off."""
     await asyncio.wait({transfer.task})
     try:
         return None if transfer.task.cancelled() else transfer.task.result()
-    except errors.CcbError as error:
+    except CcbError as error:
         return error

@@ -340,10 +340,8 @@ class Reservations:
             lock = os.open(self._directory / self._owner, flags, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._lock = lock
-        self._ledger.run(
-            "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)",
-            (time.time(), self._owner, place.session, place.host, usd, tokens),
-        )
+        insert = "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)"
+        self._ledger.run(insert, (time.time(), self._owner, place.session, place.host, usd, tokens))
         ((row,),) = self._ledger.run("SELECT last_insert_rowid()", ())
         return int(row)
 

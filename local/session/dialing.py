@@ -10,6 +10,7 @@ from dataclasses import field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.errors import CcbError, ConnectionLost
 from ccb.tunnel.link.link import Greeting, Link, new_nonce
 from ccb.tunnel.reconnecting import Pace, waits
 from ccb.tunnel.wire.dataclass import dataclass
@@ -143,6 +144,13 @@ class RetrySchedule:
         self._nudge = None
         self._nudged.clear()
         return self._lost_at + self._patience - now
+
+    def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
+        return ConnectionLost(
+            f"the connection was lost and could not be made again within {self._patience:g} s",
+            evidence="\n".join(filter(None, (error.what, error.evidence))),
+            do=do,
+        )
 
     def next_wait(self, *, at_once: bool = False) -> float:
         hurried, self._hurried = self._hurried, False

@@ -43,8 +43,10 @@ class Outbox:
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
-            what, do = "the message is too large to be sent", "Send a shorter message."
-            raise UsageError(what, evidence=error.reason, do=do) from None
+            why = error.reason
+            raise UsageError(
+                "the message is too large to be sent", evidence=why, do="Send a shorter message."
+            ) from None
         while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._bytes + size > MAX_BYTES):
             self._room.clear()
             await self._room.wait()

@@ -166,9 +166,7 @@ class Supervisor:
             raise error
         left = schedule.patience_left()  # before anyone learns of the loss and nudges
         if left <= 0:
-            what = f"the connection was lost and could not be made again within {self._options.patience:g} s"
-            evidence = "\n".join(filter(None, (error.what, error.evidence)))
-            raise errors.ConnectionLost(what, evidence=evidence, do=self.come_back())
+            raise schedule.exhausted(error, self.come_back())
         if isinstance(error, errors.AuthFailed | errors.HostKeyError) and not self._asked_to_drive():
             return await self._wait_for_person(error, left)
         wait = min(schedule.next_wait(at_once=self._asked_to_drive()), left)

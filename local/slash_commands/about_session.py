@@ -51,18 +51,17 @@ async def status(api: SessionApi, _: str) -> Reply:
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
-    return Text(
-        [
-            f"Session     {hello.session}",
-            f"Host        {api.info.place}",
-            f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
-            f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
-            *uploads,
-            f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
-            f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
-            f"Used        {_used(transcript)}",
-        ]
-    )
+    lines = [
+        f"Session     {hello.session}",
+        f"Host        {api.info.place}",
+        f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
+        f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
+        *uploads,
+        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
+        f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
+        f"Used        {_used(transcript)}",
+    ]
+    return Text(lines)
 
 
 def _used(transcript: TranscriptReducer) -> str:
@@ -180,13 +179,9 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
         if not rule.is_own:
             return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
         return Text(await change_rule(api, rule, adds=False))
-    return RuleRows(
-        [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held],
-        none="No rule holds: what is not harmless is asked.",
-        after="/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session.",
-        sought=argument,
-        held=held,
-    )
+    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held]
+    after = "/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session."
+    return RuleRows(rows, "No rule holds: what is not harmless is asked.", after, sought=argument, held=held)
 
 
 # What the agent has changed.
@@ -292,11 +287,8 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
     rows += [ReplyRow(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
-    return Rows(
-        rows,
-        none="There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings.",
-        after="/mcp reconnect NAME tries again." if broken else "",
-    )
+    none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
+    return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
 
 
 async def _reconnect(api: SessionApi, name: str) -> Text:

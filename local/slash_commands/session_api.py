@@ -176,16 +176,8 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
     return ReplInfo(
-        opened.host,
-        hello.cwd.raw,
-        options.model or "",
-        options.permission_mode,
-        __version__,
-        opened.resume,
-        options.client,
-        first_prompt,
-        hello.sandbox.cell or wanted,
-        opened.revoke,
+        *(opened.host, hello.cwd.raw, options.model or "", options.permission_mode, __version__, opened.resume),
+        *(options.client, first_prompt, hello.sandbox.cell or wanted, opened.revoke),
     )
 
 
