@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.machine.waiting import until
 
 from ccb.local.files import fetched_files
 from ccb.local.files.copying import OpenTransport, Transfers
@@ -228,9 +229,7 @@ async def test_a_viewer_that_runs_on_is_left_alone(tmp_path: Path, monkeypatch: 
         file = await fetched_file(fetched, tmp_path / "a.txt")
         assert (await fetched.open_file(file)).startswith("Opened a.txt")
     await asyncio.to_thread((tmp_path / "go").write_text, "x\n")
-    async with asyncio.timeout(30):
-        while not (tmp_path / "out").exists():
-            await asyncio.sleep(0.01)
+    await until((tmp_path / "out").exists)
 
 
 @pytest.mark.programs

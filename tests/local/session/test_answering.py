@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
@@ -105,9 +106,7 @@ async def answer_of(peer: Peer) -> Json:
 
 
 async def reaches(session: RemoteSession, state: LinkState, seen: list[Item]) -> None:
-    async with asyncio.timeout(60):
-        while not any(isinstance(item, LinkChange) and item.state is state for item in seen):
-            await asyncio.sleep(0.005)
+    await until(lambda: any(isinstance(item, LinkChange) and item.state is state for item in seen))
 
 
 @pytest.fixture
@@ -152,9 +151,7 @@ async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with answering(host, Service()) as (session, peer, seen):
         await peer.say(question)
-        async with asyncio.timeout(60):
-            while not seen:
-                await asyncio.sleep(0.005)
+        await until(lambda: seen)
         assert isinstance(seen[0], SessionEvent) and seen[0].body == question
         await session.answer("q1", {"behavior": "allow"})
         assert (await answer_of(peer))["response"] == {"behavior": "allow"}
@@ -271,9 +268,7 @@ async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) 
     async with answering(host, service, tail=100, seq=7) as (_, peer, seen):
         await peer.send(Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
-        async with asyncio.timeout(60):
-            while not seen:
-                await asyncio.sleep(0.005)
+        await until(lambda: seen)
         assert seen == [EventGap(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
 
 
@@ -287,9 +282,7 @@ async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of
         for number in range(MAX_INPUTS + MAX_WAITING):
             await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})
-        async with asyncio.timeout(60):
-            while not any(isinstance(item, SessionEvent) for item in seen):
-                await asyncio.sleep(0.005)
+        await until(lambda: any(isinstance(item, SessionEvent) for item in seen))
         assert answering_tasks() <= MAX_ANSWERING
 
 
