@@ -39,7 +39,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..terminal.stdio import in_thread
-from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyWatch, OtherEndFailed, StreamEnded
+from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyProgress, OtherEndFailed, StreamEnded
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
 
@@ -354,49 +354,8 @@ def _words(argument: str, usage: str, *, most: int) -> list[str]:
     return words
 
 
-_SPAN_S = 5.0
 _BAR = 20
-_MAX_TEXT = 1_000  # characters
 _UNITS = ("B", "KB", "MB", "GB", "TB")
-
-
-@dataclass
-class CopyProgress(CopyWatch):
-    """How far a copy is. `size` is 0 until it is known; `copied` counts files, `done` bytes that are there."""
-
-    files: int = 0
-    size: int = 0
-    done: int = 0
-    copied: int = 0
-    waiting: str = ""
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    _seen: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def restart(self) -> None:
-        self.done = self.copied = 0
-        self.skipped.clear()
-        self._seen.clear()
-
-    def moved(self, size: int) -> None:
-        self.done += size
-
-    def one_is_there(self) -> None:
-        self.copied += 1
-
-    def begun(self, files: int, size: int) -> None:
-        self.files, self.size, self.waiting = files, size, ""
-
-    def left_out(self, path: str, why: str) -> None:
-        if len(self.skipped) < 1000:
-            self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
-
-    def rate(self, now: float | None = None) -> float:
-        now = time.monotonic() if now is None else now
-        self._seen.append((now, self.done))
-        while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
-            self._seen.popleft()
-        began, before = self._seen[0]
-        return (self.done - before) / (now - began) if now > began else 0.0
 
 
 def progress_line(name: str, progress: CopyProgress, width: int) -> str:
@@ -404,7 +363,7 @@ def progress_line(name: str, progress: CopyProgress, width: int) -> str:
     if progress.waiting:
         return _cut(f"{one_line(name)}  {one_line(progress.waiting)}", width)
     share = min(1.0, progress.done / progress.size) if progress.size else 0.0
-    rate = progress.rate()
+    rate = progress.rate(time.monotonic())
     parts = [f"{share:4.0%}", f"{size_of(progress.done)} of {size_of(progress.size)}"]
     if rate:
         left = str(timedelta(seconds=max(0, round((progress.size - progress.done) / rate))))

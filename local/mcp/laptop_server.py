@@ -38,9 +38,6 @@ _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_ch
               "notifications/resources/list_changed")  # fmt: skip
 
 
-async def _nothing(*_: object) -> None: ...
-
-
 @dataclass(frozen=True)
 class ClientSide:
     """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
@@ -48,7 +45,7 @@ class ClientSide:
     if nobody can be asked. `auth` returns the login at an HTTP server."""
 
     stderr: TextIO
-    said: Callable[[str, Json], Awaitable[None]] = _nothing
+    said: Callable[[str, Json], Awaitable[None]] | None = None
     ask: Callable[[Elicitation], Awaitable[Json]] | None = None
     auth: Callable[[str, HttpServer], Awaitable[httpx2.Auth | None]] | None = None
 
@@ -115,7 +112,7 @@ class ServerConnection:
         if isinstance(message, Exception):
             return
         body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
-        if body.get("method") in _FORWARDED:
+        if body.get("method") in _FORWARDED and self._client.said is not None:
             await self._client.said(self._name, {"jsonrpc": "2.0", **body})
 
     async def _asked(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:

@@ -9,7 +9,7 @@ import time
 from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
 
-from .dialing import FIRST_TRIES, Dial, KnownSession, Nudge, WorkerConnection
+from .dialing import FIRST_TRIES, Dial, KnownSession, WorkerConnection
 from .link_reader import ClientParts, LinkReader
 from .session_client import EventGap, LinkChangeKind, SessionEvent
 
@@ -181,7 +181,7 @@ class Supervisor:
         if not self._options.can_ask:
             raise error
         await self._feed.change(LinkChangeKind.LOGIN_ASKS, error.what)
-        may_ask = await self._schedule.pause(left) is Nudge.PERSON
+        may_ask = await self._schedule.pause(left)
         why = "logging in" if may_ask else error.what
         await self._feed.change(LinkChangeKind.LOST_LINK, why, self._schedule.failed)
         return may_ask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -105,16 +106,19 @@ class Hosts(Rows):
 
 
 async def recent_hosts(api: SessionApi) -> list[RecentHost]:
-    from ..ledger.call_ledger import recent_places
+    from ccb.tunnel.openssh.kept_connections import all_kept
 
-    places = await in_thread(lambda: recent_places(api.environ))
-    here = RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)
-    others = [
-        RecentHost(each.host, each.directory, each.ago_s, "connection kept" if each.kept else "")
-        for each in places
-        if (each.host, each.directory) != (here.host, here.directory)
-    ]
-    return [here, *others]
+    from ..config.log import state_dir
+    from ..ledger.call_ledger import read_ledger
+
+    places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), []))
+    kept = {each.host for each in await in_thread(lambda: all_kept(api.environ))}
+    found = [RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)]
+    for host, directory, last in places:
+        if (host, directory) != (api.info.host, api.info.path):
+            state = "connection kept" if host in kept else ""
+            found.append(RecentHost(host, directory, max(0.0, time.time() - last), state))
+    return found
 
 
 async def _host_places(api: SessionApi) -> Choices:

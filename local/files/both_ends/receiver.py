@@ -15,7 +15,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    CopyWatch,
+    CopyProgress,
     has_controls,
     hash_prefix,
     number,
@@ -32,7 +32,7 @@ _MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announce
 class Receiver:
     """Receives what a `Sender` sends, below one target. `most`: only one file of at most so many bytes."""
 
-    def __init__(self, channel: CopyChannel, progress: CopyWatch, *, private: bool = False, most: int = 0) -> None:
+    def __init__(self, channel: CopyChannel, progress: CopyProgress, *, private: bool = False, most: int = 0) -> None:
         self._channel = channel
         self._progress = progress
         self._private = private

@@ -70,7 +70,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     def send() -> None:
         channel = half(here, wire, limit)
         try:
-            Sender(channel, protocol.CopyWatch()).send(str(source))
+            Sender(channel, protocol.CopyProgress()).send(str(source))
         except protocol.StreamEnded:
             pass
         except (OSError, protocol.CannotCopy) as error:
@@ -80,7 +80,7 @@ def carry(source: Path, target: Path, name: str = "name", *, limit: int | None =
     sending = threading.Thread(target=send)
     sending.start()
     try:
-        Receiver(half(there, Count()), protocol.CopyWatch(), private=private).receive(str(target), name)
+        Receiver(half(there, Count()), protocol.CopyProgress(), private=private).receive(str(target), name)
     finally:
         there.close()
         sending.join(10)
@@ -185,7 +185,7 @@ def test_a_target_that_cannot_be_is_named(tmp_path: Path) -> None:
     with pytest.raises(protocol.CannotCopy, match="a folder of this name"):
         carry(source, tmp_path / "copy", "name")
     with pytest.raises(protocol.CannotCopy, match="no such folder"):
-        Receiver(_said({"is": "source"}), protocol.CopyWatch()).receive(f"{tmp_path}/nowhere/", "name")
+        Receiver(_said({"is": "source"}), protocol.CopyProgress()).receive(f"{tmp_path}/nowhere/", "name")
     with pytest.raises(protocol.CannotCopy, match="a link or a file of this name"):
         carry(tmp_path / "copy", tmp_path, "source")
 
@@ -205,13 +205,13 @@ def _said(*parts: dict[str, object] | bytes) -> protocol.CopyChannel:
         else (b"m" + struct.pack(">I", len(json.dumps(part))) + json.dumps(part).encode())
         for part in parts
     ]
-    left = [b"".join(frames)]
+    return _reading(b"".join(frames))
 
-    def read(least: int) -> list[bytes]:
-        data, left[0] = left[0], b""
-        return [data] if data else []
 
-    return protocol.CopyChannel(read, lambda data: None)
+def _reading(*data: bytes) -> protocol.CopyChannel:
+    """A channel whose other end has said this, in these pieces."""
+    left = list(filter(None, data))
+    return protocol.CopyChannel(lambda least: [left.pop(0) for _ in left[:2]], lambda parts: None)
 
 
 def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
@@ -251,7 +251,7 @@ def test_nothing_is_written_outside_of_the_target(
     for path in paths:
         parts += [{"is": "folder", "path": path, "mode": 0}] if folder else _file(path, b"evil")
     with contextlib.suppress(protocol.CannotCopy, ValueError, OSError, protocol.StreamEnded):
-        Receiver(_said(*parts, {"is": "end"}), protocol.CopyWatch()).receive(str(top), "target")
+        Receiver(_said(*parts, {"is": "end"}), protocol.CopyProgress()).receive(str(top), "target")
     assert listing(outside) == {"x": b"mine"}
     assert {path.name for path in top.iterdir()} == {"outside", "target"}
     assert not any(path.lstat().st_mode & 0o7000 or "\x1b" in path.name for path in top.rglob("*"))
@@ -273,19 +273,13 @@ def test_nothing_is_written_outside_of_the_target(
 )
 def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
     with pytest.raises((ValueError, protocol.CannotCopy)):
-        Receiver(_said(*parts), protocol.CopyWatch()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").exists()
 
 
 @given(st.binary(max_size=64))
 def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
-    left = [data]
-
-    def read(least: int) -> list[bytes]:
-        some, left[0] = left[0], b""
-        return [some] if some else []
-
-    channel = protocol.CopyChannel(read, lambda data: None)
+    channel = _reading(data)
     with pytest.raises((ValueError, protocol.StreamEnded, protocol.OtherEndFailed)):
         while True:
             channel.next()
@@ -299,12 +293,7 @@ def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piec
         channel.alive()
         channel.give(part, counted=False) if isinstance(part, bytes) else channel.taken(part)
 
-    def read(least: int) -> list[bytes]:
-        some = [bytes(wire[at : at + piece]) for at in (0, piece) if at < len(wire)]
-        del wire[: 2 * piece]
-        return some
-
-    reading = protocol.CopyChannel(read, lambda parts: None)
+    reading = _reading(*(bytes(wire[at : at + piece]) for at in range(0, len(wire), piece)))
     found = [reading.next() for _ in parts]
     assert [b"".join(each) if isinstance(each, list) else each for each in found] == parts
 
@@ -345,7 +334,7 @@ def test_a_sender_cannot_send_much_more_than_it_has_announced(
     tmp_path: Path, parts: list[dict[str, object] | bytes], most: int, why: str
 ) -> None:
     with pytest.raises(protocol.CannotCopy, match=why):
-        Receiver(_said(*parts), protocol.CopyWatch(), most=most).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*parts), protocol.CopyProgress(), most=most).receive(str(tmp_path / "copy"), "copy")
     assert not (tmp_path / "copy").is_file() and not (tmp_path / "copy/b").exists()
 
 
@@ -355,7 +344,7 @@ def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: p
         {"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)
     ]
     with pytest.raises(protocol.CannotCopy, match="more than it has announced"):
-        Receiver(_said(*_announced(1, 0, *folders)), protocol.CopyWatch()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(_said(*_announced(1, 0, *folders)), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
     assert len(list((tmp_path / "copy").iterdir())) == 7
 
 
@@ -363,7 +352,7 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     source = tmp_path / "source"
     source.write_bytes(os.urandom(8 << 20))
 
-    class Shrinks(protocol.CopyWatch):
+    class Shrinks(protocol.CopyProgress):
         def moved(self, size: int) -> None:
             os.truncate(source, 3 << 20)
 
@@ -380,7 +369,7 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
     sending = threading.Thread(target=send)
     sending.start()
     with ours, pytest.raises(protocol.StreamEnded):
-        Receiver(half(ours, Count()), protocol.CopyWatch()).receive(str(tmp_path / "copy"), "copy")
+        Receiver(half(ours, Count()), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
     sending.join()
     assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()
 

@@ -16,6 +16,7 @@ import pytest
 
 from ccb.local.files import copying
 from ccb.local.files import copying as module
+from ccb.local.files.both_ends.copy_channel import CopyProgress
 from ccb.local.tui.composer.completions import Mention, offer_of, path_argument_at
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
@@ -30,15 +31,15 @@ async def local(again: bool) -> Transport:
     return LocalTransport(python=sys.executable)
 
 
-async def done(order: copying.CopyOrder, progress: copying.CopyProgress | None = None, patience: float = 0.0) -> str:
-    return await copying.copy(order, local, progress or copying.CopyProgress(), patience=patience)
+async def done(order: copying.CopyOrder, progress: CopyProgress | None = None, patience: float = 0.0) -> str:
+    return await copying.copy(order, local, progress or CopyProgress(), patience=patience)
 
 
 @pytest.mark.programs
 async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3_000_000))
-    progress = copying.CopyProgress()
+    progress = CopyProgress()
     assert await done(copying.CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
     assert (progress.done, progress.size, progress.files) == (3_000_000, 3_000_000, 1)
     await done(copying.CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
@@ -55,7 +56,7 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
 
 
 def test_of_what_was_left_out_only_so_much_is_kept() -> None:
-    progress = copying.CopyProgress()
+    progress = CopyProgress()
     for _ in range(2_000):
         progress.left_out("p" * 60_000, "w" * 60_000)
     assert sum(len(path) + len(why) for path, why in progress.skipped) <= 2_000_000
@@ -72,7 +73,7 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
     for upload in (False, True):
         target = tmp_path / f"target {upload}"
         for _ in range(2):  # the second time, the large file is there already
-            progress = copying.CopyProgress()
+            progress = CopyProgress()
             order = copying.CopyOrder(upload, *((str(source), str(target)) if upload else (str(target), str(source))))
             target.mkdir(exist_ok=True)
             await done(order, progress)
@@ -108,7 +109,7 @@ async def test_a_host_that_misbehaves_is_said(
 
 
 def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
-    progress = copying.CopyProgress()
+    progress = CopyProgress()
     progress.begun(1, 2_000_000_000)
     progress.rate(0.0)
     progress.moved(500_000_000)

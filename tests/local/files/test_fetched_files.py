@@ -25,7 +25,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "label", "seen_as"),
+    ("name", "content", "label", "seen_as"),  # "": programs and what is not known have no viewer
     [
         ("loss.png", PNG, "PNG image, 640x480", "loss.png"),
         ("evil.desktop", PNG, "PNG image, 640x480", "evil.desktop.png"),
@@ -43,30 +43,20 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
         ("book.xlsx", b"PK\x03\x04\0\xff", "Excel table", "book.xlsx"),
         ("-rf \x1b[2J\u202egnp.exe", PNG, "PNG image, 640x480", None),
         ("\u0434\u043e\u043a.txt", "\u0434".encode(), "text", "\u0434\u043e\u043a.txt"),
+        ("tool", b"\x7fELF\2\1\1\0", "a program of Linux", ""),
+        ("plot.png", b"MZ\x90\0", "a program of Windows", ""),
+        ("plot.png", b"PK\x03\x04\0", "an archive", ""),
+        ("paper.pdf", b"\0\1\2\3", "data of a kind that ccb does not know", ""),
     ],
 )
 def test_a_viewer_gets_the_end_of_the_content(name: str, content: bytes, label: str, seen_as: str | None) -> None:
     kind = fetched_files.kind_of(name, content)
-    assert kind.label == label
-    found = fetched_files.viewer_name(name, kind)
+    assert kind.label == label and bool(kind.ends) == (seen_as != "")
+    found = fetched_files.viewer_name(name, kind) if kind.ends else ""
     if seen_as is None:
         assert found.endswith(".exe.png") and found[0] not in "-." and found.isprintable()
     else:
         assert found == seen_as
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "label"),
-    [
-        ("tool", b"\x7fELF\2\1\1\0", "a program of Linux"),
-        ("plot.png", b"MZ\x90\0", "a program of Windows"),
-        ("plot.png", b"PK\x03\x04\0", "an archive"),
-        ("paper.pdf", b"\0\1\2\3", "data of a kind that ccb does not know"),
-    ],
-)
-def test_programs_and_what_is_not_known_have_no_viewer(name: str, content: bytes, label: str) -> None:
-    kind = fetched_files.kind_of(name, content)
-    assert kind.label == label and kind.ends == ()
 
 
 def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
