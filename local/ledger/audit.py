@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -132,7 +133,7 @@ class SessionAudit(Auditor):
             if self._recorder.full and self._tell_once("unrecorded", said):
                 self._write([AuditEntry("unrecorded", at, call_id)])
             self._recorder.keep(self.place.session, call_id, "request.json.gz", body, between=b"\n")
-        entries, unknown = self._seen.entries(request_content(body), call_id, at)
+        entries, unknown = self._seen.entries(request_content(body, call_id, at), call_id, at)
         self._write(entries)
         if unknown:
             use = one_line(unknown[0])
@@ -220,33 +221,31 @@ class _SeenRequests:
             entries.append(AuditEntry("asked", at, call_id, name=found.model, text=shortened(asked)))
         for text in found.asked:  # they are the earlier texts of the next request
             self._is_new(text)
-        changed = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
+        changed = [each for each in found.results if self._answered.get(each.tool_use) != each.text]
         results, left = changed[:_MAX_CHECKED], len(changed[_MAX_CHECKED:])
-        unknown = [each for each in dict.fromkeys(each.tool_use_id for each in results) if not self._is_known(each)]
+        unknown = [each for each in dict.fromkeys(each.tool_use for each in results) if not self._is_known(each)]
         first, self.first = self.first, False
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
-        noted = self._others(found, call_id, at, first=first)
-        noted += [self._result(each, kinds.get(each.tool_use_id, "result"), call_id, at) for each in results]
+        noted = self._others(found, first=first)
+        for each in results:
+            if each.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
+                self._answered[each.tool_use] = each.text
+            noted.append(replace(each, kind=kinds.get(each.tool_use, "result")))
         return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
-
-    def _result(self, result: SentResult, kind: str, call_id: str, at: float) -> AuditEntry:
-        if result.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
-            self._answered[result.tool_use_id] = result.text
-        return AuditEntry(kind, at, call_id, result.tool_use_id, text=result.text)
 
     def _is_known(self, tool_use_id: str) -> bool:
         if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
             return tool_use_id in self._wanted
         return self._was_wanted(tool_use_id)
 
-    def _others(self, found: RequestContent, call_id: str, at: float, *, first: bool) -> list[AuditEntry]:
+    def _others(self, found: RequestContent, *, first: bool) -> list[AuditEntry]:
         others = [each for each in found.others if self._is_new(each.text)]
         if first and others:  # a session that goes on has a history, which may be long
             size = sum(len(each.text) for each in others)
             text = f"{len(others)} earlier texts and system prompts, {size:,} characters"
-            return [AuditEntry("also", at, call_id, text=text)]
-        return [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
+            return [replace(others[0], name="", text=text)]
+        return [replace(each, text=shortened(each.text)) for each in others]
 
     def _is_new(self, text: str) -> bool:
         digest = text_digest(text)
@@ -309,28 +308,17 @@ _CONVERSATION = frozenset(("messages", "system", "model"))
 _NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_thinking"))
 
 
-class SentResult(NamedTuple):
-    tool_use_id: str
-    text: str
-
-
-class SentText(NamedTuple):
-    """A text that no model wrote, of a `role`: `assistant`: to go on with; `request`: beside messages."""
-
-    role: str
-    text: str
-
-
 class RequestContent(NamedTuple):
-    """`asked` are the texts of the last user message, `others` all other texts that no model has written."""
+    """`asked` are the texts of the last user message, `others` all other texts that no model has written: `name` is
+    whose they are said to be; `assistant`: to go on with; `request`: beside messages."""
 
     model: str = ""
     asked: tuple[str, ...] = ()
-    others: tuple[SentText, ...] = ()
-    results: tuple[SentResult, ...] = ()
+    others: tuple[AuditEntry, ...] = ()
+    results: tuple[AuditEntry, ...] = ()
 
 
-def request_content(body: bytes) -> RequestContent:
+def request_content(body: bytes, call_id: str, at: float) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
     try:
         # A hook makes other threads run in between: to read 30 MB in one go holds up the screen for most of a second.
@@ -345,13 +333,17 @@ def request_content(body: bytes) -> RequestContent:
     earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
         earlier.insert(0, messages[-1])
-    others = [SentText("system", text) for text in _texts(request.get("system"))]
+    others = [("system", text) for text in _texts(request.get("system"))]
     if beside := ", ".join(_beside(request)):
-        others.append(SentText("request", beside))
-    others += [SentText(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
-    blocks = [block for each in said for block in _blocks(each)]
-    results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
-    return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
+        others.append(("request", beside))
+    others += [(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
+    results = [block for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
+    return RequestContent(
+        str(request.get("model", ""))[:_MAX_ID],
+        tuple(_said(last)),
+        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in others),
+        tuple(_result(each, call_id, at) for each in results),
+    )
 
 
 def shortened(text: str) -> str:
@@ -394,11 +386,11 @@ def _blocks(message: Json) -> list[Json]:
     return [each if isinstance(each, dict) else {"type": "text", "text": str(each)} for each in items]
 
 
-def _result(block: Json) -> SentResult:
+def _result(block: Json, call_id: str, at: float) -> AuditEntry:
     content = "".join(_texts(block.get("content")))
     how = "error" if block.get("is_error") else "ok"
     text = f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
-    return SentResult(str(block.get("tool_use_id", ""))[:_MAX_ID], text)
+    return AuditEntry("result", at, call_id, str(block.get("tool_use_id", ""))[:_MAX_ID], text=text)
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -19,7 +19,7 @@ from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage, as_dict
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage, as_blocks, as_dict
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 from ..session.newest import MAX_ID, Newest
@@ -299,9 +299,8 @@ def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
 def _callbacks(hooks: Json) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in _DECIDING:
-        entries = hooks.get(event)
-        for entry in entries if isinstance(entries, list) else ():
-            ids = entry.get("hookCallbackIds") if isinstance(entry, dict) else None
+        for entry in as_blocks(hooks.get(event)):
+            ids = entry.get("hookCallbackIds")
             for each in ids if isinstance(ids, list) else ():
                 found.setdefault(str(each), []).append(str(entry.get("matcher") or ""))
     return found

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
-from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
 
@@ -214,19 +214,21 @@ class SkippedState:
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
     result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
-    asks = map(parse_message, _objects(body.get("asks")))
+    asks = map(parse_message, as_blocks(body.get("asks")))
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
-        todos=tuple(_objects(body.get("todos"))),
+        todos=tuple(as_blocks(body.get("todos"))),
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
-        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))
-        if isinstance(tasks, list)
-        else None,
+        tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
     )
+
+
+def _task(told: Json) -> tuple[str, str]:
+    return str(told.get("task_id")), str(told.get("description") or "")
 
 
 def parse_names(body: Json) -> FoundNames:
@@ -244,12 +246,8 @@ def _can_be_typed(name: str) -> bool:
     return 0 < len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
 
 
-def _objects(values: object) -> Iterator[Json]:
-    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
-
-
 def _prompts(values: object) -> Iterator[SnapshotPrompt]:
-    for each in _objects(values):
+    for each in as_blocks(values):
         text = str(each.get("text") or "")
         if text.strip():
             files = each.get("files")

@@ -222,16 +222,12 @@ def way_back(left: LeftSession) -> str:
 
 
 def _fate(left: LeftSession) -> list[str]:
-    sentences = []
-    if left.stopped:
-        sentences.append("It was stopped on the host.")
-    elif left.lost:
-        sentences.append(f"Lost: {left.lost}.")
-    elif left.asking:
-        sentences.append("The agent waits there for an answer.")
-    elif left.working:
-        sentences.append("The agent keeps working there.")
-    if left.in_memory:
-        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
-        sentences.append(end)
-    return sentences
+    told = {
+        "It was stopped on the host.": left.stopped,
+        f"Lost: {left.lost}.": bool(left.lost),
+        "The agent waits there for an answer.": left.asking,
+        "The agent keeps working there.": left.working,
+    }
+    first = [sentence for sentence, holds in told.items() if holds][:1]
+    memory = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+    return [*first, *([memory] if left.in_memory else [])]
