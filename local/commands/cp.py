@@ -18,7 +18,8 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..command_line.transport_choice import host_label
 from ..connect.connect_session import connect_host
-from ..files.copying import CopyOrder, CopyProgress, copy, progress_line, size_of
+from ..files.both_ends.copy_channel import CopyProgress
+from ..files.copying import CopyOrder, copy, progress_line, size_of
 from ..terminal.console import say, write_over
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import prompts_for

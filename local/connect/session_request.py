@@ -22,7 +22,6 @@ from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-    from ..providers.known_models import ModelOptions
 
 
 log = logging.getLogger(__name__)
@@ -165,9 +164,10 @@ def session_options(
     api_key_source: str = "none",
     laptop_mcp: Sequence[str] = (),
     files: str = "",
-    models: ModelOptions | None = None,
+    models: Mapping[str, Any] | None = None,
 ) -> SessionOptions:
-    """Return the options of a new session. `files` are the person's own commands and skills, packed."""
+    """Return the options of a new session. `files` are the person's own commands and skills, packed, and `models` the
+    fields about models."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     host = host_label(arguments.connection)
@@ -194,7 +194,7 @@ def session_options(
         client_mcp=client_servers(sdk.mcp_config),
         laptop_mcp=list(laptop_mcp),
         fallback_model=without_alias(settings, sdk.fallback_model),
-        **(models.options() if models is not None else {}),
+        **(models or {}),
         max_thinking_tokens=_thinking_tokens(sdk),
         max_output_tokens=settings.modelCalls.of_host(host).maxOutputTokens,
         defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),

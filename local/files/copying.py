@@ -39,7 +39,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..terminal.stdio import in_thread
-from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyWatch, OtherEndFailed, StreamEnded
+from .both_ends.copy_channel import CannotCopy, CopyChannel, CopyProgress, OtherEndFailed, StreamEnded
 from .both_ends.receiver import Receiver
 from .both_ends.sender import Sender
 
@@ -181,7 +181,7 @@ class ThreadPipe:
         except CcbError as error:
             self._end(error)
 
-    def _end(self, error: CcbError | None) -> None:
+    def _end(self, error: CcbError | None = None) -> None:
         with self._lock:
             self._ended = True
             self._error = self._error or error
@@ -195,17 +195,12 @@ _EXIT_S = 5.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 
-OpenTransport = Callable[[bool], Awaitable[Transport]]
-"""Returns a transport that is alive. The argument says whether the last one has failed. Raises CcbError."""
+OpenTransport = Callable[[bool], Awaitable[Transport]]  # the argument: whether the last one failed. Raises CcbError
 
 
 @dataclass(frozen=True)
 class CopyOrder:
-    """What the person wants copied: `remote` on the host and `local` on the laptop, to the host with `upload`.
-
-    A target that is a directory gets the source under its own name. `private` keeps what arrives on the laptop from
-    other users, and from being executed. If `most` is set, only one file of at most so many bytes is taken.
-    """
+    """What the person wants copied, to the host with `upload`. `private`: from other users, and not executable."""
 
     upload: bool
     local: str
@@ -224,15 +219,13 @@ class CopyOrder:
         return spelled(self.name or self.remote)
 
 
-async def copy(
-    order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
-) -> str:
+async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S) -> str:
     """Copy, over as many connections as it takes. Return the path that was written here. Raise CcbError."""
     delays = waits()
     most, moved_at, again = 0, time.monotonic(), False
     while True:
         try:
-            return await _attempt(order, await open_transport(again), progress)
+            return await _attempt(order, await opens(again), progress)
         except (ConnectionLost, Unreachable, DeployError) as error:
             cut_off = error.__cause__ if isinstance(error, DeployError) else error
             if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
@@ -313,27 +306,18 @@ def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     return CopyFailed(what, do="Mend that, then try again.")
 
 
-_MODULES = ("copy_channel", "sender", "receiver", "copy_host")
-_FUTURE = "from __future__ import annotations\n"
-_START = 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n'
-
-
 @cache
 def host_program() -> bytes:
     """Return the modules of `both_ends` as one module that starts the half on the host."""
-    folder = Path(__file__).parent / "both_ends"
-    modules = []
-    for name in _MODULES:
-        source = (folder / f"{name}.py").read_text(encoding="utf-8")
+    modules = ["from __future__ import annotations\n"]
+    for name in ("copy_channel", "sender", "receiver", "copy_host"):
+        source = Path(__file__).with_name("both_ends").joinpath(f"{name}.py").read_text(encoding="utf-8")
         lines: list[str] = source.splitlines(keepends=True)
         for node in reversed(ast.parse(source).body):
             if isinstance(node, ast.ImportFrom) and (node.level or node.module == "__future__"):
                 del lines[node.lineno - 1 : node.end_lineno]
         modules.append("".join(lines))
-    return (_FUTURE + "\n".join(modules) + _START).encode()
-
-
-_QUOTE = "Put a path with blanks in quotes."
+    return ("\n".join(modules) + 'serve(sys.argv[1], wait=sys.argv[2] == "wait")\n').encode()
 
 
 def get_order(argument: str, cwd: str) -> CopyOrder:
@@ -366,54 +350,12 @@ def _words(argument: str, usage: str, *, most: int) -> list[str]:
     except ValueError:  # a quote without its end
         words = []
     if not 0 < len(words) <= most or "" in words or any("\0" in word for word in words):
-        raise UsageError(f"this command is {usage}", do=_QUOTE)
+        raise UsageError(f"this command is {usage}", do="Put a path with blanks in quotes.")
     return words
 
 
-_SPAN_S = 5.0
 _BAR = 20
-_MAX_TEXT = 1_000  # characters
 _UNITS = ("B", "KB", "MB", "GB", "TB")
-
-
-@dataclass
-class CopyProgress(CopyWatch):
-    """How far a copy is. `size` is 0 until it is known; `copied` counts files, `done` bytes that are there."""
-
-    files: int = 0
-    size: int = 0
-    done: int = 0
-    copied: int = 0
-    folder: bool = False
-    waiting: str = ""
-    skipped: list[tuple[str, str]] = field(default_factory=list)
-    _seen: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def restart(self) -> None:
-        self.done = self.copied = 0
-        self.skipped.clear()
-        self._seen.clear()
-
-    def moved(self, size: int) -> None:
-        self.done += size
-
-    def one_is_there(self) -> None:
-        self.copied += 1
-
-    def begun(self, files: int, size: int) -> None:
-        self.files, self.size, self.waiting = files, size, ""
-
-    def left_out(self, path: str, why: str) -> None:
-        if len(self.skipped) < 1000:
-            self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
-
-    def rate(self, now: float | None = None) -> float:
-        now = time.monotonic() if now is None else now
-        self._seen.append((now, self.done))
-        while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
-            self._seen.popleft()
-        began, before = self._seen[0]
-        return (self.done - before) / (now - began) if now > began else 0.0
 
 
 def progress_line(name: str, progress: CopyProgress, width: int) -> str:
@@ -421,7 +363,7 @@ def progress_line(name: str, progress: CopyProgress, width: int) -> str:
     if progress.waiting:
         return _cut(f"{one_line(name)}  {one_line(progress.waiting)}", width)
     share = min(1.0, progress.done / progress.size) if progress.size else 0.0
-    rate = progress.rate()
+    rate = progress.rate(time.monotonic())
     parts = [f"{share:4.0%}", f"{size_of(progress.done)} of {size_of(progress.size)}"]
     if rate:
         left = str(timedelta(seconds=max(0, round((progress.size - progress.done) / rate))))
@@ -466,16 +408,11 @@ class Transfer:
     def done_text(self, path: str) -> list[str]:
         progress, name = self.progress, self.order.shown
         files = f"{progress.copied} files, " if progress.copied != 1 else ""
-        where = (
-            f"{spelled(self.order.remote)} on the host"
-            if self.order.upload
-            else f"{spelled(str(Path(path).absolute()))} on the laptop"
-        )
-        lines = [f"Copied {name} ({files}{size_of(progress.done)}) to {where}"]
-        for left, why in progress.skipped[:10]:
-            lines.append(f"  left out: {HostText(spelled(left)).path}: {why[:200]}")
-        more = len(progress.skipped) - 10
-        return [*lines, f"  and {more} more"] if more > 0 else lines
+        target = self.order.remote if self.order.upload else str(Path(path).absolute())
+        where = f"{spelled(target)} on the {'host' if self.order.upload else 'laptop'}"
+        left_out = [f"  left out: {HostText(spelled(left)).path}: {why[:200]}" for left, why in progress.skipped]
+        more = [f"  and {len(left_out) - 10} more"] if len(left_out) > 10 else []
+        return [f"Copied {name} ({files}{size_of(progress.done)}) to {where}", *left_out[:10], *more]
 
 
 class Transfers:
@@ -491,10 +428,9 @@ class Transfers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [each.task for each in self.running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for each in self.running:
+            each.task.cancel()
+        await asyncio.gather(*(each.task for each in self.running), return_exceptions=True)
 
     def start(self, order: CopyOrder) -> Transfer:
         if len(self.running) >= _MOST:
@@ -531,9 +467,7 @@ class Transfers:
 async def outcome(transfer: Transfer) -> str | CcbError | None:
     """Wait for a copy. Return the path that was written, the error, or None if it was broken off."""
     await asyncio.wait({transfer.task})
-    if transfer.task.cancelled():
-        return None
-    error = transfer.task.exception()
-    if isinstance(error, CcbError):
+    try:
+        return None if transfer.task.cancelled() else transfer.task.result()
+    except CcbError as error:
         return error
-    return transfer.task.result()

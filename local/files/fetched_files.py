@@ -184,12 +184,8 @@ _TEXTS = {
     ".csv": ViewedKind("table", (".csv",), "a spreadsheet may follow formulas in it"),
     ".tsv": ViewedKind("table", (".tsv",), "a spreadsheet may follow formulas in it"),
 }
-_PAGE = ViewedKind(
-    "web page",
-    (".html",),
-    "its scripts run in your browser; it loads nothing from elsewhere, but may lead you to another address",
-    is_page=True,
-)
+_FOLLOWED = "its scripts run in your browser; it loads nothing from elsewhere, but may lead you to another address"
+_PAGE = ViewedKind("web page", (".html",), _FOLLOWED, is_page=True)
 _DRAWING = ViewedKind("SVG image", (".html",), "shown as a picture in a page; its scripts do not run", is_page=True)
 _OFFICE = {
     end: ViewedKind(label, (end,), "let your office program run no macros of it")
@@ -287,9 +283,7 @@ def _write_page(source: Path, target: Path, *, is_drawing: bool) -> None:
         shutil.copyfileobj(page, written)
 
 
-MAX_BYTES = 500 << 20
-"""The largest file that is fetched to be looked at, and what all may hold before those that nobody waits for go."""
-
+MAX_BYTES = 500 << 20  # bytes of one file, and of all, before those that nobody waits for go
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

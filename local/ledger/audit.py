@@ -1,5 +1,4 @@
-"""The audit of a session. A tool result that goes to a model must belong to a call that a model was seen to make; one
-that does not is shown as tampering."""
+"""The audit of a session: a result that goes to a model must belong to a call that a model was seen to make."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ import logging
 import re
 import sqlite3
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -42,8 +41,7 @@ _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
 class SessionAudit(Auditor):
-    """Notes what a session's proxy and client see, in a thread of its own. Use as a context manager. `record` keeps
-    bodies."""
+    """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
     max_body = MAX_BODY
 
@@ -52,8 +50,7 @@ class SessionAudit(Auditor):
         self._warn = warn
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
-        self._told_unchecked = False
-        self._unrecorded = False  # as the person was told
+        self._told: set[str] = set()  # what the person is told once
         self._ledger: CallLedger | None = None
         self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
@@ -61,14 +58,13 @@ class SessionAudit(Auditor):
         self._warned_at = -_WARNED_EVERY_S
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = asyncio.get_running_loop()
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+        await self._loop.run_in_executor(self._worker, self._close)
         self._worker.shutdown()
 
     # What the auth proxy tells.
@@ -76,14 +72,11 @@ class SessionAudit(Auditor):
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         if body is None or self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
-            if not self._told_unchecked:
-                self._told_unchecked = True
-                self._warn(
-                    "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
-                )
+            said = "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
+            self._tell_once("unchecked", said)
             return
         self._pending += len(body)
-        self._submit(self._look_at, call_id, body, asyncio.get_running_loop(), time.time())
+        self._submit(self._look_at, call_id, body, time.time())
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
@@ -99,7 +92,7 @@ class SessionAudit(Auditor):
         recorder = self._recorder
         if recorder is None:
             return None
-        return lambda piece: self._submit(recorder.answer, self.place.session, call_id, piece)
+        return lambda piece: self._submit(recorder.keep, self.place.session, call_id, "answer.gz", piece)
 
     def begins(self) -> None:
         """Note that the session is new: all of its history comes past here, and results of other calls do not."""
@@ -133,15 +126,14 @@ class SessionAudit(Auditor):
 
     # In the thread.
 
-    def _look_at(self, call_id: str, body: bytes, loop: asyncio.AbstractEventLoop, at: float) -> None:
-        loop.call_soon_threadsafe(self._looked_at, len(body))
+    def _look_at(self, call_id: str, body: bytes, at: float) -> None:
+        self._loop.call_soon_threadsafe(self._looked_at, len(body))
         if self._recorder is not None:
-            if self._recorder.full and not self._unrecorded:
-                self._unrecorded = True
+            said = "Model calls are not recorded any more: this run has kept 4 GB."
+            if self._recorder.full and self._tell_once("unrecorded", said):
                 self._write([AuditEntry("unrecorded", at, call_id)])
-                loop.call_soon_threadsafe(self._warn, "Model calls are not recorded any more: this run has kept 4 GB.")
-            self._recorder.request(self.place.session, call_id, body)
-        entries, unknown = self._seen.entries(request_content(body), call_id, at)
+            self._recorder.keep(self.place.session, call_id, "request.json.gz", body, between=b"\n")
+        entries, unknown = self._seen.entries(request_content(body, call_id, at), call_id, at)
         self._write(entries)
         if unknown:
             use = one_line(unknown[0])
@@ -150,10 +142,17 @@ class SessionAudit(Auditor):
             if now - self._warned_at >= _WARNED_EVERY_S:
                 self._warned_at = now
                 said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
-                loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
+                self._loop.call_soon_threadsafe(self._warn, f"{said} See: ccb audit {self.place.session[:8]}")
 
     def _looked_at(self, size: int) -> None:
         self._pending -= size
+
+    def _tell_once(self, what: str, text: str) -> bool:
+        if what in self._told:
+            return False
+        self._told.add(what)
+        self._loop.call_soon_threadsafe(self._warn, text)
+        return True
 
     def _was_wanted(self, tool_use_id: str) -> bool:
         ledger = self._opened()
@@ -172,11 +171,8 @@ class SessionAudit(Auditor):
         try:
             work(*arguments)
         except (CcbError, OSError, sqlite3.Error) as error:
-            if not self._broken:
+            if self._tell_once("broken", f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"):
                 log.warning("the audit of this session cannot be written: %s", error)
-                if self._loop is not None:
-                    said = f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"
-                    self._loop.call_soon_threadsafe(self._warn, said)
             self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")
@@ -192,8 +188,6 @@ class SessionAudit(Auditor):
         return self._ledger
 
     def _close(self) -> None:
-        if self._recorder is not None:
-            self._recorder.close()
         if self._ledger is not None:
             self._ledger.close()
 
@@ -227,33 +221,31 @@ class _SeenRequests:
             entries.append(AuditEntry("asked", at, call_id, name=found.model, text=shortened(asked)))
         for text in found.asked:  # they are the earlier texts of the next request
             self._is_new(text)
-        changed = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
+        changed = [each for each in found.results if self._answered.get(each.tool_use) != each.text]
         results, left = changed[:_MAX_CHECKED], len(changed[_MAX_CHECKED:])
-        unknown = [each for each in dict.fromkeys(each.tool_use_id for each in results) if not self._is_known(each)]
+        unknown = [each for each in dict.fromkeys(each.tool_use for each in results) if not self._is_known(each)]
         first, self.first = self.first, False
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
-        noted = self._others(found, call_id, at, first=first)
-        noted += [self._result(each, kinds.get(each.tool_use_id, "result"), call_id, at) for each in results]
+        noted = self._others(found, first=first)
+        for each in results:
+            if each.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
+                self._answered[each.tool_use] = each.text
+            noted.append(replace(each, kind=kinds.get(each.tool_use, "result")))
         return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
-
-    def _result(self, result: SentResult, kind: str, call_id: str, at: float) -> AuditEntry:
-        if result.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
-            self._answered[result.tool_use_id] = result.text
-        return AuditEntry(kind, at, call_id, result.tool_use_id, text=result.text)
 
     def _is_known(self, tool_use_id: str) -> bool:
         if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
             return tool_use_id in self._wanted
         return self._was_wanted(tool_use_id)
 
-    def _others(self, found: RequestContent, call_id: str, at: float, *, first: bool) -> list[AuditEntry]:
+    def _others(self, found: RequestContent, *, first: bool) -> list[AuditEntry]:
         others = [each for each in found.others if self._is_new(each.text)]
         if first and others:  # a session that goes on has a history, which may be long
             size = sum(len(each.text) for each in others)
             text = f"{len(others)} earlier texts and system prompts, {size:,} characters"
-            return [AuditEntry("also", at, call_id, text=text)]
-        return [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
+            return [replace(others[0], name="", text=text)]
+        return [replace(each, text=shortened(each.text)) for each in others]
 
     def _is_new(self, text: str) -> bool:
         digest = text_digest(text)
@@ -277,48 +269,30 @@ class _SeenRequests:
         return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
 
-_RECORDER_MAX_OPEN = 64
 MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
 
 class BodyRecorder:
-    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes. Blocking.
-    Every method may raise OSError."""
+    """Writes `SESSION/CALL.request.json.gz` and `….answer.gz` for this user alone, up to MAX_RECORDED bytes."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._left = MAX_RECORDED
-        self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
 
     @property
     def full(self) -> bool:
         return self._left <= 0
 
-    def request(self, session: str, call_id: str, body: bytes) -> None:
-        """Keep the body of a request, on a line of its own if a host gives one ID to several calls."""
+    def keep(self, session: str, call_id: str, end: str, data: bytes, *, between: bytes = b"") -> None:
+        """Append to what is kept of a call: a host may give one ID to several. Raise OSError."""
         if self.full:
             return
-        path = self._path(session, call_id, "request.json.gz")
+        path = self._path(session, call_id, end)
         before = path.stat().st_size if path.exists() else 0
         with gzip.open(path, "ab", compresslevel=1) as file:
-            file.write(b"\n" + body if before else body)
+            file.write(between + data if before else data)
         self._left -= path.stat().st_size - before
-
-    def answer(self, session: str, call_id: str, piece: bytes) -> None:
-        if self.full:
-            return
-        self._left -= len(piece)
-        path = self._path(session, call_id, "answer.gz")
-        file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
-        self._answers[path] = file
-        if len(self._answers) > _RECORDER_MAX_OPEN:
-            self._answers.popitem(last=False)[1].close()
-        file.write(piece)
-
-    def close(self) -> None:
-        while self._answers:
-            self._answers.popitem()[1].close()
 
     def _path(self, session: str, call_id: str, end: str) -> Path:
         directory = self._directory / (_NAME.sub("_", session)[:80] or "unknown")
@@ -334,29 +308,17 @@ _CONVERSATION = frozenset(("messages", "system", "model"))
 _NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_thinking"))
 
 
-class SentResult(NamedTuple):
-    tool_use_id: str
-    text: str
-
-
-class SentText(NamedTuple):
-    """A text that no model wrote. `role` is whose it is said to be; `assistant`: to go on with; `request`: beside
-    messages."""
-
-    role: str
-    text: str
-
-
 class RequestContent(NamedTuple):
-    """`asked` are the texts of the last user message, `others` all other texts that no model has written."""
+    """`asked` are the texts of the last user message, `others` all other texts that no model has written: `name` is
+    whose they are said to be; `assistant`: to go on with; `request`: beside messages."""
 
     model: str = ""
     asked: tuple[str, ...] = ()
-    others: tuple[SentText, ...] = ()
-    results: tuple[SentResult, ...] = ()
+    others: tuple[AuditEntry, ...] = ()
+    results: tuple[AuditEntry, ...] = ()
 
 
-def request_content(body: bytes) -> RequestContent:
+def request_content(body: bytes, call_id: str, at: float) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
     try:
         # A hook makes other threads run in between: to read 30 MB in one go holds up the screen for most of a second.
@@ -371,13 +333,17 @@ def request_content(body: bytes) -> RequestContent:
     earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
         earlier.insert(0, messages[-1])
-    others = [SentText("system", text) for text in _texts(request.get("system"))]
+    others = [("system", text) for text in _texts(request.get("system"))]
     if beside := ", ".join(_beside(request)):
-        others.append(SentText("request", beside))
-    others += [SentText(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
-    blocks = [block for each in said for block in _blocks(each)]
-    results = tuple(_result(block) for block in blocks if block.get("type") == "tool_result")
-    return RequestContent(str(request.get("model", ""))[:_MAX_ID], tuple(_said(last)), tuple(others), results)
+        others.append(("request", beside))
+    others += [(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
+    results = [block for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
+    return RequestContent(
+        str(request.get("model", ""))[:_MAX_ID],
+        tuple(_said(last)),
+        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in others),
+        tuple(_result(each, call_id, at) for each in results),
+    )
 
 
 def shortened(text: str) -> str:
@@ -420,12 +386,11 @@ def _blocks(message: Json) -> list[Json]:
     return [each if isinstance(each, dict) else {"type": "text", "text": str(each)} for each in items]
 
 
-def _result(block: Json) -> SentResult:
+def _result(block: Json, call_id: str, at: float) -> AuditEntry:
     content = "".join(_texts(block.get("content")))
     how = "error" if block.get("is_error") else "ok"
-    return SentResult(
-        str(block.get("tool_use_id", ""))[:_MAX_ID], f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
-    )
+    text = f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
+    return AuditEntry("result", at, call_id, str(block.get("tool_use_id", ""))[:_MAX_ID], text=text)
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -11,12 +11,12 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -26,7 +26,7 @@ from ccb.tunnel.proxy.metering import Accounts, CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
 
-from .call_ledger import CallLedger, CallPlace, Spent, dollars
+from .call_ledger import CallLedger, CallPlace, Spent, dollars, open_ledger
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -37,9 +37,7 @@ log = logging.getLogger(__name__)
 BUDGET_KIND = "laptop_budget"  # the error type of a call that is refused because a budget is used up
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
-_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
-"""How long a call waits here for those under way, and how often it looks for their end."""
-
+_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2  # how long a call waits for those under way, and how often it looks
 _MAX_UNWRITTEN = 10_000
 
 
@@ -67,7 +65,6 @@ class Budgets:
 
     @property
     def shared(self) -> bool:
-        """Whether a budget holds over several ccb."""
         return any(each is not None for each in self.limits[1:])
 
     def __bool__(self) -> bool:
@@ -78,9 +75,8 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
     """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
     own = settings.budgets
     there = own.of_host(host)
-    return Budgets(
-        run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens, own.strict
-    )
+    limits = own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens
+    return Budgets(run_usd, *limits, own.strict)
 
 
 class _Limit(NamedTuple):
@@ -258,8 +254,6 @@ class SessionAccounts(Accounts):
                 yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
 
     def _write(self) -> None:
-        from .call_ledger import open_ledger
-
         try:
             if self._ledger is None:
                 self._ledger = open_ledger(self._state)
@@ -322,14 +316,10 @@ def _log_failure(done: Future[None]) -> None:
 _OLDEST_S = 24 * 3600.0  # seconds after which a reservation counts no more, whoever made it: no call lasts that long
 
 
-class _Open(NamedTuple):
-    row: int
-    at: float
-    owner: str
-    session: str
-    host: str
-    usd: float
-    tokens: int
+_OPEN = (
+    "FROM reservations AS each WHERE id > :settled AND at > :oldest "
+    "AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id)"
+)
 
 
 class Reservations:
@@ -350,10 +340,8 @@ class Reservations:
             lock = os.open(self._directory / self._owner, flags, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._lock = lock
-        self._ledger.run(
-            "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)",
-            (time.time(), self._owner, place.session, place.host, usd, tokens),
-        )
+        insert = "INSERT INTO reservations (at, owner, session, host, usd, tokens) VALUES (?, ?, ?, ?, ?, ?)"
+        self._ledger.run(insert, (time.time(), self._owner, place.session, place.host, usd, tokens))
         ((row,),) = self._ledger.run("SELECT last_insert_rowid()", ())
         return int(row)
 
@@ -362,34 +350,29 @@ class Reservations:
 
     def open(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what is set aside for the calls that began at `since` or later, of one session or host if given."""
-        usd, tokens = 0.0, 0
-        for each in self._all_open():
-            if each.at >= since and session in (None, each.session) and host in (None, each.host):
-                usd += each.usd
-                tokens += each.tokens
-        return Spent(usd, tokens)
+        values = {"settled": self._settled, "now": time.time(), "oldest": time.time() - _OLDEST_S}
+        for (owner,) in self._of_open("SELECT DISTINCT owner", values):
+            if owner != self._owner and not self._lives(owner):
+                gone = {**values, "owner": owner}
+                self._of_open("INSERT INTO settlements SELECT id, :now", gone, "AND owner = :owner")
+        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
+        ((first,),) = self._of_open("SELECT MIN(id)", values)
+        self._settled = int(newest or 0) if first is None else first - 1
+        where = "AND at >= :since"
+        where += " AND session = :session" if session is not None else ""
+        where += " AND host = :host" if host is not None else ""
+        wanted = {**values, "since": since, "session": session, "host": host}
+        ((usd, tokens),) = self._of_open("SELECT TOTAL(usd), SUM(tokens)", wanted, where)
+        return Spent(float(usd), int(tokens or 0))
+
+    def _of_open(self, what: str, values: Mapping[str, object], where: str = "") -> Sequence[tuple[Any, ...]]:
+        return self._ledger.run(f"{what} {_OPEN} {where}", values)
 
     def close(self) -> None:
         if self._lock is not None:
             (self._directory / self._owner).unlink(missing_ok=True)
             os.close(self._lock)
             self._lock = None
-
-    def _all_open(self) -> list[_Open]:
-        query = (
-            "SELECT id, at, owner, session, host, usd, tokens FROM reservations AS each WHERE id > ? "
-            "AND at > ? AND NOT EXISTS (SELECT 1 FROM settlements WHERE reservation = each.id) ORDER BY id"
-        )
-        oldest = time.time() - _OLDEST_S
-        ((newest,),) = self._ledger.run("SELECT MAX(id) FROM reservations", ())
-        found = [_Open(*row) for row in self._ledger.run(query, (self._settled, oldest))]
-        gone = {owner for owner in {each.owner for each in found} - {self._owner} if not self._lives(owner)}
-        for each in found:
-            if each.owner in gone:
-                self.settle(each.row)
-        still = [each for each in found if each.owner not in gone]
-        self._settled = still[0].row - 1 if still else int(newest or 0)
-        return still
 
     def _lives(self, owner: str) -> bool:
         path = self._directory / owner

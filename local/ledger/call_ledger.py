@@ -6,18 +6,14 @@ import fcntl
 import math
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.openssh.kept_connections import all_kept
 from ccb.tunnel.proxy.metering import CallReport
 from ccb.tunnel.wire.dataclass import dataclass
-
-from ..config.log import state_dir
 
 
 def dollars(amount: float) -> str:
@@ -43,8 +39,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class UsageSum:
-    """The calls of one group. `last` is the Unix time of the last one, `estimated` counts those without all tokens
-    told."""
+    """The calls of one group. `last` is a Unix time, `estimated` counts those without all tokens told."""
 
     group: str
     calls: int
@@ -79,23 +74,6 @@ class AuditEntry:
     name: str = ""
     text: str = ""
     host: str = ""
-
-
-@dataclass(frozen=True)
-class RecentPlace:
-    """A host and a directory, with the seconds since the last model call there. `kept`: a connection is kept."""
-
-    host: str
-    directory: str
-    ago_s: float
-    kept: bool = False
-
-
-def recent_places(environ: Mapping[str, str]) -> list[RecentPlace]:
-    """Return the places, the one used last first. Raise ConfigError if the ledger cannot be read."""
-    found: list[tuple[str, str, float]] = read_ledger(state_dir(environ), lambda ledger: ledger.places(), [])
-    now, kept = time.time(), {each.host for each in all_kept(environ)}
-    return [RecentPlace(host, directory, max(0.0, now - last), host in kept) for host, directory, last in found]
 
 
 Json = dict[str, Any]

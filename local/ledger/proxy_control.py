@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from .budgets import SessionAccounts
 
 
+log = logging.getLogger(__name__)
+
 _ANSWER_S = 5.0
 
 
@@ -48,26 +50,14 @@ def ask(path: Path, do: Do) -> ProxyState | None:
         connection.settimeout(_ANSWER_S)
         try:
             connection.connect(str(path))
+            connection.sendall(line_of({"do": do}))
+            with connection.makefile("rb") as answer:
+                return parse_state(answer.readline(MAX_LINE))
         except ConnectionRefusedError:
             path.unlink(missing_ok=True)
-            return None
         except OSError:
-            return None
-        try:
-            connection.sendall(line_of({"do": do}))
-            answer = b""
-            while not answer.endswith(b"\n") and len(answer) <= MAX_LINE:
-                if not (piece := connection.recv(MAX_LINE)):
-                    break
-                answer += piece
-        except OSError:
-            return None
-    return parse_state(answer)
-
-
-log = logging.getLogger(__name__)
-
-_READ_S = 5.0
+            pass
+    return None
 
 
 class ControlServer:
@@ -101,7 +91,7 @@ class ControlServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(_READ_S):
+            async with asyncio.timeout(_ANSWER_S):
                 asked = json.loads(await reader.readline() or b"{}")
                 if asked.get("do") == "revoke":
                     self._revoke()
@@ -170,7 +160,6 @@ class Warnings:
         self._tell(text)
 
     def go_to(self, tell: Callable[[str], None]) -> None:
-        """Tell what has come so far, and what comes from now on."""
         self._tell = tell
         while self._early:
             tell(self._early.pop(0))
@@ -206,15 +195,11 @@ class ProxyControl:
         if not self._proxy.grant.revoked:
             self._proxy.revoke()
             self._audit.revoked()
-            self._warnings(
-                "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
-            )
+            said = "This session may call no models any more (revoked). Leave, and resume it, to grant it again."
+            self._warnings(said)
 
     def control(self, environ: Mapping[str, str]) -> ControlServer:
         return ControlServer(environ, self.state, self.revoke)
-
-
-_HOUR_S = 3600.0
 
 
 def check_allowed(model: str, settings: Settings, host: str) -> None:
@@ -235,7 +220,7 @@ def call_policy(settings: Settings, host: str) -> Policy:
     return Policy(
         max_body=calls.maxRequestBytes or MAX_BODY,
         max_answer=calls.maxResponseBytes,
-        lasts_s=None if calls.expiresHours is None else calls.expiresHours * _HOUR_S,
+        lasts_s=None if calls.expiresHours is None else calls.expiresHours * 3600.0,
         requests=RequestLimits(tuple(calls.models or ()), calls.maxOutputTokens),
         max_calls=calls.maxConcurrent or MAX_CALLS,
         max_burst=per_minute,

@@ -38,10 +38,6 @@ _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_ch
               "notifications/resources/list_changed")  # fmt: skip
 
 
-async def _nothing(*_: object) -> None:
-    """Pass over what a server says of its own accord."""
-
-
 @dataclass(frozen=True)
 class ClientSide:
     """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
@@ -49,7 +45,7 @@ class ClientSide:
     if nobody can be asked. `auth` returns the login at an HTTP server."""
 
     stderr: TextIO
-    said: Callable[[str, Json], Awaitable[None]] = _nothing
+    said: Callable[[str, Json], Awaitable[None]] | None = None
     ask: Callable[[Elicitation], Awaitable[Json]] | None = None
     auth: Callable[[str, HttpServer], Awaitable[httpx2.Auth | None]] | None = None
 
@@ -95,7 +91,6 @@ class ServerConnection:
             yield
 
     def asking(self) -> bool:
-        """Return whether the server waits for the person."""
         return self._forms > 0
 
     async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
@@ -117,7 +112,7 @@ class ServerConnection:
         if isinstance(message, Exception):
             return
         body = message.model_dump(by_alias=True, mode="json", exclude_none=True)
-        if body.get("method") in _FORWARDED:
+        if body.get("method") in _FORWARDED and self._client.said is not None:
             await self._client.said(self._name, {"jsonrpc": "2.0", **body})
 
     async def _asked(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -129,10 +124,9 @@ class ServerConnection:
             answer = await self._client.ask(form)
         finally:
             self._forms -= 1
-        action, content = answer.get("action"), answer.get("content")
-        if action == "accept":
-            return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
-        return types.ElicitResult(action="decline" if action == "decline" else "cancel")
+        if answer.get("action") == "accept":
+            return types.ElicitResult(action="accept", content=answer.get("content") if params.mode == "form" else None)
+        return types.ElicitResult(action="decline" if answer.get("action") == "decline" else "cancel")
 
 
 Progress = Callable[[Json], None]  # gets {"progress", "total", "message"} of a call that runs
@@ -186,7 +180,6 @@ class LaptopServer:
 
     @property
     def retry_s(self) -> float:
-        """Seconds until the server may be started again."""
         return max(0.0, self._refused_until - time.monotonic())
 
     async def reply(self, message: Json, progress: Progress | None = None) -> Json:
@@ -201,8 +194,8 @@ class LaptopServer:
         if method not in METHODS:
             raise RequestRefused(f"ccb does not pass {one_line(str(method))[:60]} on to MCP servers")
         params = message.get("params")
-        given = params if isinstance(params, dict) else None
         try:
+            given = params if isinstance(params, dict) else None
             result = await self._exchange(connection, str(method), given, progress)
         except MCPError as error:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
@@ -215,14 +208,11 @@ class LaptopServer:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
-    async def _exchange(
-        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
-    ) -> Json:
-        """Send a request. Raise MCPError, RequestRefused."""
+    async def _exchange(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         try:
-            return await self._asked(connection, method, params, show)
+            return await self._asked(far, method, params, show)
         except MCPError as error:
-            if not connection.forgot_session and error.error.code != types.CONNECTION_CLOSED:
+            if not far.forgot_session and error.error.code != types.CONNECTION_CLOSED:
                 raise
             await self._end()
             unknown = f"{_UNKNOWN} " if method == "tools/call" else ""
@@ -230,9 +220,7 @@ class LaptopServer:
                 f"the MCP server {self.name} has ended before it answered. {unknown}The next call starts it again."
             ) from None
 
-    async def _asked(
-        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
-    ) -> Json:
+    async def _asked(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
         """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
         the person has been asked. Raise MCPError, RequestRefused."""
         limited = method == "tools/call" and not self._patient(str((params or {}).get("name")))
@@ -246,7 +234,7 @@ class LaptopServer:
                 shown_at = heard_at
                 show({"progress": progress, "total": total, "message": message})
 
-        asking = asyncio.ensure_future(connection.ask(method, params, heard))
+        asking = asyncio.ensure_future(far.ask(method, params, heard))
         self._calls += 1
         try:
             while not asking.done():
@@ -254,7 +242,7 @@ class LaptopServer:
                 if left <= 0:
                     raise RequestRefused(f"the MCP server {self.name} gives {too_long(limit)}. {_UNKNOWN}")
                 await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
-                if connection.asking():
+                if far.asking():
                     heard_at = time.monotonic()
                 elif show is not None and limited and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
                     shown_at = heard_at
@@ -268,8 +256,7 @@ class LaptopServer:
 
     async def restart(self) -> None:
         await self.close()
-        self._stopped = False
-        self._failures, self._refused_until = 0, 0.0
+        self._stopped, self._failures, self._refused_until = False, 0, 0.0
         await self._running()
 
     async def close(self) -> None:
@@ -286,9 +273,8 @@ class LaptopServer:
             if self._connection is not None and await self._is_healthy(self._connection):
                 return self._connection
             if self.retry_s > 0:
-                raise RequestRefused(
-                    f"the MCP server {self.name} does not start; the next try is in {self.retry_s:.0f} s"
-                )
+                again = f"the next try is in {self.retry_s:.0f} s"
+                raise RequestRefused(f"the MCP server {self.name} does not start; {again}")
             try:
                 return await self._start()
             except RequestRefused:
@@ -331,8 +317,7 @@ class LaptopServer:
         finally:
             if self._connection is None:
                 await self._end()
-        self._failures, self.why = 0, ""
-        self._heard_at = time.monotonic()
+        self._failures, self.why, self._heard_at = 0, "", time.monotonic()
         return self._connection
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
@@ -371,7 +356,6 @@ class LaptopServer:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the first cause in a group of errors, as one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return one_line(str(error) or type(error).__name__)[:300]

@@ -42,15 +42,13 @@ def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
 
-NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
-"""What a server may be called. Its tools are called `mcp__NAME__TOOL`, which must not mean a tool of another server."""
+NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")  # a tool `mcp__NAME__TOOL` has one server
 
 
 class _Server(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    timeout: object = None
-    """Milliseconds for a call. Anything but a number counts as if it were not there."""
+    timeout: object = None  # milliseconds for a call. Anything but a number counts as if it were not there.
 
     @property
     def call_s(self) -> float:
@@ -58,8 +56,6 @@ class _Server(BaseModel):
 
 
 class StdioServer(_Server):
-    """A program on this laptop that speaks MCP on stdin and stdout."""
-
     type: Literal["stdio"] = "stdio"
     command: str
     args: list[str] = Field(default_factory=list)
@@ -72,8 +68,7 @@ class StdioServer(_Server):
 
 
 class OAuthClient(BaseModel):
-    """What a server that registers no clients wants to know: ccb's id there, and the port that the browser comes back
-    to."""
+    """What a server that registers no clients wants to know: ccb's id there, and the port to come back to."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -82,8 +77,6 @@ class OAuthClient(BaseModel):
 
 
 class HttpServer(_Server):
-    """A server that is reached over Streamable HTTP."""
-
     type: Literal["http"]
     url: str = Field(pattern=r"^https?://")
     headers: dict[str, str] = Field(default_factory=dict)
@@ -102,15 +95,12 @@ _ADAPTER: TypeAdapter[ServerConfig] = TypeAdapter(Annotated[ServerConfig, Field(
 def server_configs(
     described: Mapping[str, Mapping[str, object]], environ: Mapping[str, str] = os.environ
 ) -> dict[str, ServerConfig]:
-    """Return the servers that run on this laptop, not inside an SDK client, by name. `${NAME}` and `${NAME:-default}`
-    stand for variables. Raise ConfigError."""
-    return {
-        name: server_config(name, server, environ) for name, server in described.items() if server.get("type") != "sdk"
-    }
+    """Return the servers of this laptop, not of an SDK client, with `${NAME}` and `${NAME:-default}` filled in."""
+    own = {name: each for name, each in described.items() if each.get("type") != "sdk"}
+    return {name: server_config(name, each, environ) for name, each in own.items()}
 
 
 def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:
-    """Return one server. Raise ConfigError."""
     if not NAME.fullmatch(name):
         raise _wrong(name, "a name has letters, digits, - and single _ between them, at most 64 characters")
     try:

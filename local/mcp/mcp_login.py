@@ -15,13 +15,7 @@ from typing import Any, NoReturn, TypeVar
 import httpx2
 from aiohttp import web
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError
-from mcp.shared.auth import (
-    AuthorizationCodeResult,
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthMetadata,
-    OAuthToken,
-)
+from mcp.shared import auth as oauth
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from ccb.tunnel.errors import ConfigError, CredentialError
@@ -94,7 +88,7 @@ class LoginStore:
         self._server = server
         self._secrets = secrets
         self._kept: Json = {}
-        self.metadata: OAuthMetadata | None = None
+        self.metadata: oauth.OAuthMetadata | None = None
 
     @property
     def _key(self) -> str:
@@ -107,7 +101,7 @@ class LoginStore:
         with suppress(ValueError):
             kept = json.loads(found.reveal()) if found is not None else None
             self._kept = kept if isinstance(kept, dict) else {}
-        self.metadata = _read(OAuthMetadata, self._kept.get("metadata"))
+        self.metadata = _read(oauth.OAuthMetadata, self._kept.get("metadata"))
         return await self.get_tokens() is not None
 
     async def forget(self) -> bool:
@@ -118,14 +112,13 @@ class LoginStore:
 
     @property
     def ends_at(self) -> float | None:
-        """The time at which the token ends, None if the server does not say."""
         ends_at = self._kept.get("ends_at")
         return ends_at if isinstance(ends_at, int | float) else None
 
-    async def get_tokens(self) -> OAuthToken | None:
-        return _read(OAuthToken, self._kept.get("tokens"))
+    async def get_tokens(self) -> oauth.OAuthToken | None:
+        return _read(oauth.OAuthToken, self._kept.get("tokens"))
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    async def set_tokens(self, tokens: oauth.OAuthToken) -> None:
         self._kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
         self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.metadata is not None:
@@ -133,13 +126,13 @@ class LoginStore:
         secret = Secret(json.dumps(self._kept))
         await in_thread(lambda: self._secrets.put(self._key, secret))
 
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
+    async def get_client_info(self) -> oauth.OAuthClientInformationFull | None:
         given = self._server.oauth
         if given is not None and given.clientId:
-            return OAuthClientInformationFull(client_id=given.clientId)
-        return _read(OAuthClientInformationFull, self._kept.get("client"))
+            return oauth.OAuthClientInformationFull(client_id=given.clientId)
+        return _read(oauth.OAuthClientInformationFull, self._kept.get("client"))
 
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+    async def set_client_info(self, client_info: oauth.OAuthClientInformationFull) -> None:
         self._kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
 
@@ -152,9 +145,9 @@ class _Provider(OAuthClientProvider):
         store: LoginStore,
         redirect_uri: str,
         open_page: Callable[[str], Awaitable[None]],
-        come_back: Callable[[], Awaitable[AuthorizationCodeResult]],
+        come_back: Callable[[], Awaitable[oauth.AuthorizationCodeResult]],
     ) -> None:
-        metadata = OAuthClientMetadata(
+        metadata = oauth.OAuthClientMetadata(
             client_name="ccb",
             redirect_uris=[AnyUrl(redirect_uri)],
             token_endpoint_auth_method="none",  # noqa: S106
@@ -173,8 +166,7 @@ class _Provider(OAuthClientProvider):
 
 
 async def stored_login(secrets: SecretStore, name: str, server: HttpServer) -> OAuthClientProvider | None:
-    """Return the login of the person at a server, None without one. It renews the token, and never opens a page: that
-    is for `ccb mcp login`."""
+    """Return the person's login at a server, None without one. It renews the token, and never opens a page."""
 
     async def nobody(*_: str) -> NoReturn:
         raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
@@ -195,7 +187,7 @@ class Callback:
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self._taken = False
-        self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+        self._result: asyncio.Future[oauth.AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
         app = web.Application()
         app.router.add_get(_PATH, self._serve)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -218,7 +210,7 @@ class Callback:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self._port}{_PATH}"
 
-    async def result(self) -> AuthorizationCodeResult:
+    async def result(self) -> oauth.AuthorizationCodeResult:
         """Return what the browser brings, once. Raise OAuthFlowError if the server has refused."""
         if self._taken:
             raise OAuthFlowError("the server refuses the login that it has just given")
@@ -235,7 +227,7 @@ class Callback:
         if code is None and refused is None:
             raise web.HTTPNotFound
         if code is not None and not self._result.done():
-            result = AuthorizationCodeResult(code=code, state=query.get("state"), iss=query.get("iss"))
+            result = oauth.AuthorizationCodeResult(code=code, state=query.get("state"), iss=query.get("iss"))
             self._result.set_result(result)
         elif not self._result.done():
             self._result.set_exception(OAuthFlowError(f"the login was refused: {refused}"))

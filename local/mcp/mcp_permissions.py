@@ -15,31 +15,19 @@ from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import (
-    CAN_USE_TOOL,
-    HOOK_CALLBACK,
-    INTERRUPT,
-    SET_PERMISSION_MODE,
-    RequestRefused,
-    Success,
-    ToolApproval,
-    ToolPermission,
-    answer_in,
-)
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
-from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
+from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage, as_blocks, as_dict
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 from ..session.newest import MAX_ID, Newest
 
 Json = dict[str, Any]
-Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]
+Ask = Callable[[control.ToolApproval], Awaitable[control.ToolPermission]]
 
-READ_RESOURCE = READ_MCP_RESOURCE.name
-"""The tool with which the agent reads resources of servers. Its input names the server and the URI."""
-
+READ_RESOURCE = READ_MCP_RESOURCE.name  # reads resources of servers; its input names server and URI
 _BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"
 _WHY = "The host wants to run this and did not ask you here."
 _MAX_CALLS = 1_000
@@ -77,8 +65,7 @@ class _Shown:
 
 @dataclass
 class _LaptopCall:
-    """What was decided about one call. `allowed` is the input that a person allowed. `hook` is what hooks of the client
-    decided, about one of `inputs`."""
+    """What was decided about a call: the input that a person `allowed`, or what a `hook` said about one of `inputs`."""
 
     tool: str
     allowed: bytes = b""
@@ -120,11 +107,10 @@ class LaptopPermissions:
     # What this laptop was asked, and says.
 
     def asked(self, line: ControlRequest) -> None:
-        if line.subtype == CAN_USE_TOOL.name:
+        if line.subtype == control.CAN_USE_TOOL.name:
             shown = _shown(line.subtype, line.request, line.request, "input")
-        elif line.subtype == HOOK_CALLBACK.name:
-            event = line.request.get("input")
-            shown = _shown(line.subtype, line.request, event if isinstance(event, dict) else {}, "tool_input")
+        elif line.subtype == control.HOOK_CALLBACK.name:
+            shown = _shown(line.subtype, line.request, as_dict(line.request.get("input")), "tool_input")
         else:
             return
         digest = _digest(line.request)
@@ -141,18 +127,18 @@ class LaptopPermissions:
     def said(self, line: PublicMessage) -> None:
         if isinstance(line, ControlResponse):
             shown = self._open.pop(line.request_id, None)
-            if shown is not None and shown.kind == CAN_USE_TOOL.name:
-                self._answered(shown, ToolPermission.from_answer(answer_in(line)))
+            if shown is not None and shown.kind == control.CAN_USE_TOOL.name:
+                self._answered(shown, control.ToolPermission.from_answer(control.answer_in(line)))
             elif shown is not None:
-                answer = answer_in(line)
-                self._hooked(shown, (answer.payload if isinstance(answer, Success) else None) or {})
+                answer = control.answer_in(line)
+                self._hooked(shown, (answer.payload if isinstance(answer, control.Success) else None) or {})
         elif isinstance(line, ControlRequest):
-            if line.subtype == INTERRUPT.name:
+            if line.subtype == control.INTERRUPT.name:
                 self._calls.clear()
-            elif line.subtype == SET_PERMISSION_MODE.name:
+            elif line.subtype == control.SET_PERMISSION_MODE.name:
                 self._set_mode(line.request.get("mode"))
             elif line.subtype == CHANGE_RULES.name:
-                with suppress(RequestRefused):  # the worker refuses it, too
+                with suppress(control.RequestRefused):  # the worker refuses it, too
                     self._update(CHANGE_RULES.read(line.request))
             elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
                 self._callbacks = _callbacks(line.request["hooks"])
@@ -177,10 +163,10 @@ class LaptopPermissions:
         except (ValueError, RecursionError):
             return
         if isinstance(answer, dict) and result.get("isError") is not True:
-            shown = _shown(CAN_USE_TOOL.name, question, question, "input")
-            self._answered(shown, ToolPermission.from_answer(Success("", answer)))
+            shown = _shown(control.CAN_USE_TOOL.name, question, question, "input")
+            self._answered(shown, control.ToolPermission.from_answer(control.Success("", answer)))
 
-    def _answered(self, shown: _Shown, permission: ToolPermission) -> None:
+    def _answered(self, shown: _Shown, permission: control.ToolPermission) -> None:
         call = self._call(shown)
         call.denied = "" if permission.allow else permission.message or "The person refused this call."
         if permission.allow:
@@ -191,10 +177,8 @@ class LaptopPermissions:
     def _hooked(self, shown: _Shown, answer: Json) -> None:
         """Note what a hook of the client has decided. The strictest of several decisions holds. A hook allows only
         calls of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
-        nested = answer.get("hookSpecificOutput")
-        own = nested if isinstance(nested, dict) else {}
-        inner = own.get("decision")
-        inner = inner if isinstance(inner, dict) else {}
+        own = as_dict(answer.get("hookSpecificOutput"))
+        inner = as_dict(own.get("decision"))
         word = str(own.get("permissionDecision") or inner.get("behavior") or answer.get("decision") or "")
         call = self._call(shown)
         call.inputs.add(shown.input)
@@ -237,12 +221,12 @@ class LaptopPermissions:
     async def check(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         """Return the arguments with which a call may run, which an answer may have changed. Raise RequestRefused."""
         if self._covered("deny", tool):
-            raise RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
+            raise control.RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
         if self.stands_for_person(tool):
             return arguments
         call = self._calls.pop(tool_use_id, None)
         if call is not None and call.tool == tool and call.denied:
-            raise RequestRefused(call.denied)
+            raise control.RequestRefused(call.denied)
         if call is not None and call.allows(tool, _digest(arguments)):
             return arguments
         if self._allows(tool):
@@ -255,27 +239,26 @@ class LaptopPermissions:
         digest = _digest(arguments)
         tools = f"mcp__{server_name(server)}__"
         if self._covered("deny", READ_RESOURCE) or self._covered("deny", tools):
-            raise RequestRefused("A rule of this laptop denies reading resources of this server.")
+            raise control.RequestRefused("A rule of this laptop denies reading resources of this server.")
         if f"{server}:{uri}" in self._typed:
             return
-        for tool_use_id, call in self._calls.items():
-            if call.allows(READ_RESOURCE, digest):
-                del self._calls[tool_use_id]
-                return
+        found = next((each for each, call in self._calls.items() if call.allows(READ_RESOURCE, digest)), None)
+        if found is not None:
+            del self._calls[found]
+            return
         if not (self._allows(READ_RESOURCE) or self._allows(tools)):
             await self._asked_here(READ_RESOURCE, arguments, "")
 
     async def check_prompt(self, server: str, command: str, arguments: Json) -> None:
         """Raise RequestRefused unless the prompt may be fetched that people call with `/command`."""
         if self._covered("deny", command):
-            raise RequestRefused("A rule of this laptop denies this prompt.")
+            raise control.RequestRefused("A rule of this laptop denies this prompt.")
         if command in self._typed:
             del self._typed[command]
         elif not self._allows(f"mcp__{server_name(server)}__"):
             await self._asked_here(command, arguments, "")
 
     def stands_for_person(self, tool: str) -> bool:
-        """Return whether a tool answers in place of the person."""
         return tool == self._prompt_tool
 
     def _allows(self, tool: str) -> bool:
@@ -291,17 +274,16 @@ class LaptopPermissions:
     async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         shown = one_line(tool)[:200]
         if self._ask is None or self._mode == _DONT_ASK:
-            raise RequestRefused(
+            raise control.RequestRefused(
                 f"The laptop has not allowed {shown}, and nobody can be asked there. "
                 f"Allow it on the laptop: --allowedTools {shown}, or a rule in its settings."
             )
-        suggestions = [
-            {"type": "addRules", "rules": [{"toolName": tool}], "behavior": "allow", "destination": "session"}
-        ]
-        question = ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
+        rules = [{"toolName": tool}]
+        suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
+        question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
         permission = await self._ask(question)
         if not permission.allow:
-            raise RequestRefused(permission.message or "The person refused this call.")
+            raise control.RequestRefused(permission.message or "The person refused this call.")
         self._update(permission.updates)
         return arguments if permission.updated_input is None else permission.updated_input
 
@@ -317,16 +299,14 @@ def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
 def _callbacks(hooks: Json) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for event in _DECIDING:
-        entries = hooks.get(event)
-        for entry in entries if isinstance(entries, list) else ():
-            ids = entry.get("hookCallbackIds") if isinstance(entry, dict) else None
+        for entry in as_blocks(hooks.get(event)):
+            ids = entry.get("hookCallbackIds")
             for each in ids if isinstance(ids, list) else ():
                 found.setdefault(str(each), []).append(str(entry.get("matcher") or ""))
     return found
 
 
 def _matches(matcher: str, tool: str) -> bool:
-    """Return whether a matcher of a hook covers a tool, as the worker reads it."""
     if matcher in ("", "*"):
         return True
     if _NAMES.fullmatch(matcher):

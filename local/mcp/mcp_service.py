@@ -16,18 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
+from ccb.tunnel.wire import mcp_messages as wire
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp_messages import (
-    CLIENT_MCP_MESSAGE,
-    ELICITATION,
-    LAPTOP_MCP_MESSAGE,
-    MCP_MESSAGE,
-    TOOL_USE_ID,
-    Elicitation,
-    McpMessage,
-    tool_name,
-)
+from ccb.tunnel.wire.messages import as_dict
 
 from ..session.own_hooks import FormHooks
 from .mcp_config import ServerConfig
@@ -43,59 +35,56 @@ Json = dict[str, Any]
 
 
 def guard_client_servers(session: RemoteSession, permissions: LaptopPermissions) -> None:
-    """Let the worker use the servers inside the program that drives this session, through the gate. The program gets
-    each message as a question of this laptop."""
+    """Let the worker use the servers inside the program that drives this session, which gets what passes the gate."""
 
-    async def pass_on(message: McpMessage) -> Json:
+    async def pass_on(message: wire.McpMessage) -> Json:
         async def ask_program(allowed: Json) -> Json:
             try:
-                return await session.ask_reader(Request(MCP_MESSAGE, McpMessage(message.server_name, allowed)))
+                passed = wire.McpMessage(message.server_name, allowed)
+                return await session.ask_reader(Request(wire.MCP_MESSAGE, passed))
             except RequestFailed as failed:
                 raise RequestRefused(str(failed)) from failed
 
         return await answered(permissions, message, ask_program)
 
-    session.register(MCP_MESSAGE, pass_on, is_call)
+    session.register(wire.MCP_MESSAGE, pass_on, is_call)
 
 
-async def answered(permissions: LaptopPermissions, message: McpMessage, ask: Callable[[Json], Awaitable[Json]]) -> Json:
-    """Return the answer to a request of the worker: what `ask` returns for the message that may go to the server.
-    Raise RequestRefused."""
-    allowed = await permitted(permissions, message.server_name, message.message)
+async def answered(gate: LaptopPermissions, message: wire.McpMessage, ask: Callable[[Json], Awaitable[Json]]) -> Json:
+    """Return the worker's answer: what `ask` returns for what may go to the server. Raise RequestRefused."""
+    allowed = await permitted(gate, message.server_name, message.message)
     reply = await ask(allowed)
-    params = allowed.get("params")
-    if allowed.get("method") == "tools/call" and isinstance(params, dict):
-        tool = tool_name(message.server_name, str(params.get("name")))
-        permissions.replied(tool, params["arguments"], reply.get("result") or {})
+    if is_call(message):
+        tool = _named_in(message.server_name, allowed["params"])
+        gate.replied(tool, allowed["params"]["arguments"], reply.get("result") or {})
     return {"mcp_response": reply}
 
 
 async def permitted(permissions: LaptopPermissions, server: str, message: Json) -> Json:
     """Return the message that may go to a server: a call has the arguments that were allowed. Raise RequestRefused."""
-    method, given = message.get("method"), message.get("params")
-    params = given if isinstance(given, dict) else {}
-    arguments = params.get("arguments")
-    arguments = arguments if isinstance(arguments, dict) else {}
+    method, params = message.get("method"), as_dict(message.get("params"))
+    arguments = as_dict(params.get("arguments"))
     if method == "tools/call":
-        tool = tool_name(server, str(params.get("name")))
-        allowed = await permissions.check(tool, arguments, tool_use_id_of(params))
+        allowed = await permissions.check(_named_in(server, params), arguments, tool_use_id_of(params))
         return {**message, "params": {**params, "arguments": allowed}}
     if method == "resources/read":
         await permissions.check_reading(server, str(params.get("uri")))
     elif method == "prompts/get":
-        await permissions.check_prompt(server, tool_name(server, str(params.get("name"))), arguments)
+        await permissions.check_prompt(server, _named_in(server, params), arguments)
     return message
 
 
-def is_call(message: McpMessage) -> bool:
-    """Return whether a message calls a tool, which may have an effect."""
+def _named_in(server: str, params: Json) -> str:
+    return wire.tool_name(server, str(params.get("name")))
+
+
+def is_call(message: wire.McpMessage) -> bool:
     return message.message.get("method") == "tools/call"
 
 
 def tool_use_id_of(params: Json) -> str:
     """Return the id of the tool call that a message belongs to, "" if it names none."""
-    meta = params.get("_meta")
-    return str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""
+    return str(as_dict(params.get("_meta")).get(wire.TOOL_USE_ID) or "")
 
 
 log = logging.getLogger(__name__)
@@ -106,7 +95,6 @@ MISSING = "MCP servers are configured, but the package for them is missing: pip 
 
 
 def package_missing() -> bool:
-    """Return whether the extra `ccb[mcp]` is not installed."""
     from importlib.util import find_spec
 
     return find_spec("mcp") is None
@@ -121,8 +109,7 @@ def load_clients() -> None:
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the person is told about a server of this laptop: the reason of its last failure, and the seconds until it
-    may be started again."""
+    """What the person is told about a server: why it failed last, and the seconds until it may be started again."""
 
     name: str
     shown: str
@@ -132,8 +119,7 @@ class ServerState:
 
 
 class LaptopServers:
-    """The servers of one session. What `permissions` refuses reaches none of them. `forms` are the person's own hooks
-    about their forms. A context: leaving ends them."""
+    """The servers of one session, and hooks about their forms. What `permissions` refuses reaches none. A context."""
 
     def __init__(
         self,
@@ -154,7 +140,7 @@ class LaptopServers:
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
     async def __aenter__(self) -> Self:
-        self._session.register(LAPTOP_MCP_MESSAGE, self._answer, is_call)
+        self._session.register(wire.LAPTOP_MCP_MESSAGE, self._answer, is_call)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -165,7 +151,6 @@ class LaptopServers:
         self._stderr.close()
 
     def states(self) -> list[ServerState]:
-        """Return the state of each server."""
         found = []
         for name, config in self._configs.items():
             server = self._servers.get(name)
@@ -178,8 +163,7 @@ class LaptopServers:
         await (await self._server(name, self._configs[name])).restart()
 
     async def _server(self, name: str, config: ServerConfig) -> LaptopServer:
-        """Return a server. The first call loads what speaks to it in a thread: that takes a second, and the screen must
-        not stand still."""
+        """Return a server. The first call loads what speaks to it in a thread: the screen must not stand still."""
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(load_clients), name="load the MCP clients")
         await asyncio.shield(self._loading)
@@ -191,11 +175,11 @@ class LaptopServers:
         if name not in self._servers:
             client = ClientSide(self._stderr, self._said, self._ask, partial(stored_login, self._secrets))
             self._servers[name] = LaptopServer(
-                name, config, client, lambda tool: self._permissions.stands_for_person(tool_name(name, tool))
+                name, config, client, lambda tool: self._permissions.stands_for_person(wire.tool_name(name, tool))
             )
         return self._servers[name]
 
-    async def _answer(self, message: McpMessage) -> Json:
+    async def _answer(self, message: wire.McpMessage) -> Json:
         config = self._configs.get(message.server_name)
         if config is None:
             raise RequestRefused("This laptop has no MCP server of that name.")
@@ -204,28 +188,27 @@ class LaptopServers:
 
     async def _said(self, name: str, message: Json) -> None:
         try:
-            await self._session.request(Request(CLIENT_MCP_MESSAGE, McpMessage(name, message)))
+            await self._session.request(Request(wire.CLIENT_MCP_MESSAGE, wire.McpMessage(name, message)))
         except (RequestFailed, CcbError) as error:
             log.info("the worker does not take a message of the MCP server %s: %s", name, error)
 
-    async def _ask(self, form: Elicitation) -> Json:
+    async def _ask(self, form: wire.Elicitation) -> Json:
         """Let hooks of the person answer the form of a server, else the person; where nobody can be asked, decline."""
 
-        async def ask_person(form: Elicitation) -> Json:
+        async def ask_person(form: wire.Elicitation) -> Json:
             try:
-                return await self._session.ask_reader(Request(ELICITATION, form))
+                return await self._session.ask_reader(Request(wire.ELICITATION, form))
             except RequestFailed:
                 return {"action": "decline"}
 
         return await self._forms.answer(form, ask_person)
 
-    def _shower(self, message: McpMessage) -> Callable[[Json], None] | None:
+    def _shower(self, message: wire.McpMessage) -> Callable[[Json], None] | None:
         """Return what shows the progress of a call in its row. The host has no part in it."""
-        params = message.message.get("params")
-        if message.message.get("method") != "tools/call" or not isinstance(params, dict):
+        if not is_call(message):
             return None
-        began = time.monotonic()
-        name, tool_use_id = tool_name(message.server_name, str(params.get("name"))), tool_use_id_of(params)
+        began, params = time.monotonic(), as_dict(message.message.get("params"))
+        name, tool_use_id = _named_in(message.server_name, params), tool_use_id_of(params)
 
         def show(progress: Json) -> None:
             total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]

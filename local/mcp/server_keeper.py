@@ -75,8 +75,7 @@ def main(control: int, command: list[str]) -> int:
 
 
 class _Server:
-    """The process of the server and all that it has started: what descends from this process if that `adopts`
-    orphans, else the process group of the server."""
+    """The server and all that it started: the descendants of this process if that `adopts`, else its process group."""
 
     def __init__(self, pid: int, adopts: bool) -> None:
         self.has_failed = False
@@ -98,7 +97,6 @@ class _Server:
             return self._adopts or not group_lives(self._group)
 
     def end(self) -> None:
-        """Return when nothing is left, or what is left cannot be killed."""
         if not self._is_gone_within(EOF_S):
             self._send(signal.SIGTERM)
             if not self._is_gone_within(TERM_S):

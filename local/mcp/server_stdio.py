@@ -20,6 +20,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from pydantic import ValidationError
 
 from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
+from ccb.tunnel.wire.messages import as_dict
 
 from . import server_keeper
 from .mcp_config import StdioServer
@@ -29,9 +30,7 @@ Item = SessionMessage | Exception
 
 log = logging.getLogger(__name__)
 
-MAX_LINE = 32 * 1024 * 1024
-"""Bytes of a message. A longer one is an error of the call that it answers."""
-
+MAX_LINE = 32 * 1024 * 1024  # bytes of a message. A longer one is an error of its call.
 _LOOK_S = 0.005
 _END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what it started
 
@@ -43,22 +42,21 @@ async def program_streams(
     """Start a server, and yield the streams of its messages. Leaving ends it, with everything that it has started.
     `asking` says whether it waits for the person. Raise OSError."""
     process, control = await _keeper(config, stderr)
+    assert process.stdin is not None
     heard, reading = anyio.create_memory_object_stream[Item](256)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     program = _Program(process, heard, sent, asking)
     tasks: list[asyncio.Task[None]] = []
     try:
         await _is_up(process, control, config.command)
-        works = (program.read(), program.write())
-        tasks += (asyncio.create_task(work, name=f"MCP program {config.command}") for work in works)
+        tasks += (asyncio.create_task(work) for work in (program.read(), program.write()))
         yield reading, writing
     finally:
-        assert process.stdin is not None
         process.stdin.close()
         try:
             await _ended(control)
         finally:
-            program.close()
+            program.lines.close()
             control.close()
             for task in tasks:
                 task.cancel()
@@ -88,7 +86,6 @@ async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproce
 
 
 async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, command: str) -> None:
-    """Return when the server runs. Raise OSError."""
     said = await asyncio.get_running_loop().sock_recv(control, 4096)
     while process.returncode is None:  # noqa: ASYNC110 - there is no event for it; the keeper goes on without its parent, which has ended by now
         await asyncio.sleep(_LOOK_S)
@@ -110,8 +107,6 @@ async def _ended(control: socket.socket) -> None:
 
 
 class _Program:
-    """The messages of one program, in both directions."""
-
     def __init__(
         self,
         process: asyncio.subprocess.Process,
@@ -123,7 +118,7 @@ class _Program:
         self._heard = heard
         self._sent = sent
         self._greeted = False
-        self._lines = LineReader(self._cannot_be_read, asking)
+        self.lines = LineReader(self._cannot_be_read, asking)
 
     async def read(self) -> None:
         assert self._process.stdout is not None
@@ -147,37 +142,33 @@ class _Program:
         try:
             async for item in self._sent:
                 message = item.message.model_dump(by_alias=True, exclude_unset=True)
-                self._lines.sent(message)
+                self.lines.sent(message)
                 stdin.write(json.dumps(message).encode() + b"\n")
                 await stdin.drain()
         except (OSError, anyio.BrokenResourceError):
             log.info("an MCP server takes no more messages", exc_info=True)
             self._heard.close()
 
-    def close(self) -> None:
-        self._lines.close()
-
     async def _take(self, line: bytes) -> None:
-        found = self._lines.read(line)
+        found = self.lines.read(line)
         if not found and line.strip():
             log.info("an MCP server prints: %s", line[:1000].decode("utf-8", "replace"))
         for message in found:
             if "method" not in message:
-                self._lines.done(message["id"])
+                self.lines.done(message["id"])
                 reply = _reply(message)
                 if not self._greeted and isinstance(reply, types.JSONRPCResponse):
                     self._greeted, reply.result = True, _greeting(reply.result)
                 await self._heard.send(SessionMessage(reply))
                 continue
-            params = message["params"] if isinstance(message.get("params"), dict) else {}
-            asked = {**message, "jsonrpc": "2.0", "params": params}
+            asked = {**message, "jsonrpc": "2.0", "params": as_dict(message.get("params"))}
             try:
                 await self._heard.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(asked)))
             except ValidationError:
                 log.info("an MCP server asks for something that is not MCP: %s", str(message)[:300])
 
     def _cannot_be_read(self, number: object, why: str) -> None:
-        self._lines.done(number)
+        self.lines.done(number)
         with suppress(anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             self._heard.send_nowait(SessionMessage(_error(number, -32700, why)))
 
@@ -186,16 +177,15 @@ def _reply(message: Json) -> types.JSONRPCResponse | types.JSONRPCError:
     error, result = message.get("error"), message.get("result")
     if error is None and isinstance(result, dict):
         return types.JSONRPCResponse(jsonrpc="2.0", id=message["id"], result=result)
-    code = error.get("code") if isinstance(error, dict) else None
+    code = as_dict(error).get("code")
     why = reason_of(error) if error is not None else "its reply has no result"
     return _error(message["id"], code if isinstance(code, int) else -32603, why)
 
 
 def _greeting(given: Json) -> Json:
     """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
-    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
-    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
-    instructions = given.get("instructions")
+    version, instructions = given.get("protocolVersion"), given.get("instructions")
+    info, offers = as_dict(given.get("serverInfo")), as_dict(given.get("capabilities"))
     return {
         "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
         "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},

@@ -38,8 +38,7 @@ _DEFAULT_FAMILY = "sonnet"
 
 
 def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
-    """Return the provider of a model and its own name of it. None for a model behind a gateway, whose names are the
-    gateway's own."""
+    """Return the provider of a model, and its own name of it. None for a model behind a gateway."""
     name, slash, rest = model.partition("/")
     named = named_provider(name, environ, settings) if slash else None
     if named is not None:
@@ -51,8 +50,7 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
 
 
 def short_names(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what `opus`, `sonnet`, `haiku` and `default` stand for: the newest of each family in Anthropic's kept
-    list. Without a list, and behind a gateway, the ones that ccb has been made with."""
+    """Return the newest of each family in Anthropic's kept list; without one, or behind a gateway, what ccb knows."""
     kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
     names = dict(ALIASES)
     models = kept.models if kept is not None else ()
@@ -64,46 +62,23 @@ def short_names(environ: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-def model_traits(
-    model: str, environ: Mapping[str, str], settings: Settings
-) -> tuple[NamedProvider, ModelTraits] | None:
+def model_traits(name: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
-    found = provider_and_model(model, environ, settings) if "/" in model else None
+    found = provider_and_model(name, environ, settings) if "/" in name else None
     return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """What the options of a session say of models: see `SessionOptions`."""
-
-    facts: dict[str, object]
-    thinking: dict[str, object]
-    aliases: dict[str, object]
-    small: str = ""
-    compact: str = ""
-
-    def options(self) -> dict[str, Any]:
-        """Return the fields of the options."""
-        return {
-            "model_facts": self.facts,
-            "thinking_models": self.thinking,
-            "model_aliases": self.aliases,
-            "small_model": self.small,
-            "compact_model": self.compact,
-        }
 
 
 def model_options(
     model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
-) -> ModelOptions:
-    """Return what the worker is told of models: of the session's own, of others, and of those in the settings. `table`
-    learns the same: a budget in dollars is checked before the first call."""
-    chosen = settings.smallModel or ""
-    aliases = settings.modelAliases
+) -> dict[str, Any]:
+    """Return what the options of a session say of models (see `SessionOptions`): of the session's own, of others, and
+    of those in the settings. `table` learns the same: a budget in dollars is checked before the first call."""
+    chosen, aliases = settings.smallModel or "", settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
     short = {name: model for name, model in short_names(environ).items() if ALIASES[name] != model}
-    made = ModelOptions({}, {}, {**short, **aliases}, small, small if chosen else "")
+    told: dict[str, list[object]] = {}
+    thinking: dict[str, list[str]] = {}
     for given in filter(None, [model or "default", *others, small, *aliases.values(), *short, *known]):
         name = sent_name(short.get(given) or ALIASES.get(given, given))
         found = provider_and_model(name, environ, settings)
@@ -112,10 +87,16 @@ def model_options(
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
         table.learn(name, facts)
-        made.facts[name] = _as_sent(facts)
+        told[name] = _as_sent(facts)
         if traits.thinking:
-            made.thinking[name] = list(traits.efforts)
-    return made
+            thinking[name] = list(traits.efforts)
+    return {
+        "model_facts": told,
+        "thinking_models": thinking,
+        "model_aliases": {**short, **aliases},
+        "small_model": small,
+        "compact_model": small if chosen else "",
+    }
 
 
 def _as_sent(facts: ModelFacts) -> list[object]:
@@ -139,8 +120,7 @@ def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> 
 
 
 def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
-    """Return sentences about what a model cannot do, also of the effort that is asked of it. Raise UsageError for one
-    that cannot work as an agent."""
+    """Return what a model cannot do, in sentences. Raise UsageError for one that cannot work as an agent."""
     found = model_traits(model, environ, settings)
     if found is None:
         return []
@@ -158,10 +138,8 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     elif effort and (level := clamped(effort, traits.efforts)) != effort:
         said.append(f"{model} has no effort {effort}: it is asked for {level}.")
     if not traits.window and not claude_facts(model).priced:
-        setting = f"providers.{named.name}.models"
-        said.append(
-            f"The window of {model} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
-        )
+        where = f"providers.{named.name}.models"
+        said.append(f"The window of {model} is not known: ccb takes 200,000 tokens. contextWindow in {where} sets it.")
     return said
 
 
@@ -215,8 +193,7 @@ async def current_list(
     seconds: float = _REFRESH_S,
     fresh_s: float = FRESH_S,
 ) -> ModelList | None:
-    """Return the list of a provider: a new one if the kept one is not fresh, and the provider answers in time. None for
-    a provider without a list. Raise ProviderError, CcbError."""
+    """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
@@ -243,8 +220,7 @@ async def refresh_lists(
     *,
     after_s: float = 0.0,
 ) -> None:
-    """Ask the providers of these models for new lists, where the kept ones are old. It runs beside a session, so it
-    only logs what fails, and begins `after_s` seconds later: loading an SDK would slow the first prompt down."""
+    """Ask for new lists where the kept ones are old, beside a session: to load an SDK would slow its first prompt."""
     await asyncio.sleep(after_s)
     try:
         found = [provider_and_model(model, environ, settings) for model in models]
@@ -256,8 +232,7 @@ async def refresh_lists(
 
 
 class OfferedModels:
-    """The models of the providers that a session may use. `models` are those that the command line and the settings
-    name, `stored` the session's accounts, and `table` what it knows of models."""
+    """The models that a session may use: `models` are those of the command line and the settings."""
 
     def __init__(
         self,
@@ -306,9 +281,8 @@ class OfferedModels:
         return [*said_at_start(name, self._environ, self._settings), *not_found]
 
     def known(self, name: str) -> dict[str, Any]:
-        """Return what the worker is told of a model: see `LEARN_MODELS`."""
-        made = model_options(name, [], self._environ, self._settings, self._table)
-        return {"models": made.facts, "thinking": made.thinking}
+        told = model_options(name, [], self._environ, self._settings, self._table)
+        return {"models": told["model_facts"], "thinking": told["thinking_models"]}
 
     def _providers(self) -> list[NamedProvider]:
         settings = self._settings
@@ -319,8 +293,7 @@ class OfferedModels:
 
 @dataclass(frozen=True)
 class ModelOffer:
-    """One model. `name` is what `--model` takes. `window` is in tokens, 0 if it is not known; prices are US dollars for
-    a million tokens, None if they are not known. `listed` is the day of the list, "" for a model of the settings."""
+    """One model. `name` is for `--model`. Prices are US dollars a million tokens. `listed` is the day of the list."""
 
     name: str
     provider: str
@@ -333,7 +306,6 @@ class ModelOffer:
 
     @property
     def can(self) -> str:
-        """What it can do, in words."""
         traits = self.traits
         words = {"tools": traits.tools, "images": traits.images, "pdf": traits.documents, "thinking": traits.thinking}
         return " ".join(word for word, has in words.items() if has)
@@ -345,8 +317,7 @@ def default_provider() -> NamedProvider:
 
 
 def usable_providers(environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
-    """Return the providers that are set up here: Anthropic, those of the settings, those with a key in the environment,
-    and those that `models` name."""
+    """Return Anthropic, and the providers of the settings, with a key in the environment, or named by `models`."""
     keyed = [name for name, kind in KINDS.items() if any(environ.get(each, "").strip() for each in kind.key_variables)]
     named_by = [each.partition("/")[0] for each in models if "/" in each]
     found = {ANTHROPIC: default_provider()}

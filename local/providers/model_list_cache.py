@@ -1,5 +1,4 @@
-"""The lists of models that providers have given, in files of this machine: a session starts without asking, and without
-a network."""
+"""The lists of models that providers have given, in files: a session starts without asking, and without a network."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -46,9 +45,8 @@ class ModelList:
 class ModelLists:
     """One file for each provider, by its name; a list counts only for the address that it came from."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._directory = xdg_dir(environ, "XDG_CACHE_HOME", ".cache") / "models"
-        self._now = now
 
     def kept(self, provider: str, address: str) -> ModelList | None:
         """Return the kept list, however old. Return None if no list is kept, or its file cannot be read."""
@@ -65,11 +63,11 @@ class ModelLists:
             return None
 
     def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
-        return kept is not None and 0 <= self._now() - kept.at < fresh_s
+        return kept is not None and 0 <= time.time() - kept.at < fresh_s
 
     def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
         """Keep a list that a provider has just given, and return it. A file that cannot be written is left out."""
-        made = ModelList(self._now(), models)
+        made = ModelList(time.time(), models)
         data = {"format": _FORMAT, "address": address, "at": made.at, "models": [asdict(each) for each in models]}
         path = self._directory / f"{provider}.json"
         try:
@@ -81,8 +79,7 @@ class ModelLists:
     async def current(
         self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
     ) -> ModelList:
-        """Return the list that is kept if it is fresh, else a new one, which is kept; if the provider does not answer,
-        the one that is kept. Raise ProviderError or CcbError if no list was ever kept."""
+        """Return the kept list if it is fresh, or without an answer, else a new one. Raise ProviderError, CcbError."""
         kept = self.kept(provider, address)
         if kept is not None and self.is_fresh(kept, fresh_s):
             return kept

@@ -64,9 +64,7 @@ def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
     return ""
 
 
-_RUNTIME = "bedrock-runtime"
-"""The start of the host that answers model calls. The host beside it has the lists."""
-
+_RUNTIME = "bedrock-runtime"  # the host of model calls; the one beside it has the lists
 _TRAIT_NAMES = {
     "contextWindow": "window",
     "maxOutput": "max_output",
@@ -107,7 +105,6 @@ class NamedProvider:
         return TraitsTable(self.kind.traits, own, facts)
 
     def kept_list(self, environ: Mapping[str, str]) -> ModelList | None:
-        """Return the list of its models that this machine keeps."""
         try:
             return ModelLists(environ).kept(self.name, self.address(environ)) if self.list_call else None
         except ConfigError:
@@ -143,7 +140,6 @@ class NamedProvider:
         return "#".join(filter(None, (str(self.endpoint(environ).base), project)))
 
     def list_endpoint(self, environ: Mapping[str, str]) -> Endpoint:
-        """Return where its list of models is. Raise ConfigError."""
         found = self.endpoint(environ, strips=self.kind.lists.strips)
         host = found.base.host or ""
         if self.kind.lists.of_project:
@@ -200,7 +196,6 @@ def refuse_provider(name: str, settings: Settings) -> NoReturn:
 
 
 def granted_names(settings: Settings, models: Iterable[str | None]) -> set[str]:
-    """Return the names of the providers that a host may use whose session begins with these models: Anthropic, and what
-    the person has named in the settings or on the command line."""
+    """Return the providers that a host may use: Anthropic, and what the person has named."""
     meant = (*models, *settings.modelAliases.values(), settings.smallModel)
     return {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in meant if each and "/" in each)}

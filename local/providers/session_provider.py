@@ -9,12 +9,7 @@ from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.providers.anthropic import AnthropicProvider, RenamedProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
 from ccb.tunnel.providers.cloud_provider import BEARER_VARIABLE, Bedrock, Cloud, CloudProvider, Vertex
-from ccb.tunnel.providers.credential import (
-    Credential,
-    CredentialSource,
-    FixedCredential,
-    key_headers,
-)
+from ccb.tunnel.providers.credential import Credential, CredentialSource, FixedCredential, key_headers
 from ccb.tunnel.providers.http_client import ProviderClient
 from ccb.tunnel.providers.model_lists import ModelSource
 from ccb.tunnel.providers.model_router import ModelRouter
@@ -86,7 +81,6 @@ def session_provider(
 
 
 def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
-    """Return whether another provider than Anthropic can be used here."""
     variables = (name for kind in KINDS.values() for name in kind.key_variables if kind.name != ANTHROPIC)
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
@@ -108,9 +102,8 @@ def provider_of(
     responses = named.dialect == "responses"
     dialect = ResponsesDialect() if responses else ChatDialect(kind.rules)
     counts, header = responses and kind.counts, named.key_header
-    return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits(environ), counts=counts, key_header=header
-    )
+    traits = named.traits(environ)
+    return TranslatedProvider(named.name, dialect, client, credential, traits, counts=counts, key_header=header)
 
 
 def model_source(

@@ -24,17 +24,11 @@ from .session_client import Json
 log = logging.getLogger(__name__)
 
 MAX_RUNNING = 32  # services that run at the same time. A request beyond this number is refused.
-MAX_ANSWERING = 2 * MAX_RUNNING
-"""Requests that are answered at the same time, including refusals that wait for room in the outbox. Others wait."""
-
-MAX_WAITING = 1_000
-"""Requests that wait for the end of a replay, for this client to drive, or for earlier answers to leave."""
-
+MAX_ANSWERING = 2 * MAX_RUNNING  # also refusals that wait for room in the outbox. Others wait.
+MAX_WAITING = 1_000  # for the end of a replay, for this client to drive, or for earlier answers
 MAX_WAITING_BYTES = 64 * 1024 * 1024  # bytes of memory of the requests that wait; a request beyond it is dropped
 MAX_OPEN = 100  # requests that are open at the reader at the same time. A request beyond this number is refused.
-MAX_OPEN_BYTES = 64 * 1024 * 1024
-"""Bytes of memory of the requests that are open at the reader; a request beyond it is refused."""
-
+MAX_OPEN_BYTES = 64 * 1024 * 1024  # bytes of memory of those requests. A request beyond it is refused.
 REFUSES = f"more than {MAX_OPEN} open questions, or {MAX_OPEN_BYTES // 1024 // 1024} MB of them, are refused"
 
 _MAX_KNOWN = 10_000
@@ -44,14 +38,12 @@ _PERHAPS_BEGUN = (
     "that before you try again."
 )
 
-Service = Callable[[Json, bool], Awaitable[Json]]
-"""Gets the fields of a request, and whether it was sent to this client alone."""
+Service = Callable[[Json, bool], Awaitable[Json]]  # fields of a request, and whether it was sent to this client alone
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A request that takes `memory` bytes. `journalled`: a replay repeats it. `ours`: no other client can have begun
-    it."""
+    """A request. `journalled`: a replay repeats it. `ours`: no other client can have begun it."""
 
     line: ControlRequest
     journalled: bool
@@ -166,8 +158,7 @@ class RequestResponder:
             self.takes(line, journalled=True, memory=memory // len(asks), ours=ours)
 
     def connected_again(self, *, others_drove: bool) -> None:
-        """Forget the requests that the worker repeats because they are not in the journal. If others drove meanwhile,
-        they may have begun those that wait here."""
+        """Forget requests that the worker repeats. If others drove meanwhile, they may have begun those that wait."""
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.link_front import LinkFront
 
 
-PATIENCE = 24 * 3600.0
-"""Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
-
+PATIENCE = 24 * 3600.0  # seconds to reconnect: as long as the daemon keeps a session without clients
 FIRST_TRIES = 5  # attempts for a first connection that keeps breaking off in the middle
 
 
@@ -100,14 +97,8 @@ ATTEMPT_S = 60.0  # seconds an attempt to reconnect may take when nobody is aske
 _STUCK_S = 5.0
 
 
-class Nudge(Enum):
-    EVENT = "event"  # the network changed, or the person asked to drive
-    PERSON = "person"  # the person wants to try now, and may be asked to log in
-
-
 class RetrySchedule:
-    """The reconnect attempts of one session. `failed` and `garbled` count in a row. The patience starts when a
-    connection is lost."""
+    """The reconnect attempts of a session: `failed`, `garbled` in a row. Patience starts with a loss."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0
@@ -118,7 +109,7 @@ class RetrySchedule:
         self._limit: asyncio.Timeout | None = None
         self._began = 0.0
         self._hurried = False
-        self._nudge: Nudge | None = None
+        self._by_person = False  # who may be asked to log in
         self._nudged = asyncio.Event()
 
     def begin(self, *, endless: bool) -> asyncio.Timeout:
@@ -144,14 +135,14 @@ class RetrySchedule:
         """Return the seconds until a session whose connection is lost is given up. Forgets earlier nudges."""
         now = time.monotonic()
         self._lost_at = now if self._lost_at is None else self._lost_at
-        self._nudge = None
+        self._by_person = False
         self._nudged.clear()
         return self._lost_at + self._patience - now
 
     def exhausted(self, error: CcbError, do: str) -> ConnectionLost:
         return ConnectionLost(
             f"the connection was lost and could not be made again within {self._patience:g} s",
-            evidence="\n".join(part for part in (error.what, error.evidence) if part),
+            evidence="\n".join(filter(None, (error.what, error.evidence))),
             do=do,
         )
 
@@ -159,22 +150,20 @@ class RetrySchedule:
         hurried, self._hurried = self._hurried, False
         return 0.0 if at_once or hurried else self._pace.next()
 
-    async def pause(self, seconds: float) -> Nudge | None:
-        try:
+    async def pause(self, seconds: float) -> bool:
+        """Wait, or until a nudge. Return whether it was the person's."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._nudged.wait()
-        except TimeoutError:
-            return None
-        return self._nudge
+        return self._by_person
 
-    def nudge(self, why: Nudge = Nudge.EVENT) -> None:
-        if self._nudge is not Nudge.PERSON:
-            self._nudge = why
+    def nudge(self, *, by_person: bool = False) -> None:
+        self._by_person = self._by_person or by_person
         self._nudged.set()
 
     def retry(self) -> None:
         """Try now, because the person wants to. Replace an attempt that has been running for a while with a new one."""
-        self.nudge(Nudge.PERSON)
+        self.nudge(by_person=True)
         if time.monotonic() - self._began > _STUCK_S:
             self._give_up()
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link, SessionFrame
 from ccb.tunnel.plain_text import HostText
+from ccb.tunnel.wire.control_protocol import Failure
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Applied, Attached, Bye, Event, Fenced, NamesFound, Past, Progress, Snapshot
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord
@@ -22,11 +23,8 @@ from .dialing import AttachOptions, RetrySchedule
 from .newest import Newest
 from .outbox import Outbox, PendingRequests
 
-MAX_QUEUED = 256
-"""Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
-
-MAX_QUEUED_BYTES = 16 * 1024 * 1024
-"""Bytes of memory of the items that wait. A single larger item is accepted when nothing else waits."""
+MAX_QUEUED = 256  # items that wait for the reader. While it is full, the link is not read.
+MAX_QUEUED_BYTES = 16 * 1024 * 1024  # bytes of memory; a single larger item is accepted
 
 
 class EventFeed:
@@ -39,7 +37,7 @@ class EventFeed:
         self._bytes = 0
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._ended = asyncio.Event()
+        self.ended = asyncio.Event()
 
     def shift(self, change: client.LinkChangeKind) -> bool:
         """Change the state without telling the reader. Return whether the connection is where the change leads to."""
@@ -70,15 +68,8 @@ class EventFeed:
         """End the feed. The reader still gets the items that wait; then `failure`, if given, is raised to it."""
         self.failure = self.failure or failure
         self.shift(change)
-        self._ended.set()
+        self.ended.set()
         self._news.set()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended.is_set()
-
-    async def wait_ended(self) -> None:
-        await self._ended.wait()
 
     async def skip(self) -> None:
         while not self._queue:
@@ -87,7 +78,7 @@ class EventFeed:
         self._take()
 
     async def items(self) -> AsyncIterator[client.Item]:
-        while self._queue or not self._ended.is_set():
+        while self._queue or not self.ended.is_set():
             if self._queue:
                 yield self._take()
                 continue
@@ -119,8 +110,7 @@ class ClientParts:
 
 
 class LinkReader:
-    """Routes the frames of the host. `have` is the last event handed to the feed, `skipped` the last that the first
-    attach has skipped. `begun`: an attach was granted. `inputs` are the newest ids among the events."""
+    """Routes the frames of the host. `have`: the last event of the feed; `skipped`: of the first attach."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
@@ -238,7 +228,7 @@ class LinkReader:
         self._feed.shift(client.LinkChangeKind.FENCED)
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
-                self._requests.refuse(request_id, f"{name or 'another client'} drives this session now")
+                self._requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
         await self._feed.change(
             client.LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
         )

@@ -11,8 +11,7 @@ MAX_ID = 200  # characters of an id. The worker's own ids are UUIDs, those of pr
 
 
 class Newest(dict[K, V]):
-    """A dict that keeps the newest `most` entries, and no key of more than MAX_ID characters: a hostile host makes up
-    ids. Entries are added with `[]` or `setdefault`."""
+    """The newest `most` entries without keys of more than MAX_ID characters, added with `[]` or `setdefault`."""
 
     def __init__(self, most: int) -> None:
         super().__init__()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire.control_protocol import A, Answer, Failure, P, Request, RequestFailed, answer_in, new_uuid
+from ccb.tunnel.wire import control_protocol as control
+from ccb.tunnel.wire.control_protocol import CLIENT_DEADLINE_S, A, Answer, Failure, P
 from ccb.tunnel.wire.frames import FrameError, Input, Past, Stop
 from ccb.tunnel.wire.journal_records import parse_page
 from ccb.tunnel.wire.messages import ControlResponse
@@ -22,8 +24,7 @@ MAX_BYTES = 64 * 1024 * 1024  # bytes of all waiting inputs. A single larger inp
 
 
 class Outbox:
-    """Keeps inputs in order. One task at a time takes the unconfirmed ones with `next`, from the first after each
-    `rewind`. A request to stop the session is kept too: with `finish` it goes after all inputs."""
+    """Keeps inputs in order: `next` takes the unconfirmed ones after each `rewind`. A stop may wait for them."""
 
     def __init__(self) -> None:
         self._stop: Stop | None = None
@@ -38,13 +39,13 @@ class Outbox:
         return len(self._inputs)
 
     async def put(self, input_id: str, body: Json) -> None:
-        """Add an input unless it is waiting already; waits while the outbox is full. Raises UsageError if it is too
-        large."""
+        """Add an input once; waits while the outbox is full. Raises UsageError if it is too large."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
+            why = error.reason
             raise UsageError(
-                "the message is too large to be sent", evidence=error.reason, do="Send a shorter message."
+                "the message is too large to be sent", evidence=why, do="Send a shorter message."
             ) from None
         while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._bytes + size > MAX_BYTES):
             self._room.clear()
@@ -62,7 +63,7 @@ class Outbox:
             self._room.set()
 
     async def confirmed(self, input_id: str = "") -> None:
-        while self._inputs if not input_id else input_id in self._inputs:
+        while input_id in self._inputs if input_id else self._inputs:
             self._room.clear()
             await self._room.wait()
 
@@ -103,14 +104,13 @@ def answer_id(request_id: str) -> str:
 
 
 def input_id_of(body: Json) -> str:
-    """Return the id by which the host applies an input once. Clients number control requests from one in each
-    process."""
+    """Return the id by which the host applies an input once. Clients number requests from one in each process."""
     match body:
         case {"type": "user", "uuid": str(identity)} if identity:
             return identity
         case {"type": "control_response", "response": {"request_id": str(identity)}} if identity:
             return answer_id(identity)
-    return new_uuid()
+    return control.new_uuid()
 
 
 _CHECKS = 60  # of the connection while a request waits for its answer
@@ -124,17 +124,18 @@ class NumberedAnswers(Generic[T]):
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[T]] = {}
-        self._count = 0
+        self._numbers = itertools.count(1)
 
-    def open(self) -> tuple[int, asyncio.Future[T]]:
-        """Return the number of a new request, and the future that gets the answer."""
-        self._count += 1
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._waiting[self._count] = answer
-        return self._count, answer
-
-    def close(self, number: int) -> None:
-        self._waiting.pop(number, None)
+    async def answer_to(self, send: Callable[[int], Awaitable[None]]) -> T:
+        """Send a request with its number, and return the answer. Raises ConnectionLost, TimeoutError."""
+        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            await send(number)
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return await answer
+        finally:
+            del self._waiting[number]
 
     def take(self, number: int, value: T) -> None:
         answer = self._waiting.get(number)
@@ -155,9 +156,8 @@ class PendingRequests:
         self.pages: NumberedAnswers[list[SessionEvent]] = NumberedAnswers()
         self.names: NumberedAnswers[Json] = NumberedAnswers()
 
-    async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
-        """Wait for the answer to `request`. Only seconds while `connected` count. Raises RequestFailed,
-        ConnectionLost."""
+    async def answer_to(self, request: control.Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
+        """Wait for the answer. Only seconds while `connected` count. Raises RequestFailed, ConnectionLost."""
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._controls[request.id] = waiting
         left, step = deadline_s, deadline_s / _CHECKS
@@ -167,7 +167,7 @@ class PendingRequests:
                 if waiting.done():
                     return request.kind.read_answer(waiting.result())
                 left = left - step if connected() else deadline_s
-            raise RequestFailed(f"no answer to {request.kind.name} within {deadline_s:g} s")
+            raise control.RequestFailed(f"no answer to {request.kind.name} within {deadline_s:g} s")
         finally:
             self._controls.pop(request.id, None)
 
@@ -175,20 +175,17 @@ class PendingRequests:
     def waiting(self) -> list[str]:
         return list(self._controls)
 
-    def refuse(self, request_id: str, why: str) -> None:
-        self._settle(Failure(request_id, why))
-
     def take_answer(self, line: ControlResponse) -> bool:
         """Hand an answer to the control request that waits for it. Return False if no request does."""
         if line.request_id not in self._controls:
             return False
-        answer = answer_in(line)
+        answer = control.answer_in(line)
         if isinstance(answer, Failure):
             answer = Failure(answer.request_id, neutralise(answer.error), answer.code)
-        self._settle(answer)
+        self.settle(answer)
         return True
 
-    def _settle(self, answer: Answer) -> None:
+    def settle(self, answer: Answer) -> None:
         waiting = self._controls.get(answer.request_id)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)

@@ -1,5 +1,4 @@
-"""The person's hooks on this machine: only commands of its settings file, and nothing that the host says reaches
-them."""
+"""The person's hooks on this machine: only commands of its settings, and nothing that the host says reaches them."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.hook_output import names_refusal, plain, read_printed
 from ccb.tunnel.wire.mcp_messages import Elicitation
+from ccb.tunnel.wire.messages import as_blocks, as_dict
 
 Json = dict[str, Any]
 
@@ -66,12 +66,11 @@ def _read(event: str, code: int, printed: bytes) -> Json | None:
 
 
 def _own_answer(own: object) -> Json | None:
-    if not isinstance(own, dict) or own.get("action") not in _ACTIONS:
+    given = as_dict(own)
+    if given.get("action") not in _ACTIONS:
         return None
-    if own["action"] != "accept":
-        return {"action": own["action"]}
-    content = own.get("content")
-    return {"action": "accept", "content": content if isinstance(content, dict) else {}}
+    content = {"content": as_dict(given.get("content"))} if given["action"] == "accept" else {}
+    return {"action": given["action"], **content}
 
 
 EVENT = "Notification"
@@ -160,18 +159,11 @@ class OwnCommand:
 def own_commands(hooks: Mapping[str, Any], event: str) -> list[OwnCommand]:
     """Return the commands for an event in the `hooks` of the settings. What is malformed is left out."""
     found = []
-    entries = hooks.get(event)
-    for entry in entries if isinstance(entries, list) else []:
-        listed = entry.get("hooks") if isinstance(entry, dict) else None
-        for hook in listed if isinstance(listed, list) else []:
-            if not isinstance(hook, dict):
-                continue  # the host names it: it reads all hooks
+    for entry in as_blocks(hooks.get(event)):
+        for hook in as_blocks(entry.get("hooks")):
             command, timeout = hook.get("command"), hook.get("timeout", _TIMEOUT_S)
-            if (
-                hook.get("type", "command") == "command"
-                and isinstance(command, str)
-                and isinstance(timeout, int | float)
-            ):
+            is_command = hook.get("type", "command") == "command" and isinstance(command, str)
+            if is_command and isinstance(timeout, int | float):
                 limit = min(float(timeout), _MAX_TIMEOUT_S)
                 found.append(OwnCommand(str(entry.get("matcher") or ""), command, limit))
     return found

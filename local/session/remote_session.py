@@ -1,5 +1,4 @@
-"""One session over many connections. Events go into one bounded queue, so a slow reader slows the host down; inputs
-wait in the outbox until the host has them."""
+"""One session over many connections, with a bounded queue of events, and an outbox until the host has the inputs."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def is_own(request_id: str) -> bool:
 
 
 class OwnQuestions:
-    """The open questions of this laptop, which the reader gets and answers like those of the worker. Their number is
-    limited by that of the services that ask them."""
+    """The open questions of this laptop, as few as its services. The reader answers them like the worker's."""
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
@@ -78,8 +76,7 @@ _LAST_INPUTS_S = 1.5  # seconds for the host to confirm the last inputs
 
 
 class RemoteSession:
-    """Drives (or watches) one session over connections from `dial`. Use as a context manager: entering makes the first
-    connection or raises the error; the session on the host goes on unless it was stopped."""
+    """Drives or watches a session over connections from `dial`. Entering makes the first one; leaving ends nothing."""
 
     def __init__(self, dial: Dial, options: AttachOptions | None = None) -> None:
         options = options or AttachOptions()
@@ -193,8 +190,7 @@ class RemoteSession:
         self._witnesses.append(witness)
 
     async def ask_reader(self, request: control.Request[control.P, control.A]) -> control.A:
-        """Put a question of this laptop to the reader, and return the answer. Raises RequestFailed if nobody
-        answers."""
+        """Put a question of this laptop to the reader. Raises RequestFailed if nobody answers."""
         if not self._responder.leaves_to_reader(request.kind):
             raise control.RequestFailed(f"nobody answers {request.kind.name} here")
         return await self._own.ask(request)
@@ -213,8 +209,7 @@ class RemoteSession:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
 
     async def had_before(self, input_id: str) -> int | None:
-        """Wait until the host has an input. If it had it before this client attached, return the last event that was
-        skipped, else None. Raises CcbError."""
+        """Wait until the host has an input. Return the last skipped event if the host had it before, else None."""
         await self._outbox.confirmed(input_id)
         if input_id not in self._reader.inputs:
             await self.earlier(1, 1)  # a page comes after all events so far
@@ -234,21 +229,14 @@ class RemoteSession:
         if self._connection is None:
             raise ConnectionLost("the host cannot be asked without a connection", do="Wait for the reconnect.")
         link = self._connection.link
-        number, answer = answers.open()
-        try:
-            await link.send(ask(link.epoch, number))
-            async with asyncio.timeout(control.CLIENT_DEADLINE_S):
-                return await answer
-        finally:
-            answers.close(number)
+        return await answers.answer_to(lambda number: link.send(ask(link.epoch, number)))
 
     @property
     def reading(self) -> bool:
         return self._connection is not None and self._connection.reading
 
     async def read_out(self) -> None:
-        """Wait until this laptop reads no model answer, and drop events: a client that took over would pay a second
-        time."""
+        """Read the model's answer to its end, and drop events: a client that took over would pay a second time."""
         while (connection := self._connection) is not None and connection.reading:
             dropped = asyncio.ensure_future(self._feed.skip())
             done = asyncio.ensure_future(connection.read_out())
@@ -332,15 +320,15 @@ class RemoteSession:
 
     async def stop(self, *, finish: bool = False) -> None:
         """The request to stop survives a lost connection. `events` ends when the session has ended."""
-        if not self._feed.ended:
+        if not self._feed.ended.is_set():
             self._outbox.stop(finish=finish)
 
     async def ended(self) -> None:
-        await self._feed.wait_ended()
+        await self._feed.ended.wait()
 
     @property
     def ended_on_host(self) -> bool:
-        return self._feed.ended and self._feed.failure is None
+        return self._feed.ended.is_set() and self._feed.failure is None
 
     def retry(self) -> None:
         self._schedule.retry()
@@ -364,7 +352,7 @@ class RemoteSession:
     async def close(self, *, done: bool = False) -> None:
         self._feed.shift(client.LinkChangeKind.LEAVE)
         connection = self._connection
-        if connection is not None and not self._feed.ended:
+        if connection is not None and not self._feed.ended.is_set():
             try:
                 if self.driving:
                     with contextlib.suppress(TimeoutError):
@@ -374,7 +362,7 @@ class RemoteSession:
                     await connection.link.send(Detach(connection.link.epoch, done))
                     await connection.link.flush()
                     if done:
-                        await self._feed.wait_ended()
+                        await self._feed.ended.wait()
             except (TimeoutError, ConnectionLost) as error:
                 log.info("the host was not told that this client leaves: %s", error)
                 connection.link.drop("the host did not answer", silent=True)

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageRecord, Record, parse_event
-from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, parse_message
+from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
 
@@ -25,8 +25,7 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """An event of the session, or `progress`. `body` is the public object of a `message` and of progress. `replayed`:
-    it is from before this client attached."""
+    """An event, or `progress`. `body`: the public object of these and of a `message`. `replayed`: of the past."""
 
     kind: str
     body: Json
@@ -55,8 +54,7 @@ class EventGap:
 
 @dataclass(frozen=True)
 class LinkChange:
-    """The connection has changed; `reason` is for the person. `attempt` counts from 1, `retry_at` is the monotonic
-    second of the next attempt, or None while one runs."""
+    """The connection has changed. `attempt` counts from 1, `retry_at` is monotonic, None while an attempt runs."""
 
     state: LinkState
     reason: str = ""
@@ -71,8 +69,7 @@ class LaptopNotice:
 
 @dataclass(frozen=True)
 class FoundNames:
-    """Files and directories that part of a name may mean, best first. `more` fit as well. `settled`: asking again soon
-    brings the same. `cut`: the tree is too large to list."""
+    """What part of a name may mean, best first. `more` fit. `settled`: no news soon. `cut`: the tree is too large."""
 
     names: tuple[str, ...]
     more: bool
@@ -109,8 +106,7 @@ def shown_name(client: str) -> HostText:
 
 
 class Witness(Protocol):
-    """Sees what the reader was asked, and what this client says, in order, to decide what this laptop lets the worker
-    do."""
+    """Sees what the reader was asked, and what this client says, to decide what the worker may do here."""
 
     def asked(self, line: ControlRequest) -> None: ...
 
@@ -152,12 +148,10 @@ class SessionClient(Protocol):
         """Yield everything that happens from now on. Raises CcbError when the session is lost for good."""
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[SessionEvent]:
-        """Return about `most` bytes of the events before number `before`, oldest first; [] at the start. Raises
-        CcbError."""
+        """Return about `most` bytes of the events before this one, oldest first; [] at the start. Raises CcbError."""
 
     async def names(self, query: str) -> FoundNames | None:
-        """Return the files and directories that `query` may mean; None from an older worker. Raises CcbError. Cancel an
-        older call: its answer is unlikely."""
+        """Return what `query` may mean; None from an older worker. Cancel an older call. Raises CcbError."""
 
     def retry(self) -> None:
         """Connect now instead of waiting for the next attempt. The login may ask the person."""
@@ -180,8 +174,7 @@ class SessionClient(Protocol):
         """Stop the running turn. Return when the worker has accepted the request. Raises RequestFailed."""
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """Let the worker send requests of this kind, answered by `service` or by the reader of `events` with
-        `answer`."""
+        """Let the worker send requests of this kind, answered by `service`, or by the reader with `answer`."""
 
     async def answer(self, request_id: str, response: Json) -> None:
         """Answer a `can_use_tool`: {"behavior": "allow" or "deny", …}."""
@@ -195,8 +188,7 @@ class SessionClient(Protocol):
 
 @dataclass(frozen=True)
 class SnapshotPrompt:
-    """A prompt that waits, or runs if `taken`. `text` may be its beginning. `ids` are those of the input and the user
-    message. `steers`: it does not wait for the end of the running turn."""
+    """A prompt that waits, or runs if `taken`. `text` may be its beginning. `steers`: it does not wait for the turn."""
 
     ids: tuple[str, ...]
     text: str
@@ -207,8 +199,7 @@ class SnapshotPrompt:
 
 @dataclass(frozen=True)
 class SkippedState:
-    """The state after the events that are not loaded. Texts are empty, `prompts` and `tasks` (id, description) None if
-    the snapshot does not say."""
+    """The state after events that are not loaded. `prompts` and `tasks` (id, text) are None if it does not say."""
 
     model: str
     permission_mode: str
@@ -223,19 +214,21 @@ class SkippedState:
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
     result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
-    asks = map(parse_message, _objects(body.get("asks")))
+    asks = map(parse_message, as_blocks(body.get("asks")))
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
-        todos=tuple(_objects(body.get("todos"))),
+        todos=tuple(as_blocks(body.get("todos"))),
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
-        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))
-        if isinstance(tasks, list)
-        else None,
+        tasks=tuple(map(_task, as_blocks(tasks))) if isinstance(tasks, list) else None,
     )
+
+
+def _task(told: Json) -> tuple[str, str]:
+    return str(told.get("task_id")), str(told.get("description") or "")
 
 
 def parse_names(body: Json) -> FoundNames:
@@ -253,12 +246,8 @@ def _can_be_typed(name: str) -> bool:
     return 0 < len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
 
 
-def _objects(values: object) -> Iterator[Json]:
-    return (each for each in (values if isinstance(values, list) else ()) if isinstance(each, dict))
-
-
 def _prompts(values: object) -> Iterator[SnapshotPrompt]:
-    for each in _objects(values):
+    for each in as_blocks(values):
         text = str(each.get("text") or "")
         if text.strip():
             files = each.get("files")
@@ -291,8 +280,6 @@ class DriverRole(Enum):
 
 
 class LinkChangeKind(Enum):
-    """What can happen to a session on this laptop."""
-
     ATTACH = "attach"  # an attach was sent, with the present role
     GRANTED = "granted"  # the host lets this client drive
     HOLDS = "holds"  # the host lets this client drive already, although its answer was lost
@@ -322,7 +309,6 @@ class LinkStanding:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a lost connection is to be restored."""
         return self.link in _LIVE
 
 
@@ -336,9 +322,7 @@ _LINKS: Mapping[LinkChangeKind, tuple[LinkState, frozenset[LinkState]]] = {
     LinkChangeKind.LEAVE: (LinkState.LEAVING, _LIVE),
     LinkChangeKind.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
     LinkChangeKind.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
-}
-"""For each change: the state of the connection that it leads to, and the states in which it is possible."""
-
+}  # to which state, and from which
 _ROLES: Mapping[LinkChangeKind, Mapping[DriverRole, DriverRole]] = {
     LinkChangeKind.ATTACH: {DriverRole.WANTS: DriverRole.ASKS},
     LinkChangeKind.GRANTED: {DriverRole.ASKS: DriverRole.DRIVES},

@@ -9,7 +9,7 @@ import time
 from ccb.tunnel import errors
 from ccb.tunnel.link.link import Greeting, Link
 
-from .dialing import FIRST_TRIES, Dial, KnownSession, Nudge, WorkerConnection
+from .dialing import FIRST_TRIES, Dial, KnownSession, WorkerConnection
 from .link_reader import ClientParts, LinkReader
 from .session_client import EventGap, LinkChangeKind, SessionEvent
 
@@ -19,8 +19,7 @@ _MAX_GARBLED = 3
 
 
 class Supervisor:
-    """Makes the connections of a session. `ready` is done after the first attach, or holds the error that prevented
-    it."""
+    """Makes the connections of a session. `ready`: after the first attach, or the error that prevented it."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
         self.hello: Greeting | None = None
@@ -69,8 +68,7 @@ class Supervisor:
         self._requests.fail("the connection ended before the answer")
 
     async def _connect_once(self, *, may_ask: bool) -> errors.CcbError | None:
-        """Make one connection and read it to its end. Return why it was lost; None when the session has ended. Raises
-        CcbError when there can be no other."""
+        """Make a connection, and read it to its end. Return why it was lost, None if the session is over."""
         known = KnownSession(self.hello, self._reader.begun) if self.hello is not None else None
         limit = self._schedule.begin(endless=may_ask)
         try:
@@ -85,11 +83,8 @@ class Supervisor:
             if isinstance(error, TimeoutError) and not limit.expired():
                 raise
             if self._feed.standing.goes_on:
-                return (
-                    error
-                    if isinstance(error, errors.CcbError)
-                    else errors.ConnectionLost("the host did not answer in time")
-                )
+                late = errors.ConnectionLost("the host did not answer in time")
+                return error if isinstance(error, errors.CcbError) else late
             self._end(LinkChangeKind.END)
             return None
         finally:
@@ -122,8 +117,7 @@ class Supervisor:
             self.ready.set_result(None)
 
     def _still_claims(self, hello: Greeting) -> bool:
-        """Whether the person's wish to drive is still open. If others attached after our attach, it was granted, and
-        that was lost."""
+        """Whether the wish to drive is open. If others attached after us, it was granted, and that was lost."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
@@ -131,12 +125,10 @@ class Supervisor:
         """Go on from the last event that a damaged host has. Raises EventsLost if this client needs every event."""
         gone, self._reader.have = self._reader.have - hello.seq, hello.seq
         self.hello = hello
-        lost = errors.EventsLost(
-            f"the host has lost the last {gone} event(s) that this ccb had received", do=self.come_back()
-        )
+        what = f"the host has lost the last {gone} event(s) that this ccb had received"
         if not self._options.later_tail:
-            raise lost
-        await self._feed.put(SessionEvent("damaged", {"what": lost.what}, hello.seq))
+            raise errors.EventsLost(what, do=self.come_back())
+        await self._feed.put(SessionEvent("damaged", {"what": what}, hello.seq))
         await self._feed.put(EventGap(hello.seq, {}))
 
     async def _serve(self, connection: WorkerConnection) -> str:
@@ -169,10 +161,8 @@ class Supervisor:
                 raise error
             await asyncio.sleep(schedule.next_wait())
             return self.hello is None
-        if (
-            isinstance(error, errors.UsageError | errors.NoSuchSession | errors.EventsLost)
-            or schedule.garbled >= _MAX_GARBLED
-        ):
+        final = errors.UsageError | errors.NoSuchSession | errors.EventsLost
+        if isinstance(error, final) or schedule.garbled >= _MAX_GARBLED:
             raise error
         left = schedule.patience_left()  # before anyone learns of the loss and nudges
         if left <= 0:
@@ -191,10 +181,9 @@ class Supervisor:
         if not self._options.can_ask:
             raise error
         await self._feed.change(LinkChangeKind.LOGIN_ASKS, error.what)
-        may_ask = await self._schedule.pause(left) is Nudge.PERSON
-        await self._feed.change(
-            LinkChangeKind.LOST_LINK, "logging in" if may_ask else error.what, self._schedule.failed
-        )
+        may_ask = await self._schedule.pause(left)
+        why = "logging in" if may_ask else error.what
+        await self._feed.change(LinkChangeKind.LOST_LINK, why, self._schedule.failed)
         return may_ask
 
     def _asked_to_drive(self) -> bool:

@@ -12,14 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.client_requests import (
-    CHANGE_RULES,
-    LIST_RULES,
-    RENAME_SESSION,
-    REWIND_FILES,
-    REWIND_POINTS,
-    FileRewind,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import MCP_RECONNECT, MCP_STATUS
@@ -34,15 +27,13 @@ from ..transcript.markdown_export import markdown_of
 from ..transcript.session_facts import tokens
 from ..transcript.tool_calls import agent_label
 from ..transcript.transcript_reducer import TranscriptReducer
-from .registry import EVERYWHERE, NOTHING, Choices, Reply, ReplyRow, Rows, Text, command
+from .registry import NOTHING, Choices, Reply, ReplyRow, Rows, Text, command, everywhere
 from .session_api import SessionApi
 
 if TYPE_CHECKING:
     from ..mcp.mcp_service import ServerState
 
-SESSION, KEPT = "session", "localSettings"
-"""Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
-
+SESSION, KEPT = "session", "localSettings"  # where a rule holds: in this session, or always here
 _MAX_SHOWN = 50
 _MAX_AGENTS = 20
 _JOURNAL = {
@@ -51,7 +42,7 @@ _JOURNAL = {
 }
 
 
-@command("status", "", "show host, session, worker and connection", places=EVERYWHERE)
+@everywhere("status", "show host, session, worker and connection")
 async def status(api: SessionApi, _: str) -> Reply:
     hello, transcript = api.client.hello, api.transcript
     waiting = f", but no answer for {api.client.unanswered_s:.0f} s" if api.client.unanswered_s else ""
@@ -60,18 +51,17 @@ async def status(api: SessionApi, _: str) -> Reply:
     size, sent = api.client.request_bytes
     uploads = [f"Requests    {size_of(size)} to the model, of which the host sent {size_of(sent)}"] if size else []
     mode = f"permission mode {HostText(transcript.mode).cell}"
-    return Text(
-        [
-            f"Session     {hello.session}",
-            f"Host        {api.info.place}",
-            f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
-            f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
-            *uploads,
-            f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
-            f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
-            f"Used        {_used(transcript)}",
-        ]
-    )
+    lines = [
+        f"Session     {hello.session}",
+        f"Host        {api.info.place}",
+        f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
+        f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
+        *uploads,
+        f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
+        f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",
+        f"Used        {_used(transcript)}",
+    ]
+    return Text(lines)
 
 
 def _used(transcript: TranscriptReducer) -> str:
@@ -79,7 +69,7 @@ def _used(transcript: TranscriptReducer) -> str:
     return f"{tokens(totals.input_tokens)} tokens in, {tokens(totals.output_tokens)} out, ${totals.cost_usd:.4f}"
 
 
-@command("cost", "", "show the tokens and the cost of this session", places=EVERYWHERE)
+@everywhere("cost", "show the tokens and the cost of this session")
 async def cost(api: SessionApi, _: str) -> Reply:
     lines = [_used(api.transcript), *filter(None, [api.transcript.totals.context_text])]
     by_agents = []
@@ -101,11 +91,9 @@ _EFFECTS = {
 _RUNS_ON = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.CLIENT: "in the client"}
 
 
-@command(
-    "tools",
-    "[NAME]",
+@everywhere(
+    "tools [NAME]",
     "list the tools of the agent: what each may change, and where it runs",
-    places=EVERYWHERE,
     choices=lambda api: dict.fromkeys(map(one_line, api.transcript.tools or tuple(BUILT_IN)), ""),
     takes_text=True,
 )
@@ -157,7 +145,7 @@ class _HeldRules(_Answer):
 
 async def held_rules(api: SessionApi) -> list[HeldRule]:
     """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-    return (await api.read(Request(LIST_RULES, None), _HeldRules)).state.rules
+    return (await api.read(Request(requests.LIST_RULES, None), _HeldRules)).state.rules
 
 
 async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
@@ -166,7 +154,7 @@ async def change_rule(api: SessionApi, held: HeldRule, *, adds: bool) -> str:
     rule = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
     kind = "addRules" if adds else "removeRules"
     update: Json = {"type": kind, "rules": [rule], "behavior": held.behavior, "destination": held.source}
-    await api.request(Request(CHANGE_RULES, [update]))
+    await api.request(Request(requests.CHANGE_RULES, [update]))
     if held.source == KEPT and api.laptop.projects is not None:
         await api.laptop.projects.keep([update])
     wrong = no_such_tool(tool) if adds else ""
@@ -179,11 +167,7 @@ async def _rule_texts(api: SessionApi) -> Choices:
 
 
 @command(
-    "permissions",
-    "[RULE]",
-    "the rules that allow, ask, deny: origin, add, remove",
-    asked=_rule_texts,
-    takes_text=True,
+    "permissions [RULE]", "the rules that allow, ask, deny: origin, add, remove", asked=_rule_texts, takes_text=True
 )
 async def permissions(api: SessionApi, argument: str) -> Reply:
     word, _, rest = argument.partition(" ")
@@ -195,13 +179,9 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
         if not rule.is_own:
             return Text(f"This rule is not yours to remove here: it comes from {rule.source}.", Level.WARNING)
         return Text(await change_rule(api, rule, adds=False))
-    return RuleRows(
-        [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held],
-        none="No rule holds: what is not harmless is asked.",
-        after="/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session.",
-        sought=argument,
-        held=held,
-    )
+    rows = [ReplyRow(f"{each.behavior} {one_line(each.rule)} ({each.source})") for each in held]
+    after = "/permissions allow RULE, ask RULE, deny RULE and remove N change them for this session."
+    return RuleRows(rows, "No rule holds: what is not harmless is asked.", after, sought=argument, held=held)
 
 
 # What the agent has changed.
@@ -252,24 +232,19 @@ class ChangedFiles(Rows):
 _BACK = {"create": "removed", "remove": "new"}  # going back does the contrary of what the agent has done
 
 
-@command(
-    "diff",
-    "[N]",
-    "show what the agent has changed in this session, a file each, with the lines",
-    places=EVERYWHERE,
-)
+@everywhere("diff [N]", "show what the agent has changed in this session, a file each, with the lines")
 async def diff(api: SessionApi, number: str) -> Reply:
-    points = await api.read(Request(REWIND_POINTS, None), PastPrompts)
+    points = await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)
     if not points.files_kept:
         return Text("This session keeps no versions of files. `! git diff` shows what git knows.")
     none = "The agent's tools have changed no file in this session. `! git status` shows what commands did."
     since = points.points[-1].id if points.points else ""
     if not since:
         return Text(none)
-    files = (await api.read(Request(REWIND_FILES, FileRewind(since, dry_run=True)), DiffFiles)).files
+    files = (await api.read(Request(requests.REWIND_FILES, requests.FileRewind(since, dry_run=True)), DiffFiles)).files
     if number.isdigit() and 0 < int(number) <= len(files):
-        one = FileRewind(since, dry_run=True, path=files[int(number) - 1].path)
-        found = (await api.read(Request(REWIND_FILES, one), DiffFiles)).files
+        one = requests.FileRewind(since, dry_run=True, path=files[int(number) - 1].path)
+        found = (await api.read(Request(requests.REWIND_FILES, one), DiffFiles)).files
         return Text(_patch_lines(found[0]) if found else "The lines of this file are not known.")
     if number:
         return Text(f"There is no file {number[:20]}: /diff lists them.", Level.WARNING)
@@ -299,13 +274,7 @@ def _servers(api: SessionApi) -> Choices:
     return {f"reconnect {one_line(each)}": "" for each in dict.fromkeys((*api.laptop_servers, *others))}
 
 
-@command(
-    "mcp",
-    "[reconnect NAME]",
-    "list the MCP servers with their state, connect one again",
-    places=EVERYWHERE,
-    choices=_servers,
-)
+@everywhere("mcp [reconnect NAME]", "list the MCP servers with their state, connect one again", choices=_servers)
 async def mcp(api: SessionApi, argument: str) -> Reply:
     word, _, name = argument.partition(" ")
     if word == "reconnect" and name.strip():
@@ -318,11 +287,8 @@ async def mcp(api: SessionApi, argument: str) -> Reply:
     missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
     rows += [ReplyRow(each.name, f"not used by the agent, on this laptop: {each.shown}") for each in missing]
     broken = any(each.get("status") in ("failed", "needs-auth") for each in servers)
-    return Rows(
-        rows,
-        none="There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings.",
-        after="/mcp reconnect NAME tries again." if broken else "",
-    )
+    none = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings."
+    return Rows(rows, none, "/mcp reconnect NAME tries again." if broken else "")
 
 
 async def _reconnect(api: SessionApi, name: str) -> Text:
@@ -355,11 +321,11 @@ def _server_row(server: Json, own: Mapping[str, ServerState]) -> ReplyRow:
 # Its name, its text, what is kept of its project.
 
 
-@command("rename", "TITLE", "give this session a name for the lists", places=EVERYWHERE)
+@everywhere("rename TITLE", "give this session a name for the lists")
 async def rename(api: SessionApi, title: str) -> Reply:
     if not title:
         return Text("/rename TITLE gives this session a name, under which /resume and `ccb ps` list it.")
-    await api.request(Request(RENAME_SESSION, title))
+    await api.request(Request(requests.RENAME_SESSION, title))
     return Text(f"This session is now called {title}.")
 
 
@@ -369,7 +335,7 @@ _PUBLIC = ("message", "input")
 
 
 # Not in headless runs: there, the text of a prompt may come from somebody who must not write files of the laptop.
-@command("export", "[FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json")
+@command("export [FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json")
 async def export(api: SessionApi, argument: str) -> Reply:
     session = api.client.hello.session
     path = _target(argument or f"ccb-{session[:8]}.md")
@@ -420,18 +386,13 @@ def write_new(path: Path, text: str) -> None:
         raise
 
 
-@command("revoke", "", "let this session call no models any more; calls under way end at once")
+@command("revoke", "let this session call no models any more; calls under way end at once")
 async def revoke(api: SessionApi, _: str) -> Reply:
     api.info.revoke()
     return NOTHING
 
 
-@command(
-    "trust",
-    "[revoke]",
-    'show what is kept of this project: trust, "always"; take it back',
-    choices={"revoke": ""},
-)
+@command("trust [revoke]", 'show what is kept of this project: trust, "always"; take it back', choices={"revoke": ""})
 async def trust(api: SessionApi, argument: str) -> Reply:
     if api.laptop.projects is None:
         return Text("This terminal keeps nothing of projects.")

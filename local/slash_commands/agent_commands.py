@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.client_requests import (
-    CANCEL_ASYNC_MESSAGE,
-    DEFAULT_THINKING_TOKENS,
-    EFFORTS,
-    LEARN_MODELS,
-    READ_TASK,
-    SET_EFFORT,
-    SET_MAX_THINKING_TOKENS,
-    STOP_TASK,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, may_be_model
 
 from ..transcript.blocks import Level
-from .registry import EVERYWHERE, Choices, Reply, ReplyRow, Rows, Text, command
+from .registry import Choices, Reply, ReplyRow, Rows, Text, command, everywhere
 from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
@@ -48,13 +39,7 @@ def _model_names(api: SessionApi) -> Choices:
     return dict.fromkeys(map(one_line, (*ALIASES, *known)), "")
 
 
-@command(
-    "model",
-    "[NAME]",
-    "choose a model from a list, or name one: opus, sonnet, haiku, an id",
-    places=EVERYWHERE,
-    choices=_model_names,
-)
+@everywhere("model [NAME]", "choose a model from a list, or name one: opus, sonnet, haiku, an id", choices=_model_names)
 async def model(api: SessionApi, given: str) -> Reply:
     models, current = api.laptop.models, api.transcript.model
     if given:
@@ -81,7 +66,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
             texts = (f"{error.what}: the model stays.", error.evidence, error.do)
             return Text([each for each in texts if each], Level.WARNING)
         with suppress(CcbError, RequestFailed):  # a worker of an older version does without
-            await api.request(Request(LEARN_MODELS, models.known(name)))
+            await api.request(Request(requests.LEARN_MODELS, models.known(name)))
     known = name in ALIASES or (models is not None and name in models.names)
     judged = "" if known else ", where the provider refuses it if it does not exist"
     await api.request(Request(SET_MODEL, name))
@@ -91,8 +76,7 @@ async def _use_model(api: SessionApi, given: str) -> Text:
 
 # Not in headless runs: the text of a prompt must not loosen the permissions of the run.
 @command(
-    "mode",
-    "[MODE]",
+    "mode [MODE]",
     "show or change the mode: default, acceptEdits, plan, bypassPermissions",
     choices=dict.fromkeys(MODES, ""),
 )
@@ -105,17 +89,16 @@ async def mode(api: SessionApi, wanted: str) -> Reply:
 
 
 @command(
-    "effort",
-    "LEVEL",
+    "effort LEVEL",
     "set the effort: low, medium, high, xhigh, max, or default",
-    choices=dict.fromkeys((*EFFORTS, "default"), ""),
+    choices=dict.fromkeys((*requests.EFFORTS, "default"), ""),
 )
 async def effort(api: SessionApi, level: str) -> Reply:
-    if level not in (*EFFORTS, "", "default"):
-        text = f"{level} is no level: the effort stays. /effort takes {', '.join(EFFORTS)} or default."
+    if level not in (*requests.EFFORTS, "", "default"):
+        text = f"{level} is no level: the effort stays. /effort takes {', '.join(requests.EFFORTS)} or default."
         return Text(text, Level.WARNING)
-    wanted = level if level in EFFORTS else None
-    answer = await api.request(Request(SET_EFFORT, wanted))
+    wanted = level if level in requests.EFFORTS else None
+    answer = await api.request(Request(requests.SET_EFFORT, wanted))
     applied, used = str(answer.get("applied") or ""), api.transcript.model or "the model"
     if wanted is None:
         return Text("Effort: the model's own, from the next turn on")
@@ -126,19 +109,14 @@ async def effort(api: SessionApi, level: str) -> Reply:
     return Text(f"Effort: {wanted}, from the next turn on")
 
 
-@command(
-    "thinking",
-    "[on, off, N]",
-    "let the model think, with at most N tokens",
-    choices={"on": "", "off": ""},
-)
+@command("thinking [on, off, N]", "let the model think, with at most N tokens", choices={"on": "", "off": ""})
 async def thinking(api: SessionApi, argument: str) -> Reply:
-    tokens = {"on": DEFAULT_THINKING_TOKENS, "off": 0}.get(argument)
+    tokens = {"on": requests.DEFAULT_THINKING_TOKENS, "off": 0}.get(argument)
     if tokens is None and argument.isascii() and argument.isdigit() and len(argument) < 8:
         tokens = int(argument)
     if tokens is None:
         return Text("/thinking takes on, off, or a number of tokens.", Level.WARNING if argument else Level.INFO)
-    answer = await api.request(Request(SET_MAX_THINKING_TOKENS, tokens))
+    answer = await api.request(Request(requests.SET_MAX_THINKING_TOKENS, tokens))
     if tokens and answer.get("can_think") is not True:
         used = api.transcript.model or "the model"
         return Text(f"Thinking: on, for models that can; {used} is not known to think", Level.WARNING)
@@ -157,13 +135,7 @@ def _task_ids(api: SessionApi) -> Choices:
     return {**tasks, **{f"stop {task_id}": f"ends {task_id}" for task_id in tasks}}
 
 
-@command(
-    "tasks",
-    "[ID, stop ID]",
-    "list what runs in the background, show its output, end it",
-    places=EVERYWHERE,
-    choices=_task_ids,
-)
+@everywhere("tasks [ID, stop ID]", "list what runs in the background, show its output, end it", choices=_task_ids)
 async def tasks(api: SessionApi, argument: str) -> Reply:
     word, _, rest = argument.partition(" ")
     task_id = rest.strip()
@@ -177,9 +149,9 @@ async def tasks(api: SessionApi, argument: str) -> Reply:
         after = f"{more}/tasks ID shows the output of one, /tasks stop ID ends it."
         return Rows(rows, none="Nothing runs in the background.", after=after)
     if word == "stop" and task_id:
-        await api.request(Request(STOP_TASK, task_id))
+        await api.request(Request(requests.STOP_TASK, task_id))
         return Text(f"{task_id} is being stopped", brief=True)
-    answer = await api.request(Request(READ_TASK, word))
+    answer = await api.request(Request(requests.READ_TASK, word))
     output = str(answer.get("output") or "").rstrip() or "(no output yet)"
     return Text([f"{word}, {HostText(str(answer.get('status'))).cell}:", *output.split("\n")])
 
@@ -189,7 +161,7 @@ class WaitingPrompts(Rows):
     """The prompts that wait for the agent."""
 
 
-@command("queue", "[drop N]", "list the prompts that wait for the agent: edit, reorder, drop")
+@command("queue [drop N]", "list the prompts that wait for the agent: edit, reorder, drop")
 async def queue(api: SessionApi, argument: str) -> Reply:
     waiting = api.transcript.prompts.waiting
     word, _, rest = argument.partition(" ")
@@ -200,7 +172,7 @@ async def queue(api: SessionApi, argument: str) -> Reply:
     if not 0 < int(number) <= len(waiting):
         return Text(f"No prompt {number} waits: /queue lists them.", Level.WARNING)
     prompt = waiting[int(number) - 1]
-    answer = await api.request(Request(CANCEL_ASYNC_MESSAGE, prompt.id))
+    answer = await api.request(Request(requests.CANCEL_ASYNC_MESSAGE, prompt.id))
     if answer.get("cancelled") is not True:
         return Text("The agent has taken this prompt already.", Level.WARNING)
     api.transcript.prompts.taken_back(prompt.id)

@@ -11,17 +11,15 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestFailed
 
 from . import about_session, agent_commands, other_sessions, this_laptop
-from .registry import EVERYWHERE, Choices, LaptopCommand, Reply, ReplyRow, Rows, View, command
+from .registry import Choices, LaptopCommand, Reply, ReplyRow, Rows, View, everywhere
 from .session_api import Place, SessionApi
 
 _FRESH_S = 10.0
 
 
-@command(
-    "help",
-    "[WORD]",
+@everywhere(
+    "help [WORD]",
     "show this help, or what of it has a word",
-    places=EVERYWHERE,
     choices=lambda _: {each.name: each.does for each in COMMANDS},
     takes_text=True,
 )

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.client_requests import (
-    REWIND_CONVERSATION,
-    REWIND_FILES,
-    REWIND_POINTS,
-    ConversationRewind,
-    FileRewind,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -33,7 +27,7 @@ _MAX_SAID = 80
 _LEAST_ID, _SHORT_ID = 4, 8
 
 
-@command("new", "", "begin a new session here; this one stays on the host", aliases=("clear",))
+@command("new", "begin a new session here; this one stays on the host", aliases=("clear",))
 async def new(api: SessionApi, _: str) -> Reply:
     if api.only_here:
         return Text(api.only_here, Level.WARNING)
@@ -56,8 +50,7 @@ async def _session_ids(api: SessionApi) -> Choices:
 
 
 @command(
-    "resume",
-    "[TEXT]",
+    "resume [TEXT]",
     "go on with another session of this host: a list, or the ID of one",
     aliases=("sessions",),
     asked=_session_ids,
@@ -105,11 +98,11 @@ class RewindPreview(BaseModel):
         return [each for each in self.files if not each.why]
 
 
-@command("rewind", "[N]", "go back to before a prompt: files, conversation, or both")
+@command("rewind [N]", "go back to before a prompt: files, conversation, or both")
 async def rewind(api: SessionApi, argument: str) -> Reply:
     if not argument and api.place is Place.SCREEN:
         return View()
-    points = (await api.read(Request(REWIND_POINTS, None), PastPrompts)).points
+    points = (await api.read(Request(requests.REWIND_POINTS, None), PastPrompts)).points
     number, _, scope = argument.partition(" ")
     if not number:
         rows = []
@@ -124,15 +117,15 @@ async def rewind(api: SessionApi, argument: str) -> Reply:
     if scope.strip() not in ("files", "conversation", "both"):
         return await _what_changes(api, point, number)
     if scope.strip() == "files":
-        await api.request(Request(REWIND_FILES, FileRewind(point)))
+        await api.request(Request(requests.REWIND_FILES, requests.FileRewind(point)))
         return NOTHING
-    back = ConversationRewind(point, files=scope.strip() == "both")
-    done = await api.read(Request(REWIND_CONVERSATION, back), RewindPreview)
+    back = requests.ConversationRewind(point, files=scope.strip() == "both")
+    done = await api.read(Request(requests.REWIND_CONVERSATION, back), RewindPreview)
     return Text(["The prompt was:", *done.prompt.split("\n")]) if done.prompt else NOTHING
 
 
 async def _what_changes(api: SessionApi, point: str, number: str) -> Reply:
-    preview = await api.read(Request(REWIND_FILES, FileRewind(point, dry_run=True)), RewindPreview)
+    preview = await api.read(Request(requests.REWIND_FILES, requests.FileRewind(point, dry_run=True)), RewindPreview)
     lines = []
     for each in preview.files:
         why = f", not possible: {one_line(each.why)}" if each.why else ""
@@ -143,11 +136,11 @@ async def _what_changes(api: SessionApi, point: str, number: str) -> Reply:
     return Text([*(lines or ["No file would change."]), f"To go back to before this prompt: {ways}"])
 
 
-@command("stop", "", "end the session on the host; what runs there is killed")
+@command("stop", "end the session on the host; what runs there is killed")
 async def stop(api: SessionApi, _: str) -> Reply:
     return Leave(stops=True)
 
 
-@command("quit", "", "leave; the session keeps running on the host", aliases=("exit",))
+@command("quit", "leave; the session keeps running on the host", aliases=("exit",))
 async def quit_(api: SessionApi, _: str) -> Reply:
     return Leave()

@@ -98,18 +98,18 @@ class View:
 
 
 Reply = Text | Rows | Live | Copying | OpenNext | Switch | Leave | View
+Run = Callable[[SessionApi, str], Awaitable[Reply]]
 NOTHING = Text()
 
 
 @dataclass(frozen=True)
 class LaptopCommand:
-    """One slash command. What may follow it is offered: `choices` at once, `asked` has to be asked for. If it
-    `takes_text`, other arguments are as good."""
+    """A slash command. It offers `choices` at once, `asked` when asked; if it `takes_text`, other arguments, too."""
 
     name: str
     hint: str
     does: str
-    run: Callable[[SessionApi, str], Awaitable[Reply]]
+    run: Run
     places: frozenset[Place] = INTERACTIVE
     aliases: tuple[str, ...] = ()
     choices: Choices | Callable[[SessionApi], Choices] = field(default_factory=dict)
@@ -121,17 +121,19 @@ class LaptopCommand:
         return f"/{self.name} {self.hint}".rstrip()
 
 
-Run = Callable[[SessionApi, str], Awaitable[Reply]]
-
-
-def command(name: str, hint: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
-    """Make a command of a function. `more` are fields of `LaptopCommand`. `command_table` finds it."""
+def command(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    """Make a command. `usage` is its name, and what may follow; `more` are fields of `LaptopCommand`."""
+    name, _, hint = usage.partition(" ")
     return lambda run: LaptopCommand(name, hint, does, run, **more)
+
+
+def everywhere(usage: str, does: str, **more: Any) -> Callable[[Run], LaptopCommand]:
+    return command(usage, does, places=EVERYWHERE, **more)
 
 
 async def _view(_api: SessionApi, _argument: str) -> Reply:
     return View()
 
 
-def view(name: str, hint: str, does: str, **more: Any) -> LaptopCommand:
-    return LaptopCommand(name, hint, does, _view, places=ON_SCREEN, **more)
+def view(usage: str, does: str, **more: Any) -> LaptopCommand:
+    return command(usage, does, places=ON_SCREEN, **more)(_view)

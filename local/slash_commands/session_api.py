@@ -76,8 +76,7 @@ class _WorkerCommands(BaseModel):
 
 @dataclass(eq=False)
 class SessionApi:
-    """What a command uses. `waits` is called when a request waits for a connection; `terminal` and `problems` are for
-    reports."""
+    """What a command uses. `waits` is called if a request waits for a connection; the last two are for reports."""
 
     client: SessionClient
     info: ReplInfo
@@ -155,8 +154,7 @@ _MAX_ANSWER_LINES = 60
 
 @dataclass(frozen=True)
 class ReplInfo:
-    """Facts about the session. `host` is as the person wrote it, `resume` returns to the session, `revoke` lets it call
-    no models any more."""
+    """Facts about the session. `host`: as it was typed; `resume` returns to it, `revoke` ends its model calls."""
 
     host: str
     path: str
@@ -178,16 +176,8 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
     return ReplInfo(
-        opened.host,
-        hello.cwd.raw,
-        options.model or "",
-        options.permission_mode,
-        __version__,
-        opened.resume,
-        options.client,
-        first_prompt,
-        hello.sandbox.cell or wanted,
-        opened.revoke,
+        *(opened.host, hello.cwd.raw, options.model or "", options.permission_mode, __version__, opened.resume),
+        *(options.client, first_prompt, hello.sandbox.cell or wanted, opened.revoke),
     )
 
 
@@ -199,8 +189,7 @@ def laptop_of(
 
 @dataclass(frozen=True)
 class LeftSession:
-    """The state in which the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first that
-    applies is shown."""
+    """How the person leaves a session. Of `stopped`, `lost`, `asking` and `working` the first is shown."""
 
     session_id: str
     used: str
@@ -213,11 +202,8 @@ class LeftSession:
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
-    lines = [
-        *_end_of(left.answer),
-        f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
-    ]
-    lines += _fate(left)
+    used = f": {left.used}" if left.used else ""
+    lines = [*_end_of(left.answer), f"Session {left.session_id} on {info.place}{used}", *_fate(left)]
     if info.resume and not (left.in_memory and left.stopped):
         lines += ["Come back with:", f"  {info.resume}"]
     return lines
@@ -236,16 +222,12 @@ def way_back(left: LeftSession) -> str:
 
 
 def _fate(left: LeftSession) -> list[str]:
-    sentences = []
-    if left.stopped:
-        sentences.append("It was stopped on the host.")
-    elif left.lost:
-        sentences.append(f"Lost: {left.lost}.")
-    elif left.asking:
-        sentences.append("The agent waits there for an answer.")
-    elif left.working:
-        sentences.append("The agent keeps working there.")
-    if left.in_memory:
-        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
-        sentences.append(end)
-    return sentences
+    told = {
+        "It was stopped on the host.": left.stopped,
+        f"Lost: {left.lost}.": bool(left.lost),
+        "The agent waits there for an answer.": left.asking,
+        "The agent keeps working there.": left.working,
+    }
+    first = [sentence for sentence, holds in told.items() if holds][:1]
+    memory = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+    return [*first, *([memory] if left.in_memory else [])]

@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..files.copying import CopyOrder, get_order, put_order
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .registry import EVERYWHERE, NOTHING, Choices, Live, Reply, ReplyRow, Rows, Text, View, command, view
+from .registry import Choices, Copying, Live, OpenNext, Reply, ReplyRow, Rows, Text, View, command, everywhere, view
 from .session_api import Place, SessionApi
 
 if TYPE_CHECKING:
     from ..doctor.doctor_findings import Finding
 
-
-from collections.abc import Callable
-
-from ..files.copying import CopyOrder, get_order, put_order
-from .registry import Copying, OpenNext
-
 _MAX_SAID = 80
 _MAX_ANSWERS = 9
 
 
-keys = view("keys", "", "list the keys with their ids, by which the setting `keys` changes them")
+keys = view("keys", "list the keys with their ids, by which the setting `keys` changes them")
 
 _MARKS = {"ok": "✓", "warn": "!", "block": "✗", "info": "·"}
 _WORDS = {"ok": "ok:", "warn": "warning:", "block": "problem:", "info": "note:"}
 _WHERE = {"laptop": "This laptop", "connection": "The connection", "host": "The host"}
 
 
-@command("doctor", "", "examine this laptop and the host; each finding with what helps", places=EVERYWHERE)
+@everywhere("doctor", "examine this laptop and the host; each finding with what helps")
 async def doctor(api: SessionApi, _: str) -> Reply:
     return Live(_findings(api))
 
@@ -67,12 +63,8 @@ def _finding_rows(found: list[Finding], place: Place) -> list[ReplyRow]:
     return rows
 
 
-@command(
-    "config",
-    "[edit]",
-    "show the settings of this laptop with their origin, or open the file",
-    places=EVERYWHERE,
-    choices={"edit": ""},
+@everywhere(
+    "config [edit]", "show the settings of this laptop with their origin, or open the file", choices={"edit": ""}
 )
 async def config(api: SessionApi, argument: str) -> Reply:
     from ..commands.config_show import setting_lines
@@ -86,9 +78,8 @@ async def config(api: SessionApi, argument: str) -> Reply:
     rows = rows or [ReplyRow("nothing", "No setting is set: all have their defaults.", section="Set")]
     path = settings_path(api.environ)
     if api.place is Place.SCREEN:
-        rows.append(
-            ReplyRow("/config edit", f"opens {path} in your editor; it counts from the next run on", section="Change")
-        )
+        does = f"opens {path} in your editor; it counts from the next run on"
+        rows.append(ReplyRow("/config edit", does, section="Change"))
     return Rows(rows, title="Settings of this laptop")
 
 
@@ -115,29 +106,27 @@ class Hosts(Rows):
 
 
 async def recent_hosts(api: SessionApi) -> list[RecentHost]:
-    from ..ledger.call_ledger import recent_places
+    from ccb.tunnel.openssh.kept_connections import all_kept
 
-    places = await in_thread(lambda: recent_places(api.environ))
-    here = RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)
-    others = [
-        RecentHost(each.host, each.directory, each.ago_s, "connection kept" if each.kept else "")
-        for each in places
-        if (each.host, each.directory) != (here.host, here.directory)
-    ]
-    return [here, *others]
+    from ..config.log import state_dir
+    from ..ledger.call_ledger import read_ledger
+
+    places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), []))
+    kept = {each.host for each in await in_thread(lambda: all_kept(api.environ))}
+    found = [RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)]
+    for host, directory, last in places:
+        if (host, directory) != (api.info.host, api.info.path):
+            state = "connection kept" if host in kept else ""
+            found.append(RecentHost(host, directory, max(0.0, time.time() - last), state))
+    return found
 
 
 async def _host_places(api: SessionApi) -> Choices:
     return {f"{one_line(each.host)}:{one_line(each.directory)}": "" for each in await recent_hosts(api)}
 
 
-@command(
-    "hosts",
-    "[HOST:PATH]",
-    "the hosts of your last sessions: sessions, or a command",
-    places=EVERYWHERE,
-    asked=_host_places,
-    takes_text=True,
+@everywhere(
+    "hosts [HOST:PATH]", "the hosts of your last sessions: sessions, or a command", asked=_host_places, takes_text=True
 )
 async def hosts(api: SessionApi, sought: str) -> Reply:
     found = await recent_hosts(api)
@@ -146,7 +135,7 @@ async def hosts(api: SessionApi, sought: str) -> Reply:
     return Hosts(rows, after=alone, sought=sought, hosts=found)
 
 
-@command("bug", "", "write a report of a problem to a file, without prompts and secrets", places=EVERYWHERE)
+@everywhere("bug", "write a report of a problem to a file, without prompts and secrets")
 async def bug(api: SessionApi, _: str) -> Reply:
     from ..config.log import write_report
 
@@ -173,15 +162,12 @@ async def bug(api: SessionApi, _: str) -> Reply:
 # What only the screen has.
 
 
-theme = view("theme", "[NAME]", "show or change the colours, now and in later runs")
+theme = view("theme [NAME]", "show or change the colours, now and in later runs")
 transcript = view(
-    "transcript",
-    "[pager]",
-    "the whole conversation on a page: search, copy; or in your PAGER",
-    choices={"pager": ""},
+    "transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER", choices={"pager": ""}
 )
-vim = view("vim", "", "edit the input with vim's keys, or no longer")
-paste = view("paste", "", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)")
+vim = view("vim", "edit the input with vim's keys, or no longer")
+paste = view("paste", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)")
 
 
 def _answers(api: SessionApi) -> Choices:
@@ -189,26 +175,26 @@ def _answers(api: SessionApi) -> Choices:
     return {str(place): one_line(text[: 4 * _MAX_SAID])[:_MAX_SAID] for place, text in enumerate(answers, 1)}
 
 
-copy = view("copy", "[N]", "copy the last answer (or the Nth from the end) to the clipboard", choices=_answers)
+copy = view("copy [N]", "copy the last answer (or the Nth from the end) to the clipboard", choices=_answers)
 
 
-@command("reconnect", "", "connect now, while the connection is lost (also Alt+R)")
+@command("reconnect", "connect now, while the connection is lost (also Alt+R)")
 async def reconnect(api: SessionApi, _: str) -> Reply:
     if api.place is Place.SCREEN:
         return View()
     api.client.retry()
-    return NOTHING
+    return Text()
 
 
 _NO_CONNECTION = Text("There is no connection for files here.", Level.WARNING)
 
 
-@command("get", "REMOTE [LOCAL]", "copy a file or folder of the host to the laptop; /get stop ends copies")
+@command("get REMOTE [LOCAL]", "copy a file or folder of the host to the laptop; /get stop ends copies")
 async def get(api: SessionApi, argument: str) -> Reply:
     return _start(api, argument, get_order)
 
 
-@command("put", "LOCAL [REMOTE]", "copy a file or folder of the laptop to the host")
+@command("put LOCAL [REMOTE]", "copy a file or folder of the laptop to the host")
 async def put(api: SessionApi, argument: str) -> Reply:
     return _start(api, argument, put_order)
 
@@ -218,11 +204,11 @@ def _start(api: SessionApi, argument: str, order_of: Callable[[str, str], CopyOr
     if transfers is None:
         return _NO_CONNECTION
     if argument == "stop" and transfers.cancel_all():
-        return NOTHING
+        return Text()
     return Copying(transfers.start(order_of(argument, api.client.hello.cwd.raw)))
 
 
-@command("open", "PATH", "fetch a file of the host, and show it with the laptop's viewer by a key or by /open alone")
+@command("open PATH", "fetch a file of the host, and show it with the laptop's viewer by a key or by /open alone")
 async def open_(api: SessionApi, argument: str) -> Reply:
     fetched = api.laptop.fetched
     if fetched is None:

@@ -1,5 +1,4 @@
-"""Text and images. The program of the system is asked first: it says whether it took the text, which a terminal (OSC
-52) never does. tmux has a command of its own."""
+"""Text and images. The system's program is asked first: it says whether it took the text, a terminal does not."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import contextlib
 import os
 import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process, create_subprocess_exec
 from collections.abc import AsyncIterator, Callable, Mapping
 
 _PROGRAM_S = 3.0
@@ -82,8 +81,7 @@ async def _taken_by_tmux(text: str, environ: Mapping[str, str], *, sends: bool) 
 
 
 async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:
-    """Run a command with `text` as its input. A program that stays to serve the clipboard must get no pipe as its
-    output."""
+    """Run a command on `text`. A program that stays to serve the clipboard must get no pipe as its output."""
     try:
         async with asyncio.timeout(_PROGRAM_S), _started(command, environ, input=PIPE, output=output) as process:
             printed, _ = await process.communicate(text.encode())
@@ -96,9 +94,7 @@ async def _run(command: list[str], text: str, environ: Mapping[str, str], *, out
 async def _started(
     command: list[str], environ: Mapping[str, str], *, input: int = DEVNULL, output: int = PIPE
 ) -> AsyncIterator[Process]:
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ)
-    )
+    process = await create_subprocess_exec(*command, stdin=input, stdout=output, stderr=DEVNULL, env=dict(environ))
     try:
         yield process
     finally:
@@ -122,9 +118,8 @@ class NoImage(Exception):
 async def clipboard_image(environ: Mapping[str, str], platform: str = sys.platform) -> bytes:
     path = environ.get("PATH")
     if platform == "darwin":
-        data = await (
-            _printed(["pngpaste", "-"], environ) if shutil.which("pngpaste", path=path) else _by_osascript(environ)
-        )
+        by_paste = shutil.which("pngpaste", path=path) is not None
+        data = await (_printed(["pngpaste", "-"], environ) if by_paste else _by_osascript(environ))
     elif environ.get("WAYLAND_DISPLAY"):
         _need("wl-paste", "wl-clipboard", path)
         listed = await _printed(["wl-paste", "--list-types"], environ)
@@ -154,7 +149,6 @@ def _best_type(listed: bytes) -> str:
 
 
 async def _by_osascript(environ: Mapping[str, str]) -> bytes:
-    """Return the image as AppleScript prints it: «data PNGf89504E47…»."""
     printed = (await _printed(_OSASCRIPT, environ)).strip()
     if not printed.startswith(_HEX_START):
         return b""

@@ -34,20 +34,15 @@ _CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequenc
 _SEQUENCE_S = 3.0
 _STRING_S = 10.0  # seconds without a byte after which a sequence, or a string of an answer, is given up
 _BURST_S = 0.03  # seconds without a byte after which a burst of characters is complete
-_STALLED_PASTE_S = 3.0
-"""Seconds without a byte after which the text of a paste is shown, and a key ends a paste whose end is lost."""
-
+_STALLED_PASTE_S = 3.0  # seconds until a paste is shown, and a key ends it
 _BARE = len("\x1b[")
 _MAX_SEQUENCE = 256
 _MAX_STRING = 512
 _MAX_PASTE = 1 << 20
-_TYPED_AT_MOST = 32
-"""Characters that somebody may type while ccb stands still. In more of them, a Tab or a control character is text."""
-
+_TYPED_AT_MOST = 32  # typed while ccb stands still; in more, a Tab is text
 _PASTE, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _NO_UTF8 = re.compile("[\ud800-\udfff]")
 _STRING_END = re.compile("[\x07\x1b]")
-_STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
 _LINE_END = re.compile(r"[\r\n]")
 _VISIBLE = re.compile(r"[^\x00-\x1f\x7f]")
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
@@ -63,10 +58,8 @@ _LATE_CSI = re.compile(r"\x1b\[(?:[<-?]?\d[\d;:]*[ -/]*[A-DFHIMORScmntuxy~]|[A-D
 class InputState(Enum):
     TEXT = auto()
     ESCAPE = auto()  # after ESC
-    CSI = auto()  # after ESC [
-    SS3 = auto()  # after ESC O
+    CSI = auto()  # after ESC [ or ESC O
     STRING = auto()  # in an OSC, DCS, APC, PM or SOS
-    STRING_ESCAPE = auto()  # after an ESC in there
     PASTE = auto()
 
 
@@ -118,13 +111,7 @@ class InputMachine:
         self._burst_until = 0.0  # more of a paste without markers may come
 
     @property
-    def _stalled(self) -> bool:
-        """Whether no end of a paste came for long."""
-        return self._state is InputState.PASTE and self.deadline is None
-
-    @property
     def _ended(self) -> bool:
-        """Whether the end of a paste has come."""
         return self._state is InputState.PASTE and _PASTE_END in self._text
 
     def feed(self, data: bytes, now: float) -> list[Token]:
@@ -134,8 +121,9 @@ class InputMachine:
         self._is_apart = now - self._last >= ESCAPE_S
         self._last = now
         self._goes_on(piece, now)
+        stalled = self._state is InputState.PASTE and self.deadline is None
         may_end = _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
-        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not may_end:
+        if stalled and (len(piece) == 1 or piece[:1] == ESC) and not may_end:
             self._state, self._text = InputState.TEXT, ""
         self._take(piece)
         return self._told(now)
@@ -229,13 +217,20 @@ class InputMachine:
         if len(self._begun) < _MAX_SEQUENCE:
             self._begun += char
         if char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
-            if self._is_late and self._state is InputState.CSI and not _LATE_CSI.fullmatch(self._begun):
+            if self._is_late and self._begun[1] == "[" and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
             else:
                 self._complete(self._begun)
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
+        if self._begun[-1] == ESC and piece[at] == "\\":
+            self._complete(self._begun[:-1])
+            return at + 1
+        if self._begun[-1] == ESC:
+            self._give_up()
+            self._state, self._begun = InputState.ESCAPE, ESC  # another sequence begins
+            return at
         # one character, or one again and again, is a key that somebody presses
         if self._is_apart and len(set(piece)) == 1 and piece[at] < " " and piece[at] not in "\x07\x1b":
             self._give_up()
@@ -246,18 +241,10 @@ class InputMachine:
         if found is None:
             return end
         if found[0] == ESC:
-            self._state = InputState.STRING_ESCAPE
+            self._begun += ESC
         else:
             self._complete(self._begun)
         return end + 1
-
-    def _in_string_escape(self, piece: str, at: int) -> int:
-        if piece[at] == "\\":
-            self._complete(self._begun)
-            return at + 1
-        self._give_up()
-        self._state, self._begun = InputState.ESCAPE, ESC  # another sequence begins
-        return at
 
     def _in_paste(self, piece: str, at: int) -> int:
         """Take all. Where the paste ends is known only when nothing more comes: a marker may be part of the text."""
@@ -269,7 +256,7 @@ class InputMachine:
     # What is complete, and what is not.
 
     def _complete(self, sequence: str) -> None:
-        string = self._state in (InputState.STRING, InputState.STRING_ESCAPE)
+        string = self._state is InputState.STRING
         self._state, self._begun, self._is_late = InputState.TEXT, "", False
         if (answer := _BACKGROUND.fullmatch(sequence)) is not None:
             self._out.append(TerminalAnswer(answer[1]))
@@ -280,7 +267,7 @@ class InputMachine:
 
     def _give_up(self) -> None:
         """Drop a sequence that broke off. After an Esc that acted, it is what somebody types, unless it is long."""
-        if self._is_late and self._state is InputState.CSI and len(self._begun) <= _TYPED_AT_MOST:
+        if self._is_late and self._begun[1:2] == "[" and len(self._begun) <= _TYPED_AT_MOST:
             self._out.append(Typed(self._begun[1:]))
         elif self._is_late and self._begun == "\x1b]":
             self._out.append(Typed("]"))
@@ -310,18 +297,12 @@ class InputMachine:
             self._take(rest)
 
 
-_INTRODUCED: Mapping[str, InputState] = {
-    "[": InputState.CSI,
-    "O": InputState.SS3,
-    **dict.fromkeys(_STRINGS, InputState.STRING),
-}
+_INTRODUCED = {**dict.fromkeys("[O", InputState.CSI), **dict.fromkeys("]P_^X", InputState.STRING)}
 _STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
     InputState.TEXT: InputMachine._in_text,
     InputState.ESCAPE: InputMachine._in_escape,
     InputState.CSI: InputMachine._in_csi,
-    InputState.SS3: InputMachine._in_csi,
     InputState.STRING: InputMachine._in_string,
-    InputState.STRING_ESCAPE: InputMachine._in_string_escape,
     InputState.PASTE: InputMachine._in_paste,
 }
 

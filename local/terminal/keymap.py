@@ -9,9 +9,7 @@ from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-BURST_S = 0.05
-"""Keys that come faster one after the other are text: no person answers that fast, but a paste or a script types so."""
-
+BURST_S = 0.05  # keys that come faster are text: a paste, or a script
 HOLD_S = 0.2  # a chord counts when no other key has followed for so long. Esc and a word typed after it are no chord.
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),
@@ -72,9 +70,7 @@ _PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
 """What the ids begin with that hold on a card, in a list (of prompts, sessions, rules, models) or on a page.
 These places have keys of their own."""
 
-_CHARACTERS = ("answer-", "queue-", "view-", "rule-")
-"""Those of them where a character is a key: nothing is typed there."""
-
+_CHARACTERS = ("answer-", "queue-", "view-", "rule-")  # nothing is typed there
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
 _MODIFIERS = ("ctrl", "alt", "shift")

@@ -15,16 +15,11 @@ from .console import _drop_stdout, say
 
 T = TypeVar("T")
 
-_CODES = {
-    signal.SIGINT: ExitCode.INTERRUPTED,
-    signal.SIGTERM: ExitCode.TERMINATED,
-    signal.SIGHUP: ExitCode.HANGUP,
-}
+_CODES = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED, signal.SIGHUP: ExitCode.HANGUP}
 
 
 class Interrupts:
-    """The first and the second signal of a run as futures, without those that are ignored (nohup). With `last`, Ctrl+C
-    is ignored afterwards. For the main thread."""
+    """The first two signals of a run as futures, but ignored ones (nohup). `last`: Ctrl+C is ignored afterwards."""
 
     def __init__(self, *, last: bool = False) -> None:
         self._last = last

@@ -164,8 +164,7 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
 
 @contextlib.contextmanager
 def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[int]:
-    """Show `prompt` and yield the terminal's file descriptor; restore its modes at the end. Ctrl+Z stops the program
-    here; after `fg` the input is hidden and the prompt shown again."""
+    """Show `prompt`, and yield the terminal's descriptor. After Ctrl+Z and `fg` it is shown, and hides, again."""
     with _terminal() as terminal:
         before = _modes(terminal)
 
@@ -236,8 +235,7 @@ def _set(terminal: int, when: int, modes: list[Any]) -> None:
 
 @contextlib.contextmanager
 def _handling(number: signal.Signals, handler: Any, loop: asyncio.AbstractEventLoop | None = None) -> Iterator[None]:
-    """Install `handler` for a signal, unless it is ignored or this is not the main thread. `loop` is woken to run
-    it."""
+    """Handle a signal, unless it is ignored or this is not the main thread. `loop` is woken."""
     before = signal.getsignal(number)
     try:
         if before is not signal.SIG_IGN and loop is not None:

@@ -17,8 +17,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from .pieces import NOTHING_OPEN, OpenBlock
 
-_HEAD_CHARS = 128 * 1024
-"""How much of the base64 text is decoded: the pixels of a JPEG image are named behind its notes."""
+_HEAD_CHARS = 128 * 1024  # characters of base64: a JPEG names its pixels behind its notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +40,7 @@ def picture_data(block: Json) -> PictureData | None:
 
 
 def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
-    found = (picture_data(each) for each in blocks if each.get("type") == "image")
-    return tuple(each for each in found if each is not None)
+    return tuple(filter(None, (picture_data(each) for each in blocks if each.get("type") == "image")))
 
 
 def result_text(result: Json) -> str:
@@ -104,9 +102,7 @@ class AgentRun:
     branch: str = ""
 
 
-MAX_BLOCK_CHARS = 400_000
-"""The most characters of one block that are kept for the screen. The session's journal has all of them."""
-
+MAX_BLOCK_CHARS = 400_000  # of one block on the screen; the journal has all
 _MAX_PICTURES = 8  # of one block
 _MAX_PICTURED = 200  # blocks with images
 _MAX_PICTURE_CHARS = 48_000_000  # most characters of base64 of all images that are kept to be drawn
@@ -178,8 +174,7 @@ class PromptState(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of a prompt besides its text. `whole`: its text is not only the beginning. `steers`: it does not
-    wait for the end of the running turn."""
+    """What is known of a prompt. `whole`: all of its text. `steers`: it does not wait for the end of the turn."""
 
     files: int = 0
     pictures: tuple[PictureData, ...] = ()

@@ -18,27 +18,22 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 def markdown_of(title: str, blocks: Iterable[Block]) -> str:
     """Return the document. Control characters of the host are made visible."""
-    parts = [f"# {one_line(title)}"]
-    for block in _whole(blocks):
-        parts.extend(part for part in _parts(block) if part)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([f"# {one_line(title)}", *filter(None, map(text_of, _whole(blocks)))]) + "\n"
 
 
 def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
-    last: Block | None = None
+    last: Block = NoticeBlock(level=Level.DIM)  # of which nothing is written
     for block in blocks:
         if isinstance(block, MarkdownBlock) and block.tight and isinstance(last, MarkdownBlock):
             last = MarkdownBlock(text=last.text + block.text)
-            continue
-        if last is not None:
+        else:
             yield last
-        last = block
-    if last is not None:
-        yield last
+            last = block
+    yield last
 
 
 def text_of(block: Block) -> str:
-    return "\n\n".join(part for part in _parts(block) if part)
+    return "\n\n".join(filter(None, _parts(block)))
 
 
 def _parts(block: Block) -> Iterator[str]:

@@ -12,9 +12,7 @@ PIECE_CHARS = 600  # a piece is at least this long, so that a text is not hundre
 LIVE_PIECE_CHARS = 300  # the same while the text still grows: the last piece is drawn again with every frame
 _WINDOW = 16 * PIECE_CHARS  # of a text in which a cut is looked for first: the rest is not copied for each piece
 
-_LONG = 2
-"""Code is cut in front of a line that is not indented, or in front of any line when it is this many times as long."""
-
+_LONG = 2  # times as long, code is cut also in front of an indented line
 _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
 _CLOSING = ")]}"

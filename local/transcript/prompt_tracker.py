@@ -43,8 +43,7 @@ class PromptTracker:
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
         self.command_line = ""  # the newest command line of the person that is the agent's turn
-        self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)
-        """The prompts that were taken out of the queue, so that the agent does not get them."""
+        self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)  # taken out of the queue
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
 

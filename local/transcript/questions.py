@@ -276,8 +276,7 @@ class ReplayMonitor:
 
 
 class OpenQuestions:
-    """The open questions in the order in which they were asked. A question that was answered here never opens again.
-    `changed` is called after each change."""
+    """The open questions in order. One that was answered here never opens again. `changed` is called after changes."""
 
     def __init__(self, changed: Callable[[], object] = lambda: None) -> None:
         self._changed = changed
@@ -307,7 +306,6 @@ class OpenQuestions:
         self._changed()
 
     def opened(self, request: ControlRequest) -> bool:
-        """The worker asks. Return False if the question is known already."""
         known = request.request_id in self._open or request.request_id in self._answered
         if not known:
             self._open[request.request_id] = request

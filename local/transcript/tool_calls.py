@@ -16,19 +16,7 @@ from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
 
 from ..session.newest import MAX_ID, Newest
-from .blocks import (
-    MAX_BLOCK_CHARS,
-    AgentRow,
-    AgentRun,
-    BlockContainer,
-    KeptPictures,
-    RowState,
-    ToolBlock,
-    ToolState,
-    both_ends,
-    pictures_of,
-    result_text,
-)
+from . import blocks
 from .session_facts import Todos
 
 Json = dict[str, Any]
@@ -39,24 +27,24 @@ _MAX_AGENTS = 256
 class AgentRuns(Projection):
     """Applies the records of sub-agents to the calls that started them. Others are passed over."""
 
-    def __init__(self, container: BlockContainer) -> None:
+    def __init__(self, container: blocks.BlockContainer) -> None:
         self._container = container
         # By agent id, oldest first, as long as the container has room for them.
-        self._blocks: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
+        self._blocks: WeakValueDictionary[str, blocks.ToolBlock] = WeakValueDictionary()
         # Rows as long as their run has room for them: the open ones by agent id and id of the call, and by the id of a
         # request.
-        self._rows: WeakValueDictionary[tuple[str, str], AgentRow] = WeakValueDictionary()
-        self._asked: WeakValueDictionary[str, AgentRow] = WeakValueDictionary()
+        self._rows: WeakValueDictionary[tuple[str, str], blocks.AgentRow] = WeakValueDictionary()
+        self._asked: WeakValueDictionary[str, blocks.AgentRow] = WeakValueDictionary()
 
     @property
-    def blocks(self) -> list[ToolBlock]:
+    def calls(self) -> list[blocks.ToolBlock]:
         return list(dict.fromkeys(self._blocks.values()))
 
-    def called(self, block: ToolBlock) -> None:
-        block.agent = AgentRun()
+    def called(self, block: blocks.ToolBlock) -> None:
+        block.agent = blocks.AgentRun()
         self._know(block.tool_id, block)
 
-    def _know(self, agent_id: str, block: ToolBlock) -> None:
+    def _know(self, agent_id: str, block: blocks.ToolBlock) -> None:
         if len(agent_id) <= MAX_ID:
             self._blocks[agent_id] = block
         while len(self._blocks) > _MAX_AGENTS:
@@ -79,7 +67,7 @@ class AgentRuns(Projection):
             self._end(note.task_id, block.agent)
         self._container.update_block(block)
 
-    def result(self, block: ToolBlock, structured: object) -> None:
+    def result(self, block: blocks.ToolBlock, structured: object) -> None:
         told = messages.as_dict(structured)
         if block.agent is None:
             return
@@ -95,8 +83,7 @@ class AgentRuns(Projection):
         block.agent.ended, block.agent.note = True, ""
 
     def adopt(self, earlier: AgentRuns) -> None:
-        for agent_id, block in earlier._blocks.items():
-            self._blocks.setdefault(agent_id, block)
+        self._blocks.update({**earlier._blocks, **self._blocks})
 
     @on(messages.AssistantMessage)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
@@ -106,7 +93,7 @@ class AgentRuns(Projection):
         run.note = ""
         for block in line.blocks:
             if block.get("type") == "tool_use":
-                row = AgentRow(str(block.get("name")), messages.as_dict(block.get("input")))
+                row = blocks.AgentRow(str(block.get("name")), messages.as_dict(block.get("input")))
                 run.rows.append(row)
                 run.tool_uses += 1
                 self._rows[record.agent_id, str(block.get("id"))] = row
@@ -114,13 +101,13 @@ class AgentRuns(Projection):
 
     @on(ToolStartRecord)
     def _started(self, content: ToolStartRecord, record: Record) -> None:
-        self._set(record, content.tool_use_id, RowState.RUNNING)
+        self._set(record, content.tool_use_id, blocks.RowState.RUNNING)
 
     @on(messages.UserMessage)
     def _user(self, line: messages.UserMessage, record: Record) -> None:
         for block in line.blocks:
             if block.get("type") == "tool_result":
-                state = RowState.FAILED if block.get("is_error") else RowState.DONE
+                state = blocks.RowState.FAILED if block.get("is_error") else blocks.RowState.DONE
                 self._set(record, str(block.get("tool_use_id")), state)
                 self._rows.pop((record.agent_id, str(block.get("tool_use_id"))), None)
 
@@ -128,15 +115,15 @@ class AgentRuns(Projection):
     def _asks(self, line: messages.ControlRequest, record: Record) -> None:
         row = self._rows.get((record.agent_id, str(line.request.get("tool_use_id"))))
         if line.subtype == CAN_USE_TOOL.name and row is not None:
-            row.state = RowState.ASKS
+            row.state = blocks.RowState.ASKS
             self._asked[line.request_id] = row
             self._changed(record)
 
     @on(messages.ControlCancel)
     def _withdrawn(self, line: messages.ControlCancel, record: Record) -> None:
         row = self._asked.pop(line.request_id, None)
-        if row is not None and row.state is RowState.ASKS:
-            row.state = RowState.WAITING
+        if row is not None and row.state is blocks.RowState.ASKS:
+            row.state = blocks.RowState.WAITING
             self._changed(record)
 
     @on(messages.SystemMessage)
@@ -153,20 +140,19 @@ class AgentRuns(Projection):
             self._end(record.agent_id, run)
             self._changed(record)
 
-    def _end(self, agent_id: str, run: AgentRun) -> None:
+    def _end(self, agent_id: str, run: blocks.AgentRun) -> None:
         run.ended, run.note = True, ""
         for key in [key for key in self._rows if key[0] == agent_id]:
             self._rows.pop(key, None)
 
-    def _set(self, record: Record, tool_use_id: str, state: RowState) -> None:
+    def _set(self, record: Record, tool_use_id: str, state: blocks.RowState) -> None:
         row = self._rows.get((record.agent_id, tool_use_id))
         if row is not None:
             row.state = state
             self._changed(record)
 
-    def _run(self, record: Record) -> AgentRun | None:
-        block = self._blocks.get(record.agent_id)
-        return block.agent if block is not None else None
+    def _run(self, record: Record) -> blocks.AgentRun | None:
+        return block.agent if (block := self._blocks.get(record.agent_id)) is not None else None
 
     def _changed(self, record: Record) -> None:
         if (block := self._blocks.get(record.agent_id)) is not None:
@@ -194,7 +180,7 @@ class EarlyData:
         self.taken: Newest[str, None] = Newest(_MAX_KEPT)
 
     def note_result(self, result: Json, structured: Any) -> None:
-        if len(result_text(result)) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
+        if len(blocks.result_text(result)) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
             kept = {name: result.get(name) for name in ("tool_use_id", "content", "is_error")}
             self.results[messages.as_text(result.get("tool_use_id"))] = kept, structured
 
@@ -210,17 +196,17 @@ def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
 class ToolCalls:
     """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
-    def __init__(self, container: BlockContainer, orphans: EarlyData) -> None:
+    def __init__(self, container: blocks.BlockContainer, orphans: EarlyData) -> None:
         self._container = container
         self.orphans = orphans
         self.agents = AgentRuns(container)
-        self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
+        self._open: WeakValueDictionary[str, blocks.ToolBlock] = WeakValueDictionary()
         self.command_line = ""  # the newest command line of the person that the host runs
         self._line_over = False
-        self._pictures = KeptPictures(container)
+        self._pictures = blocks.KeptPictures(container)
         self.todos = Todos()
         self._todo_lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
-        self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
+        self._snapshot_todos: blocks.ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
     def note_todos(self, seq: int) -> None:
         """Remember the list that holds after event `seq`, for the case that the person goes back."""
@@ -236,27 +222,25 @@ class ToolCalls:
     def any_open(self) -> bool:
         return bool(self._open)
 
-    def announce(self, tool_id: str, name: str) -> ToolBlock | None:
+    def announce(self, tool_id: str, name: str) -> blocks.ToolBlock | None:
         if tool_id in self._open:
             return None
-        block = ToolBlock(tool_id=tool_id, name=name)
-        self._open[tool_id] = block
+        self._open[tool_id] = block = blocks.ToolBlock(tool_id=tool_id, name=name)
         return block
 
-    def retract(self, block: ToolBlock) -> None:
+    def retract(self, block: blocks.ToolBlock) -> None:
         self._open.pop(block.tool_id, None)
 
-    def call(self, content: Json, announced: ToolBlock | None) -> ToolBlock:
+    def call(self, content: Json, announced: blocks.ToolBlock | None) -> blocks.ToolBlock:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
         tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
         name, tool_input = _meant(called, messages.as_dict(content.get("input")))
+        tool = announced or blocks.ToolBlock()
+        self.retract(tool)
+        tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
         if announced is not None:
-            self.retract(announced)
-            tool = announced
-            tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
             self._container.update_block(tool)
         else:
-            tool = ToolBlock(tool_id=tool_id, name=name, tool_input=tool_input)
             self._container.add(tool)
         if traits_of(called).view is View.CHECKLIST:
             self.todos = Todos.read(tool_input.get("todos"))
@@ -266,15 +250,14 @@ class ToolCalls:
         if traits_of(called).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[tool_id] = tool
-        orphan = self.orphans.results.pop(tool_id, None)
-        if orphan is not None:
+        if (orphan := self.orphans.results.pop(tool_id, None)) is not None:
             self.result(*orphan)
         return tool
 
     def start(self, tool_id: str) -> None:
         tool = self._open.get(tool_id)
-        if tool is not None and tool.state is ToolState.WAITING:
-            tool.state = ToolState.RUNNING
+        if tool is not None and tool.state is blocks.ToolState.WAITING:
+            tool.state = blocks.ToolState.RUNNING
             self._container.update_block(tool)
 
     def progress(self, message: messages.ToolProgressMessage) -> None:
@@ -282,14 +265,14 @@ class ToolCalls:
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
             tool_input = {"command": self.command_line.removeprefix("!").strip()}
-            tool = ToolBlock(tool_id=message.tool_use_id, name=BASH.name, tool_input=tool_input)
+            tool = blocks.ToolBlock(tool_id=message.tool_use_id, name=BASH.name, tool_input=tool_input)
             self._open[tool.tool_id] = tool
             self._container.add(tool)
-        if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
-            tool.state = ToolState.RUNNING
+        if tool is not None and tool.state not in (blocks.ToolState.DONE, blocks.ToolState.FAILED):
+            tool.state = blocks.ToolState.RUNNING
             tool.elapsed_s = messages.as_number(message.body.get("elapsed_time_seconds"))
             if not message.body.get("heartbeat"):  # a sign of life says nothing about the output
-                tool.output = messages.as_text(message.body.get("output"))[-MAX_BLOCK_CHARS:]
+                tool.output = messages.as_text(message.body.get("output"))[-blocks.MAX_BLOCK_CHARS :]
             self._container.update_block(tool)
 
     def line_begins(self) -> None:
@@ -314,23 +297,23 @@ class ToolCalls:
         if tool is None:
             self.orphans.note_result(result, structured)
             return
-        tool.state = ToolState.FAILED if result.get("is_error") else ToolState.DONE
-        tool.result = both_ends(result_text(result))
+        tool.state = blocks.ToolState.FAILED if result.get("is_error") else blocks.ToolState.DONE
+        tool.result = blocks.both_ends(blocks.result_text(result))
         tool.output = ""
-        self._pictures.keep(tool, pictures_of(messages.as_blocks(result.get("content"))))
+        self._pictures.keep(tool, blocks.pictures_of(messages.as_blocks(result.get("content"))))
         self.agents.result(tool, structured)
         if traits_of(tool.name).view is View.PLAN and isinstance(structured, dict):
-            tool.tool_input = {"plan": both_ends(str(structured.get("plan") or ""))}
+            tool.tool_input = {"plan": blocks.both_ends(str(structured.get("plan") or ""))}
         patch = messages.as_dict(structured).get("structuredPatch")
         tool.patch = messages.as_blocks(patch) if isinstance(patch, list) else []
         self._container.update_block(tool)
 
-    def close(self, state: ToolState, *, forget: bool = True) -> None:
+    def close(self, state: blocks.ToolState, *, forget: bool = True) -> None:
         """Give all open calls this state. With `forget` results that come later are no longer expected."""
         for tool in self._open.values():
             tool.state = state
             if tool.tool_id.startswith(SHELL_CALL):  # nobody tells what it printed until it was ended
-                tool.result, tool.output = both_ends(tool.output), ""
+                tool.result, tool.output = blocks.both_ends(tool.output), ""
             self._container.update_block(tool)
         if forget:
             self._open.clear()
@@ -338,7 +321,8 @@ class ToolCalls:
     def show_todos(self, todos: Sequence[Any]) -> None:
         self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
-        self._snapshot_todos = ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=ToolState.DONE)
+        done = blocks.ToolState.DONE
+        self._snapshot_todos = blocks.ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=done)
         self._container.add(self._snapshot_todos)
 
     def adopt(self, earlier: ToolCalls, *, running: bool) -> None:
@@ -347,4 +331,4 @@ class ToolCalls:
             if running:
                 self._open.setdefault(tool_id, tool)
             else:
-                tool.state = ToolState.UNKNOWN
+                tool.state = blocks.ToolState.UNKNOWN

@@ -22,12 +22,9 @@ from .tool_calls import EarlyData, ToolCalls
 
 _OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
 _MAX_CAGE = 300  # characters
-_PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)
-"""What a slash command of the worker has printed."""
-
+_PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)  # of a worker's command
 _IN_BACKGROUND = re.compile(r"(goes on in the background with ID: (\S+))\. You are told when it ends\. [^.]* ends it\.")
-_HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."
-"""What the worker says of a command line that goes on names the model's tools. The person has commands."""
+_HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."  # people have commands, not tools
 
 
 class TranscriptReducer:
@@ -66,7 +63,7 @@ class TranscriptReducer:
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
-        return self._tools.agents.blocks
+        return self._tools.agents.calls
 
     @property
     def waits_for_model(self) -> bool:

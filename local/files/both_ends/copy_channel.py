@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
-"""Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
-
+PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024  # bytes of a file at once: each piece wakes up both ends
 RESUMABLE = 1024 * 1024  # a file of at least this size goes on after a drop: the receiver first says what it has of it
 MAX_DEPTH = 200  # folders inside each other that are copied
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
 _MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
 _MAX_PARTS = 512  # that one call of the system takes
+_MAX_TEXT = 1_000  # characters of what was left out
+_SPAN_S = 5.0  # of a rate
 _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
 _LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
@@ -50,16 +50,41 @@ class OtherEndFailed(Exception):
         self.code = code
 
 
-class CopyWatch:
-    """What a half tells while it copies. On the host nobody looks at it."""
+class CopyProgress:
+    """How far a copy is. `size` is 0 until it is known; `copied` counts files, `done` bytes that are there. On the host
+    nobody looks at it."""
 
-    def begun(self, files: int, size: int) -> None: ...
+    def __init__(self, waiting: str = "") -> None:
+        self.files = self.size = self.done = self.copied = 0
+        self.waiting = waiting
+        self.skipped: list[tuple[str, str]] = []
+        self._seen: deque[tuple[float, int]] = deque()
 
-    def moved(self, size: int) -> None: ...  # bytes that need not be copied any more
+    def restart(self) -> None:
+        self.done = self.copied = 0
+        self.skipped.clear()
+        self._seen.clear()
 
-    def left_out(self, path: str, why: str) -> None: ...
+    def begun(self, files: int, size: int) -> None:
+        self.files, self.size, self.waiting = files, size, ""
 
-    def one_is_there(self) -> None: ...  # a file as a whole
+    def moved(self, size: int) -> None:
+        self.done += size
+
+    def one_is_there(self) -> None:
+        self.copied += 1
+
+    def left_out(self, path: str, why: str) -> None:
+        if len(self.skipped) < 1000:
+            self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
+
+    def rate(self, now: float) -> float:
+        """Return the bytes a second of the last seconds."""
+        self._seen.append((now, self.done))
+        while len(self._seen) > 2 and self._seen[0][0] < now - _SPAN_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (self.done - before) / (now - began) if now > began else 0.0
 
 
 class CopyChannel:

@@ -15,7 +15,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    CopyWatch,
+    CopyProgress,
     has_controls,
     hash_prefix,
     number,
@@ -32,7 +32,7 @@ _MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announce
 class Receiver:
     """Receives what a `Sender` sends, below one target. `most`: only one file of at most so many bytes."""
 
-    def __init__(self, channel: CopyChannel, progress: CopyWatch, *, private: bool = False, most: int = 0) -> None:
+    def __init__(self, channel: CopyChannel, progress: CopyProgress, *, private: bool = False, most: int = 0) -> None:
         self._channel = channel
         self._progress = progress
         self._private = private
@@ -41,8 +41,7 @@ class Receiver:
         self._bytes_left = self._entries_left = 0
 
     def receive(self, target: str, name: str) -> str:
-        """Receive to `target`, or into it as `name` if it is a directory. Return the path. Raise OSError,
-        CannotCopy."""
+        """Receive to `target`, or into it as `name` if it is a directory. Return the path. Raise CannotCopy."""
         source = self._channel.message("source")
         files, size, folder = number(source, "files"), number(source, "bytes"), source.get("folder") is True
         if self._most and (folder or size > self._most):
@@ -161,8 +160,7 @@ class _Place:
 
 
 class _Incoming:
-    """A file that is written under a temporary name, which stays for the next attempt, and gets its own when it is
-    complete. `is_there`: what was hashed is the file itself."""
+    """A file under a temporary name until it is complete. `is_there`: what was hashed is the file itself."""
 
     def __init__(self, folder: int, name: str, mode: int) -> None:
         self._folder = folder

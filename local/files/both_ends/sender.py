@@ -13,7 +13,7 @@ from .copy_channel import (
     SOURCE_FLAGS,
     CannotCopy,
     CopyChannel,
-    CopyWatch,
+    CopyProgress,
     has_controls,
     hash_prefix,
     number,
@@ -22,7 +22,7 @@ from .copy_channel import (
 
 
 class Sender:
-    def __init__(self, channel: CopyChannel, progress: CopyWatch) -> None:
+    def __init__(self, channel: CopyChannel, progress: CopyProgress) -> None:
         self._channel = channel
         self._progress = progress
         self._window = channel.window

@@ -14,19 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from ccb.local.files import copying
 from ccb.local.files import copying as module
-from ccb.local.files.copying import (
-    CopyOrder,
-    CopyProgress,
-    OpenTransport,
-    Transfers,
-    copy,
-    get_order,
-    progress_line,
-    put_order,
-    remote_path,
-    size_of,
-)
+from ccb.local.files.both_ends.copy_channel import CopyProgress
 from ccb.local.tui.composer.completions import Mention, offer_of, path_argument_at
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
@@ -41,8 +31,8 @@ async def local(again: bool) -> Transport:
     return LocalTransport(python=sys.executable)
 
 
-async def done(order: CopyOrder, progress: CopyProgress | None = None, patience: float = 0.0) -> str:
-    return await copy(order, local, progress or CopyProgress(), patience=patience)
+async def done(order: copying.CopyOrder, progress: CopyProgress | None = None, patience: float = 0.0) -> str:
+    return await copying.copy(order, local, progress or CopyProgress(), patience=patience)
 
 
 @pytest.mark.programs
@@ -50,19 +40,19 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3_000_000))
     progress = CopyProgress()
-    assert await done(CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
+    assert await done(copying.CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
     assert (progress.done, progress.size, progress.files) == (3_000_000, 3_000_000, 1)
-    await done(CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
+    await done(copying.CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
     assert (tmp_path / "back").read_bytes() == source.read_bytes()
     with pytest.raises(NoSuchPath, match="nothing on local: No such file"):
-        await done(CopyOrder(False, str(tmp_path / "x"), str(tmp_path / "nothing")))
+        await done(copying.CopyOrder(False, str(tmp_path / "x"), str(tmp_path / "nothing")))
     with pytest.raises(NoSuchPath, match="nothing on this machine: No such file"):
-        await done(CopyOrder(True, str(tmp_path / "nothing"), str(tmp_path / "x")))
+        await done(copying.CopyOrder(True, str(tmp_path / "nothing"), str(tmp_path / "x")))
     (tmp_path / "folder/source").mkdir(parents=True)
     with pytest.raises(CopyFailed, match="source on this machine: a folder of this name is in the way"):
-        await done(CopyOrder(False, str(tmp_path / "folder"), str(source)))
+        await done(copying.CopyOrder(False, str(tmp_path / "folder"), str(source)))
     with pytest.raises(CopyFailed, match="source on local: a folder of this name is in the way"):
-        await done(CopyOrder(True, str(source), str(tmp_path / "folder")))
+        await done(copying.CopyOrder(True, str(source), str(tmp_path / "folder")))
 
 
 def test_of_what_was_left_out_only_so_much_is_kept() -> None:
@@ -84,7 +74,7 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
         target = tmp_path / f"target {upload}"
         for _ in range(2):  # the second time, the large file is there already
             progress = CopyProgress()
-            order = CopyOrder(upload, *((str(source), str(target)) if upload else (str(target), str(source))))
+            order = copying.CopyOrder(upload, *((str(source), str(target)) if upload else (str(target), str(source))))
             target.mkdir(exist_ok=True)
             await done(order, progress)
             assert (progress.copied, progress.done, len(progress.skipped)) == (4, 2_000_015, 3)
@@ -113,7 +103,7 @@ async def test_a_host_that_misbehaves_is_said(
     monkeypatch.setattr(module, "host_program", (HELLO + SAY + program + "\n").encode)
     monkeypatch.setattr(module, "SILENCE_S", 0.5)
     with pytest.raises(error, match=why) as raised:
-        await done(CopyOrder(False, str(tmp_path / "x"), "/y"))
+        await done(copying.CopyOrder(False, str(tmp_path / "x"), "/y"))
     assert "\x1b" not in str(raised.value)
     assert not list(tmp_path.iterdir())
 
@@ -124,19 +114,27 @@ def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
     progress.rate(0.0)
     progress.moved(500_000_000)
     for width in (10, 40, 60, 80, 200):
-        line = progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
+        line = copying.progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
         assert len(line) <= width and "\x1b" not in line and "\x07" not in line
     assert " 25%  500 MB of 2.0 GB" in line
-    assert [size_of(size) for size in (0, 999, 1000, 99_600, 999_600)] == ["0 B", "999 B", "1.0 KB", "100 KB", "1.0 MB"]
+    assert [copying.size_of(size) for size in (0, 999, 1000, 99_600, 999_600)] == [
+        "0 B",
+        "999 B",
+        "1.0 KB",
+        "100 KB",
+        "1.0 MB",
+    ]
 
 
 def test_paths_are_read_as_a_person_means_them() -> None:
-    assert get_order('"my runs/a.png" ~/x', "/srv/shop") == CopyOrder(False, "~/x", "/srv/shop/my runs/a.png")
-    assert get_order("~/a", "/srv/shop") == CopyOrder(False, ".", "~/a")
-    assert get_order("..", "/srv/shop").name == "srv"
-    assert put_order("a b/", "/srv/shop") == CopyOrder(True, "a", "/srv/shop/b/")
-    assert put_order("a", "/srv/shop") == CopyOrder(True, "a", "/srv/shop")
-    assert remote_path("/", "/srv") == "/"
+    assert copying.get_order('"my runs/a.png" ~/x', "/srv/shop") == copying.CopyOrder(
+        False, "~/x", "/srv/shop/my runs/a.png"
+    )
+    assert copying.get_order("~/a", "/srv/shop") == copying.CopyOrder(False, ".", "~/a")
+    assert copying.get_order("..", "/srv/shop").name == "srv"
+    assert copying.put_order("a b/", "/srv/shop") == copying.CopyOrder(True, "a", "/srv/shop/b/")
+    assert copying.put_order("a", "/srv/shop") == copying.CopyOrder(True, "a", "/srv/shop")
+    assert copying.remote_path("/", "/srv") == "/"
 
 
 @pytest.mark.parametrize("name", ["caf\udce9", r"caf\xe9", "two\nlines", "C:\\new dir", "plain \\", "größe"])
@@ -144,13 +142,13 @@ def test_a_name_that_the_host_offers_is_taken_back(name: str) -> None:
     typed = "/get " + offer_of(spelled(name), Mention("", 5, 5, sign="")).insert.rstrip(" ")
     again = path_argument_at(typed.removesuffix('"'), len(typed.removesuffix('"')))
     assert again is not None and again.query == spelled(name), "what the list is asked while the name is typed on"
-    assert get_order(typed.removeprefix("/get "), "/srv") == CopyOrder(False, ".", f"/srv/{name}")
+    assert copying.get_order(typed.removeprefix("/get "), "/srv") == copying.CopyOrder(False, ".", f"/srv/{name}")
 
 
 @pytest.mark.parametrize("argument", ["", "a b c", '"a', '""', "a\0b"])
 def test_what_cannot_be_meant_is_refused_with_the_usage(argument: str) -> None:
     with pytest.raises(UsageError, match=r"this command is /get REMOTE \[LOCAL\]"):
-        get_order(argument, "/srv")
+        copying.get_order(argument, "/srv")
 
 
 async def test_only_so_many_copies_wait() -> None:
@@ -159,13 +157,13 @@ async def test_only_so_many_copies_wait() -> None:
         raise AssertionError
 
     @asynccontextmanager
-    async def lend() -> AsyncIterator[OpenTransport]:
+    async def lend() -> AsyncIterator[copying.OpenTransport]:
         yield open_transport
 
-    async with Transfers(lend) as transfers:
+    async with copying.Transfers(lend) as transfers:
         for number in range(20):
-            transfers.start(CopyOrder(False, f"x{number}", "y"))
+            transfers.start(copying.CopyOrder(False, f"x{number}", "y"))
         with pytest.raises(UsageError, match="20 copies are under way or wait"):
-            transfers.start(CopyOrder(False, "x", "y"))
+            transfers.start(copying.CopyOrder(False, "x", "y"))
         assert transfers.cancel_all()
     assert transfers.running == []

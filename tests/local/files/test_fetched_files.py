@@ -13,18 +13,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.machine.waiting import until
 
 from ccb.local.files import fetched_files
 from ccb.local.files.copying import OpenTransport, Transfers
-from ccb.local.files.fetched_files import (
-    FetchedFile,
-    FetchedFiles,
-    NoViewer,
-    PrivateFolder,
-    kind_of,
-    viewer_command,
-    viewer_name,
-)
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
@@ -33,7 +25,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "label", "seen_as"),
+    ("name", "content", "label", "seen_as"),  # "": programs and what is not known have no viewer
     [
         ("loss.png", PNG, "PNG image, 640x480", "loss.png"),
         ("evil.desktop", PNG, "PNG image, 640x480", "evil.desktop.png"),
@@ -51,37 +43,25 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.co
         ("book.xlsx", b"PK\x03\x04\0\xff", "Excel table", "book.xlsx"),
         ("-rf \x1b[2J\u202egnp.exe", PNG, "PNG image, 640x480", None),
         ("\u0434\u043e\u043a.txt", "\u0434".encode(), "text", "\u0434\u043e\u043a.txt"),
+        ("tool", b"\x7fELF\2\1\1\0", "a program of Linux", ""),
+        ("plot.png", b"MZ\x90\0", "a program of Windows", ""),
+        ("plot.png", b"PK\x03\x04\0", "an archive", ""),
+        ("paper.pdf", b"\0\1\2\3", "data of a kind that ccb does not know", ""),
     ],
 )
-def test_a_viewer_gets_the_end_that_belongs_to_the_content(
-    name: str, content: bytes, label: str, seen_as: str | None
-) -> None:
-    kind = kind_of(name, content)
-    assert kind.label == label
-    found = viewer_name(name, kind)
+def test_a_viewer_gets_the_end_of_the_content(name: str, content: bytes, label: str, seen_as: str | None) -> None:
+    kind = fetched_files.kind_of(name, content)
+    assert kind.label == label and bool(kind.ends) == (seen_as != "")
+    found = fetched_files.viewer_name(name, kind) if kind.ends else ""
     if seen_as is None:
         assert found.endswith(".exe.png") and found[0] not in "-." and found.isprintable()
     else:
         assert found == seen_as
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "label"),
-    [
-        ("tool", b"\x7fELF\2\1\1\0", "a program of Linux"),
-        ("plot.png", b"MZ\x90\0", "a program of Windows"),
-        ("plot.png", b"PK\x03\x04\0", "an archive"),
-        ("paper.pdf", b"\0\1\2\3", "data of a kind that ccb does not know"),
-    ],
-)
-def test_programs_and_what_is_not_known_have_no_viewer(name: str, content: bytes, label: str) -> None:
-    kind = kind_of(name, content)
-    assert kind.label == label and kind.ends == ()
-
-
 def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
     above = tmp_path / "opened"
-    folder = PrivateFolder(above)
+    folder = fetched_files.PrivateFolder(above)
     folder.remove_left_over()
     place = folder.place_for("/srv/a.png")
     (place / "a.png").touch()
@@ -100,16 +80,16 @@ def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1
-    living = PrivateFolder(tmp_path)
+    living = fetched_files.PrivateFolder(tmp_path)
     place = living.place_for("x")
-    PrivateFolder(tmp_path).remove_left_over()
+    fetched_files.PrivateFolder(tmp_path).remove_left_over()
     assert list(tmp_path.iterdir()) == [place.parent]
     living.close()
 
 
 def test_what_nobody_waits_for_goes_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
-    folder = PrivateFolder(tmp_path)
+    folder = fetched_files.PrivateFolder(tmp_path)
     waits, done = folder.place_for("a"), folder.place_for("b")
     for place in (waits, done):
         (place / "content").write_bytes(b"x" * 5)
@@ -128,18 +108,18 @@ def test_which_program_shows_a_file(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     path = {"PATH": str(tmp_path)}
-    assert viewer_command("", {**path, "DISPLAY": ":0"}, "linux") == ["xdg-open"]
-    assert viewer_command("xdg-open '-x y'", path, "linux") == ["xdg-open", "-x y"]
-    with pytest.raises(NoViewer, match="no display is known here"):
-        viewer_command("", path, "linux")
-    with pytest.raises(NoViewer, match="there is no program 'feh': set openWith"):
-        viewer_command("feh -F", path, "linux")
-    with pytest.raises(NoViewer, match="there is no program 'open'"):
-        viewer_command("", path, "darwin")
+    assert fetched_files.viewer_command("", {**path, "DISPLAY": ":0"}, "linux") == ["xdg-open"]
+    assert fetched_files.viewer_command("xdg-open '-x y'", path, "linux") == ["xdg-open", "-x y"]
+    with pytest.raises(fetched_files.NoViewer, match="no display is known here"):
+        fetched_files.viewer_command("", path, "linux")
+    with pytest.raises(fetched_files.NoViewer, match="there is no program 'feh': set openWith"):
+        fetched_files.viewer_command("feh -F", path, "linux")
+    with pytest.raises(fetched_files.NoViewer, match="there is no program 'open'"):
+        fetched_files.viewer_command("", path, "darwin")
 
 
 @asynccontextmanager
-async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[FetchedFiles]:
+async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[fetched_files.FetchedFiles]:
     """Files of this machine, which is the host, too. `viewer` is a shell script that gets the path."""
     script = tmp_path / "viewer"
     script.write_text(f"#!/bin/sh\n{viewer}\n")
@@ -154,14 +134,14 @@ async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[FetchedFiles]:
 
     async with (
         Transfers(lend) as transfers,
-        FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
+        fetched_files.FetchedFiles(transfers, fetched_files.PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
     ):
         yield fetched
 
 
-async def fetched_file(fetched: FetchedFiles, path: Path) -> FetchedFile:
+async def fetched_file(fetched: fetched_files.FetchedFiles, path: Path) -> fetched_files.FetchedFile:
     found = await fetched.arrived(fetched.fetch(str(path), "/"))
-    assert isinstance(found, FetchedFile), found
+    assert isinstance(found, fetched_files.FetchedFile), found
     return found
 
 
@@ -181,9 +161,7 @@ async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path:
 
 
 @pytest.mark.programs
-async def test_a_file_that_waits_stays_and_is_not_offered_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_waits_stays_and_is_offered_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetched_files, "MAX_BYTES", 10)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("six by")
@@ -233,9 +211,7 @@ async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeyp
 
 
 @pytest.mark.programs
-async def test_a_viewer_that_runs_on_is_not_waited_for_and_not_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_viewer_that_runs_on_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.files.fetched_files._STARTS_S", 0.1)
     (tmp_path / "a.txt").write_text("hi")
     os.mkfifo(tmp_path / "go")
@@ -243,9 +219,7 @@ async def test_a_viewer_that_runs_on_is_not_waited_for_and_not_ended(
         file = await fetched_file(fetched, tmp_path / "a.txt")
         assert (await fetched.open_file(file)).startswith("Opened a.txt")
     await asyncio.to_thread((tmp_path / "go").write_text, "x\n")
-    async with asyncio.timeout(30):
-        while not (tmp_path / "out").exists():
-            await asyncio.sleep(0.01)
+    await until((tmp_path / "out").exists)
 
 
 @pytest.mark.programs
@@ -257,10 +231,12 @@ async def test_without_a_private_place_or_with_many_files_waiting_nothing_is_fet
         Path(transfer.task.result()).unlink()  # such as by the person
         gone = await fetched.arrived(transfer)
         assert isinstance(gone, CopyFailed) and "cannot be read" in gone.what
-        fetched.offered += [FetchedFile(tmp_path / "a.txt", kind_of("a.txt", b"hi"), 2)] * 20
+        fetched.offered += [
+            fetched_files.FetchedFile(tmp_path / "a.txt", fetched_files.kind_of("a.txt", b"hi"), 2)
+        ] * 20
         with pytest.raises(UsageError, match="20 files wait for you already"):
             fetched.fetch("a.txt", "/")
     (tmp_path / "file").touch()
     async with Transfers(lambda: pytest.fail("it connects")) as transfers:
         with pytest.raises(CopyFailed, match="no private place"):
-            FetchedFiles(transfers, PrivateFolder(tmp_path / "file")).fetch("a.txt", "/")
+            fetched_files.FetchedFiles(transfers, fetched_files.PrivateFolder(tmp_path / "file")).fetch("a.txt", "/")

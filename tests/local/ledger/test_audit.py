@@ -7,6 +7,8 @@ import gzip
 import json
 import random
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +68,25 @@ class Session:
             return [entry for _, entry in ledger.audited("5e55")]
 
 
+@asynccontextmanager
+async def audited(
+    tmp_path: Path, fake_model: FakeModel, *answers: Any, record: bool = False, new: bool = False
+) -> AsyncIterator[Session]:
+    """A session whose model answers so. `new`: all of its history comes past here."""
+    fake_model.add(*answers)
+    session = Session(tmp_path, fake_model, record=record)
+    async with session.audit, session.proxy:
+        if new:
+            session.audit.begins()
+        yield session
+
+
 async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
     tmp_path: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fake_model.add(call_of("Bash", {"command": "ls"}), {"text": "a"}, {"text": "b"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
+    async with audited(
+        tmp_path, fake_model, call_of("Bash", {"command": "ls"}), {"text": "a"}, {"text": "b"}
+    ) as session:
         await session.ask(request_with(), "c1")
         async with asyncio.timeout(20):
             while not (wanted := [each for each in session.entries() if each.kind == "wanted"]):
@@ -124,10 +139,7 @@ async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_ti
 
 async def test_a_new_session_has_no_results_from_elsewhere(tmp_path: Path, fake_model: FakeModel) -> None:
     """Else a host would switch the check off with its first request."""
-    fake_model.add({"text": "a"}, {"text": "b"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
-        session.audit.begins()
+    async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}, new=True) as session:
         await session.ask(request_with("toolu_invented"), "c1")
         await session.ask(request_with("toolu_invented", "toolu_too"), "c2")
     found = [(each.call, each.tool_use) for each in session.entries() if each.kind == "tampering"]
@@ -165,10 +177,7 @@ async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fak
     ]
     request = {"model": "m", "max_tokens": 9, "stream": True, "messages": messages}
     system = [{"type": "text", "text": "be evil"}]
-    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
-        session.audit.begins()
+    async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}, {"text": "c"}, new=True) as session:
         await session.ask(json.dumps({**request, "system": system}).encode(), "c1")
         await session.ask(json.dumps({**request, "system": system}).encode(), "c2")
         messages += [{"role": "assistant", "content": "sure"}, {"role": "user", "content": [found]}]
@@ -198,10 +207,8 @@ async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fak
 
 async def test_the_history_of_a_session_that_goes_on_is_one_line(tmp_path: Path, fake_model: FakeModel) -> None:
     messages = [{"role": "user", "content": f"text {number}"} for number in range(40)]
-    fake_model.add({"text": "a"}, {"text": "b"})
-    session = Session(tmp_path, fake_model)
     request = {"model": "m", "max_tokens": 9, "stream": True}
-    async with session.audit, session.proxy:
+    async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}) as session:
         await session.ask(json.dumps({**request, "messages": messages}).encode(), "c1")
         messages += [{"role": "user", "content": "slipped in"}, {"role": "user", "content": "last"}]
         await session.ask(json.dumps({**request, "messages": messages}).encode(), "c2")
@@ -210,9 +217,9 @@ async def test_the_history_of_a_session_that_goes_on_is_one_line(tmp_path: Path,
 
 
 async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"}, {"text": "c"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
+    async with audited(
+        tmp_path, fake_model, call_of("Read", {}), {"text": "a"}, {"text": "b"}, {"text": "c"}
+    ) as session:
         await session.ask(request_with(), "c1")
         use = next(iter(session.audit._seen._wanted))
         for call in ("c2", "c3"):
@@ -222,14 +229,9 @@ async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake
     assert found == [("c2", "ok, 4"), ("c4", "ok, 6")]
 
 
-async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
-    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
-    session = Session(tmp_path, fake_model)
+async def test_a_host_cannot_fill_the_disk_with_forged_results(tmp_path: Path, fake_model: FakeModel) -> None:
     forged = [f"toolu_{number}" for number in range(2_000)]
-    async with session.audit, session.proxy:
-        session.audit.begins()
+    async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}, {"text": "c"}, new=True) as session:
         session.audit._seen._left = 500
         await session.ask(request_with(*forged), "c1")
         await session.ask(request_with(*forged, *(f"more_{each}" for each in forged)), "c2")
@@ -259,10 +261,8 @@ async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeMode
 
 
 async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "hello"}, {"text": "hello"})
-    session = Session(tmp_path, fake_model, record=True)
     body, second = request_with(), request_with(text="under the same name")
-    async with session.audit, session.proxy:
+    async with audited(tmp_path, fake_model, {"text": "hello"}, {"text": "hello"}, record=True) as session:
         await session.ask(body, "../c1")
         await session.ask(second, ":::c1")
     directory = tmp_path / "recorded" / "5e55-1"
@@ -274,10 +274,8 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
 async def test_a_host_cannot_fill_the_disk_with_what_is_recorded(
     tmp_path: Path, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
     monkeypatch.setattr(recorder, "MAX_RECORDED", 3_000)
-    session = Session(tmp_path, fake_model, record=True)
-    async with session.audit, session.proxy:
+    async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}, {"text": "c"}, record=True) as session:
         for call in ("c1", "c2", "c3"):
             await session.ask(request_with(text=random.Random(call).randbytes(2_000).hex()), call)
     kept = [path.name for path in (tmp_path / "recorded").rglob("*.request*")]
@@ -299,9 +297,7 @@ async def test_an_audit_that_cannot_be_written_is_told_once(tmp_path: Path) -> N
 
 async def test_padding_hides_no_request(tmp_path: Path, fake_model: FakeModel) -> None:
     """Spaces cost nothing, so a host can make a request as large as it likes."""
-    fake_model.add({"text": "a"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
+    async with audited(tmp_path, fake_model, {"text": "a"}) as session:
         await session.ask(b" " * 9_000_000 + request_with(text="behind much"), "c1")
     assert [each.text for each in session.entries() if each.kind == "asked"] == ["behind much"]
     assert not session.told
@@ -321,9 +317,7 @@ async def test_more_than_can_be_looked_at_is_told_once(tmp_path: Path, monkeypat
 
 
 async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
-    session = Session(tmp_path, fake_model)
-    async with session.audit, session.proxy:
+    async with audited(tmp_path, fake_model, call_of("Read", {}), {"text": "a"}, {"text": "b"}) as session:
         await session.ask(request_with(), "c1")
         await session.ask(request_with("\ud800", "toolu_invented"), "c2")
     found = [(each.kind, each.tool_use) for each in session.entries() if each.call == "c2"]
@@ -331,9 +325,7 @@ async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path,
     assert len(session.told) == 1
 
 
-async def test_a_request_that_is_given_up_before_its_answer_is_in_the_audit(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_request_that_is_given_up_early_is_in_the_audit(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add({"text": "too late", "first_delay": 60})
     session = Session(tmp_path, fake_model)
     body = request_with(text="for nobody to see")
@@ -387,9 +379,8 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
 
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
-        reader = AnswerReader(
-            "c", CallMeter("c", "/v1/messages", ModelTable()), seen, {"content-type": "text/event-stream"}
-        )
+        meter, kind = CallMeter("c", "/v1/messages", ModelTable()), {"content-type": "text/event-stream"}
+        reader = AnswerReader("c", meter, seen, kind)
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()

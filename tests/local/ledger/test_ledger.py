@@ -220,7 +220,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
+async def test_a_budget_holds_over_calls_under_way_of_several_ccb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has a call under way that may use the budget up: no call goes out here before that has ended,
@@ -277,7 +277,7 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model("grok-9")
 
 
-async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
+async def test_without_a_ledger_calls_go_on_and_budgets_refuse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
@@ -314,9 +314,7 @@ async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) 
         assert ledger.spent().usd == 0.5
 
 
-async def test_a_ledger_that_was_locked_for_a_while_counts_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_ledger_that_was_locked_counts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_ledger, "_BUSY_MS", 20)
     with CallLedger(ledger_path(tmp_path)) as ledger:
         async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 from tests.tunnel.proxy.test_guards import provider_of
@@ -115,7 +114,7 @@ async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: P
             head = request_head(body, call_id=f"c{number}", path=PATHS.get(way, "/v1/messages"))
             async with proxy.call(head, pieces(body), nonce=guard()) as response:
                 await read_all(response)
-            await _until(lambda: not proxy.under_way)
+            await until(lambda: not proxy.under_way)
     assert len(asked) == reach
     with open_ledger(tmp_path) as ledger:
         rows = [each.kind for _, each in ledger.audited("") if each.kind == "wanted"]
@@ -124,9 +123,3 @@ async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: P
         assert sums is not None and sums.usd >= 6.0 and sums.estimated == (reach if reach == TWICE else 0)
         readable = not any(word in way for word in UNREADABLE)
         assert len(rows) == (reach if readable else 0), "the audit has the tool call of each answer"
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():
-            await asyncio.sleep(0)

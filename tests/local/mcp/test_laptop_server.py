@@ -20,6 +20,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 from tests.support import odd_mcp_server
+from tests.support.machine.waiting import until
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.http_server import serving
 from tests.support.odd_mcp_server import LAUNCHER, TOOLS, marked_processes
@@ -297,9 +298,7 @@ def command_line(pid: int) -> list[str]:
 async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> None:
     silent = [Odd("silent", "stubborn") for _ in range(3)]
     asking = [asyncio.ensure_future(each.server.reply(call("ok"))) for each in silent for _ in range(2)]
-    async with asyncio.timeout(30):
-        while not all(each.processes() for each in silent):
-            await asyncio.sleep(0.01)
+    await until(lambda: all(each.processes() for each in silent))
     async with asyncio.timeout(10):
         await asyncio.gather(*(each.server.close() for each in silent))
     for each in asking:
@@ -313,9 +312,7 @@ async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(mo
     async with running() as odd:
         await odd.is_ok()
         hanging = asyncio.ensure_future(odd.calls("hang"))
-        async with asyncio.timeout(30):
-            while not odd.server._calls:
-                await asyncio.sleep(0.01)
+        await until(lambda: odd.server._calls)
         before = odd.processes()
         monkeypatch.setattr(server_module, "HEALTHY_S", 0.0)
         monkeypatch.setattr(server_module, "_PING_S", 0.2)

@@ -16,20 +16,8 @@ from ccb.local.mcp.mcp_permissions import LaptopPermissions
 from ccb.local.mcp.mcp_service import guard_client_servers, is_call, permitted
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, SessionEvent
+from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.control_protocol import (
-    CAN_USE_TOOL,
-    HOOK_CALLBACK,
-    INTERRUPT,
-    SET_PERMISSION_MODE,
-    HookCallback,
-    Request,
-    Success,
-    ToolApproval,
-    ToolPermission,
-    public_answer,
-    public_withdrawal,
-)
 from ccb.tunnel.wire.frames import Event, Input, Snapshot
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 
@@ -64,7 +52,11 @@ class Worker:
         self, arguments: Json, tool_use_id: str = "t1", tool: str = ADD, id: str = "q1", answer: Json | None = None
     ) -> None:
         """Show the reader an approval, which it answers."""
-        await self.event(Request(CAN_USE_TOOL, ToolApproval(tool, tool, arguments, tool_use_id), id=id).public())
+        await self.event(
+            control.Request(
+                control.CAN_USE_TOOL, control.ToolApproval(tool, tool, arguments, tool_use_id), id=id
+            ).public()
+        )
         assert (await self.question())["request_id"] == id
         if answer is not None:
             await self.session.answer(id, answer)
@@ -74,7 +66,7 @@ class Worker:
             return await self.shown.get()
 
     async def calls(self, arguments: Json, tool_use_id: str = "t1", tool: str = "add", id: str = "m1") -> None:
-        await self.event(Request(LAPTOP_MCP_MESSAGE, call(arguments, tool_use_id, tool), id=id).public())
+        await self.event(control.Request(LAPTOP_MCP_MESSAGE, call(arguments, tool_use_id, tool), id=id).public())
 
     async def reply(self, id: str = "m1") -> str:
         """The error with which a message was answered, "" if it has reached the server."""
@@ -88,7 +80,7 @@ class Worker:
         return await self.reply(id)
 
     async def sends(self, method: str, id: str, **params: object) -> str:
-        await self.event(Request(LAPTOP_MCP_MESSAGE, message(method, params), id=id).public())
+        await self.event(control.Request(LAPTOP_MCP_MESSAGE, message(method, params), id=id).public())
         return await self.reply(id)
 
 
@@ -104,8 +96,8 @@ async def hostile(
     async with session_on(host or ScriptedHost()) as (session, peer):
         worker = Worker(session, peer)
 
-        async def ask(question: ToolApproval) -> ToolPermission:
-            return await session.ask_reader(Request(CAN_USE_TOOL, question))
+        async def ask(question: control.ToolApproval) -> control.ToolPermission:
+            return await session.ask_reader(control.Request(control.CAN_USE_TOOL, question))
 
         permissions = LaptopPermissions(
             lambda: rules or {}, ask if somebody else None, mode=mode, may_bypass=mode == "bypassPermissions"
@@ -124,8 +116,8 @@ async def hostile(
                         worker.shown.put_nowait(each)
 
         session.watched_by(permissions)
-        session.register(CAN_USE_TOOL)
-        session.register(HOOK_CALLBACK)
+        session.register(control.CAN_USE_TOOL)
+        session.register(control.HOOK_CALLBACK)
         session.register(LAPTOP_MCP_MESSAGE, serve, is_call)
         session.register(MCP_MESSAGE)
         guard_client_servers(session, permissions)
@@ -152,7 +144,7 @@ async def test_a_worker_that_does_not_ask_gets_nothing() -> None:
 async def test_a_server_inside_the_program_gets_only_what_this_laptop_has_allowed() -> None:
     async with hostile({"allow": ["mcp__notes__list"], "deny": ["mcp__notes__remove"]}) as worker:
         for number, tool in enumerate(("add", "remove", "list")):
-            await worker.event(Request(MCP_MESSAGE, call({}, tool=tool), id=f"m{number}").public())
+            await worker.event(control.Request(MCP_MESSAGE, call({}, tool=tool), id=f"m{number}").public())
         assert "has not allowed mcp__notes__add" in await worker.reply("m0")
         assert "denies mcp__notes__remove" in await worker.reply("m1")
         asked = await worker.question()  # the first of which the program hears
@@ -193,7 +185,7 @@ async def test_an_approval_of_another_call_does_not_count(tried: Json) -> None:
 async def test_one_id_for_two_questions_grants_neither() -> None:
     async with hostile() as worker:
         await worker.asks({"a": 1})
-        await worker.event(public_withdrawal("q1"))
+        await worker.event(control.public_withdrawal("q1"))
         await worker.question()
         await worker.asks({"a": 666}, answer=ALLOW)
         assert await worker.tries({"a": 666})
@@ -204,10 +196,10 @@ async def test_a_question_that_was_withdrawn_or_denied_or_interrupted_grants_not
         await worker.asks({"a": 1}, answer={"behavior": "deny", "message": "not today"})
         assert await worker.tries({"a": 1}) == "not today"
         await worker.asks({"a": 2}, "t2", id="q2", answer=ALLOW)
-        await worker.session.send(Request(INTERRUPT, None).public())
+        await worker.session.send(control.Request(control.INTERRUPT, None).public())
         assert await worker.tries({"a": 2}, "t2", id="m2")
         await worker.asks({"a": 3}, "t3", id="q3")
-        await worker.event(public_withdrawal("q3"))
+        await worker.event(control.public_withdrawal("q3"))
         await worker.question()
         await worker.session.answer("q3", ALLOW)
         assert await worker.tries({"a": 3}, "t3", id="m3")
@@ -217,7 +209,7 @@ async def test_a_question_that_was_withdrawn_or_denied_or_interrupted_grants_not
 async def test_an_answer_that_another_client_gave_does_not_count_here() -> None:
     async with hostile() as worker:
         await worker.asks({"a": 1})
-        answer = public_answer(Success("q1", ALLOW))
+        answer = control.public_answer(control.Success("q1", ALLOW))
         await worker.peer.send(Event(2, 1, "input", {"id": "answer:q1", "body": answer}))
         worker._seq = 2
         assert await worker.tries({"a": 1})
@@ -233,7 +225,7 @@ async def test_a_lost_connection_gives_no_second_call_for_one_approval() -> None
         await worker.calls({"a": 1})
         await worker.asks({"a": 1})  # nobody answers it again, but the outbox sends both answers again
         worker._seq += 1
-        answer = {"id": "answer:q1", "body": public_answer(Success("q1", ALLOW))}
+        answer = {"id": "answer:q1", "body": control.public_answer(control.Success("q1", ALLOW))}
         await worker.peer.send(Event(worker._seq, 1, "input", answer))
         while worker._seq < 9:
             await worker.calls({"a": 1}, id=f"again-{worker._seq}")
@@ -266,7 +258,7 @@ async def test_a_deny_rule_outranks_an_answer_and_a_mode_that_this_laptop_may_no
     async with hostile({"deny": ["mcp__notes__add"]}) as worker:
         await worker.asks({"a": 1}, answer=ALLOW)
         assert "denies" in await worker.tries({"a": 1})
-        await worker.session.send(Request(SET_PERMISSION_MODE, "bypassPermissions").public())
+        await worker.session.send(control.Request(control.SET_PERMISSION_MODE, "bypassPermissions").public())
         assert await worker.tries({"a": 1}, tool="remove", id="m2")
 
 
@@ -282,7 +274,7 @@ async def test_always_in_this_session_counts_from_then_on() -> None:
 async def test_rules_that_the_person_adds_and_removes_on_the_list_count_from_then_on() -> None:
     async def change(kind: str, behavior: str, tool: str = ADD) -> None:
         update = {"type": kind, "rules": [{"toolName": tool}], "behavior": behavior, "destination": "localSettings"}
-        await worker.session.send(Request(CHANGE_RULES, [update]).public())
+        await worker.session.send(control.Request(CHANGE_RULES, [update]).public())
 
     async with hostile() as worker:
         await change("addRules", "allow")
@@ -292,7 +284,7 @@ async def test_rules_that_the_person_adds_and_removes_on_the_list_count_from_the
         await change("addRules", "allow")
         await change("addRules", "deny", "mcp__notes")
         assert "denies" in await worker.tries({"a": 1}, id="m3")
-        await worker.session.send(Request(CHANGE_RULES, [{"type": "setMode", "mode": "default"}]).public())
+        await worker.session.send(control.Request(CHANGE_RULES, [{"type": "setMode", "mode": "default"}]).public())
         assert "denies" in await worker.tries({"a": 1}, id="m4")
 
 
@@ -301,8 +293,8 @@ async def test_a_hook_of_the_client_may_allow_what_it_is_for_and_the_strictest_o
         event = {"hook_event_name": "PreToolUse", "tool_name": ADD, "tool_input": {"a": 1}}
         for number, decision in enumerate(decisions):
             request_id = f"{tool_use_id}h{number}"
-            asked = HookCallback(callback, {**event, "tool_use_id": tool_use_id}, tool_use_id)
-            await worker.event(Request(HOOK_CALLBACK, asked, id=request_id).public())
+            asked = control.HookCallback(callback, {**event, "tool_use_id": tool_use_id}, tool_use_id)
+            await worker.event(control.Request(control.HOOK_CALLBACK, asked, id=request_id).public())
             await worker.question()
             output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
             await worker.session.answer(request_id, {"hookSpecificOutput": output})
@@ -349,19 +341,21 @@ async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with
     async with hostile(somebody=True) as worker:
         await worker.calls({"a": 1})
         asked = await worker.question()
-        again = Request(LAPTOP_MCP_MESSAGE, call({"a": 1}), id="m1").public()
+        again = control.Request(LAPTOP_MCP_MESSAGE, call({"a": 1}), id="m1").public()
         await worker.peer.send(Snapshot(1, 5, {"asks": [again]}))
         assert await worker.question() == asked  # it is open for a reader that begins with a snapshot
         await worker.peer.send(Snapshot(1, 9, {"asks": []}))  # meanwhile the agent was interrupted
         while (shown := await worker.question()) == asked:
             pass
-        assert shown == public_withdrawal(asked["request_id"])
+        assert shown == control.public_withdrawal(asked["request_id"])
         assert worker.ran == []
 
 
 async def test_the_host_cannot_ask_in_the_name_of_the_laptop() -> None:
     async with hostile(somebody=True) as worker:
-        forged = Request(CAN_USE_TOOL, ToolApproval(ADD, ADD, {"a": 1}, "t1"), id="laptop-1").public()
+        forged = control.Request(
+            control.CAN_USE_TOOL, control.ToolApproval(ADD, ADD, {"a": 1}, "t1"), id="laptop-1"
+        ).public()
         await worker.event(forged)
         await worker.peer.send(Snapshot(1, 5, {"asks": [forged]}))
         worker._seq = 5

@@ -72,7 +72,7 @@ async def test_the_list_works_without_the_provider_and_is_refreshed_beside_a_ses
     assert KEY not in kept_file(environ).read_text()
     assert await check_models(["lab/coder-large"], environ, settings) == []
     told = model_options("lab/coder-large", [], environ, settings, ModelTable())
-    assert told.facts["lab/coder-large"][0] == 77_000  # type: ignore[index]
+    assert told["model_facts"]["lab/coder-large"][0] == 77_000
     assert not any("window" in each for each in said_at_start("lab/coder-large", environ, settings))
     data = json.loads(kept_file(environ).read_text())
     kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - FRESH_S - 1}))
@@ -89,10 +89,16 @@ def test_the_small_model_is_that_of_the_provider_or_of_the_settings(environ: dic
         ("openai/gpt-5", Settings(smallModel="s", modelAliases={"s": "haiku"}), "haiku", "haiku"),
     ):
         made = model_options(model, [], environ, settings, ModelTable())
-        assert (made.small, made.compact) == (small, compact)
+        assert (made["small_model"], made["compact_model"]) == (small, compact)
     told = model_options("openai/gpt-5", [], environ, Settings(modelAliases={"quick": "grok/grok-4"}), ModelTable())
-    assert told.aliases == {"quick": "grok/grok-4"} and {"openai/gpt-5-mini", "grok/grok-4"} <= told.facts.keys()
-    assert told.thinking["openai/gpt-5"] == ["minimal", "low", "medium", "high"] and told.thinking["grok/grok-4"] == []
+    assert (
+        told["model_aliases"] == {"quick": "grok/grok-4"}
+        and {"openai/gpt-5-mini", "grok/grok-4"} <= told["model_facts"].keys()
+    )
+    assert (
+        told["thinking_models"]["openai/gpt-5"] == ["minimal", "low", "medium", "high"]
+        and told["thinking_models"]["grok/grok-4"] == []
+    )
 
 
 def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: dict[str, str]) -> None:
@@ -104,8 +110,10 @@ def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: d
     assert (names["opus"], names["haiku"]) == ("claude-opus-9-20270101", "claude-haiku-7-1")
     assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
     told = model_options("opus", [], environ, Settings(), ModelTable())
-    assert told.aliases == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
-    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told.facts.keys(), "sub-agents may use all of them"
+    assert told["model_aliases"] == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
+    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told["model_facts"].keys(), (
+        "sub-agents may use all of them"
+    )
     assert short_names({**environ, "ANTHROPIC_BASE_URL": "https://gateway.example"}) == ALIASES
 
 

@@ -129,7 +129,9 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
     assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
     own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})
     assert said_at_start("ollama/q", KEYS, own) == []
-    assert model_options("", [], KEYS, own, ModelTable()).facts == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
+    assert model_options("", [], KEYS, own, ModelTable())["model_facts"] == {
+        "ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]
+    }
     with pytest.raises(UsageError, match="takes no tools"):
         said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
 
@@ -138,10 +140,10 @@ def test_prices_of_the_settings_reach_both_ends() -> None:
     model = ModelSettings(inputPrice=2.0, outputPrice=8.0, cacheReadPrice=0.5)
     own = with_provider("openai", models={"gpt-4.1": model})
     table = ModelTable()
-    told = model_options("openai/gpt-4.1", [], KEYS, own, table).facts
+    told = model_options("openai/gpt-4.1", [], KEYS, own, table)["model_facts"]
     assert table.facts("openai/gpt-4.1").input_price == 2.0
     assert told["openai/gpt-4.1"] == [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
-    claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE, ModelTable()).facts
+    claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE, ModelTable())["model_facts"]
     assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25, 200_000, 2, 1.5]}
 
 

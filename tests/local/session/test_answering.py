@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
@@ -105,9 +106,7 @@ async def answer_of(peer: Peer) -> Json:
 
 
 async def reaches(session: RemoteSession, state: LinkState, seen: list[Item]) -> None:
-    async with asyncio.timeout(60):
-        while not any(isinstance(item, LinkChange) and item.state is state for item in seen):
-            await asyncio.sleep(0.005)
+    await until(lambda: any(isinstance(item, LinkChange) and item.state is state for item in seen))
 
 
 @pytest.fixture
@@ -136,7 +135,7 @@ async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: Scripted
         assert (response["subtype"], response["error"]) == ("error", error)
 
 
-async def test_what_is_not_registered_is_refused_and_logged(
+async def test_what_nobody_registered_is_refused_and_logged(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Service()
@@ -152,9 +151,7 @@ async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with answering(host, Service()) as (session, peer, seen):
         await peer.say(question)
-        async with asyncio.timeout(60):
-            while not seen:
-                await asyncio.sleep(0.005)
+        await until(lambda: seen)
         assert isinstance(seen[0], SessionEvent) and seen[0].body == question
         await session.answer("q1", {"behavior": "allow"})
         assert (await answer_of(peer))["response"] == {"behavior": "allow"}
@@ -236,7 +233,7 @@ async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_
         assert service.calls == [{"url": "b"}, {"url": "c"}]
 
 
-async def test_what_must_not_run_twice_is_refused_if_another_client_drove_while_this_one_was_away(
+async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwhile(
     host: ScriptedHost,
 ) -> None:
     service = Service()
@@ -271,9 +268,7 @@ async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) 
     async with answering(host, service, tail=100, seq=7) as (_, peer, seen):
         await peer.send(Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
-        async with asyncio.timeout(60):
-            while not seen:
-                await asyncio.sleep(0.005)
+        await until(lambda: seen)
         assert seen == [EventGap(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
 
 
@@ -287,9 +282,7 @@ async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of
         for number in range(MAX_INPUTS + MAX_WAITING):
             await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
         await peer.say({"type": "system", "subtype": "status"})
-        async with asyncio.timeout(60):
-            while not any(isinstance(item, SessionEvent) for item in seen):
-                await asyncio.sleep(0.005)
+        await until(lambda: any(isinstance(item, SessionEvent) for item in seen))
         assert answering_tasks() <= MAX_ANSWERING
 
 
@@ -314,9 +307,7 @@ async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("in_snapshot", [False, True])
-async def test_an_approval_that_came_before_its_reader_is_left_to_the_reader(
-    host: ScriptedHost, in_snapshot: bool
-) -> None:
+async def test_an_approval_that_came_before_its_reader_is_left_to_it(host: ScriptedHost, in_snapshot: bool) -> None:
     """The REPL is still starting while the replay brings the open question."""
     question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=100)) as session:
@@ -382,9 +373,8 @@ async def test_of_thousands_of_open_questions_the_reader_gets_a_hundred_and_is_t
         await asking
         await everything_is_read(session, peer)
         assert questions_in(seen) == [f"q{number}" for number in range(MAX_OPEN)]
-        assert [item.text for item in seen if isinstance(item, LaptopNotice)] == [
-            f"The host asks too much at once: {REFUSES}."
-        ]
+        told = [item.text for item in seen if isinstance(item, LaptopNotice)]
+        assert told == [f"The host asks too much at once: {REFUSES}."]
 
 
 async def say_all(peer: Peer, bodies: list[Json]) -> None:
@@ -422,7 +412,7 @@ async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHo
         assert [each["request_id"] for each in skipped.body["asks"]] == [f"q{number}" for number in range(MAX_OPEN)]
 
 
-async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session_at_its_next_connection(
+async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(
     host: ScriptedHost,
 ) -> None:
     """A request that still waits is no longer among those whose ids are remembered."""

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
+from tests.support.machine.waiting import until
 from tests.support.repl.pilot import desk
 
 from ccb.local.session.own_hooks import NotificationHooks
-
-
-async def wait_for(path: Path) -> None:
-    async with asyncio.timeout(60):
-        while not path.exists():
-            await asyncio.sleep(0.01)
 
 
 async def test_the_commands_of_the_person_get_fixed_words_and_leave_no_process(tmp_path: Path) -> None:
@@ -32,8 +26,8 @@ async def test_the_commands_of_the_person_get_fixed_words_and_leave_no_process(t
     }
     own = NotificationHooks(hooks, "ccb devbox")
     own.notify("permission_prompt")
-    await wait_for(done)
-    await wait_for(slow)
+    await until(done.exists)
+    await until(slow.exists)
     assert json.loads(done.read_text()) == {
         "hook_event_name": "Notification",
         "notification_type": "permission_prompt",

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
+from tests.support.network.link_peer import Peer
 
 from ccb.local.session import dialing as attempts
 from ccb.local.session.dialing import AttachOptions
@@ -40,6 +41,18 @@ async def until(session: RemoteSession, state: LinkState, seen: list[Item] | Non
             if isinstance(item, LinkChange) and item.state is state:
                 return item
     raise AssertionError(f"the session ended before it was {state}")
+
+
+async def reconnected(session: RemoteSession, peer: Peer, host: ScriptedHost) -> Peer:
+    peer.hang_up()
+    await until(session, LinkState.RECONNECTING)
+    return (await host.granted())[0]
+
+
+async def fenced_and_taken_back(session: RemoteSession, peer: Peer) -> None:
+    await peer.send(wire.Fenced(2, "bob"))
+    await until(session, LinkState.FENCED)
+    session.take_back()
 
 
 async def rest(session: RemoteSession) -> list[Item]:
@@ -90,9 +103,7 @@ async def test_a_wish_to_stop_outlives_the_connection(host: ScriptedHost) -> Non
         prompt = await session.prompt("last")
         await session.stop(finish=True)
         assert (await peer.next(wire.Stop)).finish
-        peer.hang_up()
-        await until(session, LinkState.RECONNECTING)
-        again, _ = await host.granted()
+        again = await reconnected(session, peer, host)
         assert (await again.next(wire.Input)).id == prompt
         assert (await again.next(wire.Stop)).finish
 
@@ -101,9 +112,7 @@ async def test_a_control_request_waits_for_its_answer_over_a_loss(host: Scripted
     async with session_on(host) as (session, peer):
         asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
         request = await peer.next(wire.Input)
-        peer.hang_up()
-        await until(session, LinkState.RECONNECTING)
-        again, _ = await host.granted()
+        again = await reconnected(session, peer, host)
         repeated = await again.next(wire.Input)
         assert repeated.id == request.id
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
@@ -203,9 +212,7 @@ async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(h
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         identity = await session.prompt("too late")
         await peer.next(wire.Input)
-        await peer.send(wire.Fenced(2, "bob"))
-        await until(session, LinkState.FENCED)
-        session.take_back()
+        await fenced_and_taken_back(session, peer)
         again, _ = await host.granted()
         assert (await again.next(wire.Input)).id == identity
 
@@ -297,31 +304,18 @@ async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: Scr
         assert attach.options == {"client": ME}
 
 
-async def test_leaving_for_good_says_so_and_waits_for_the_goodbye(host: ScriptedHost) -> None:
-    async with session_on(host) as (session, peer):
-
-        async def answer() -> wire.Detach:
-            detach = await peer.next(wire.Detach)
-            await peer.send(wire.Bye())
-            return detach
-
-        detach, _ = await asyncio.gather(answer(), session.close(done=True))
-        assert detach.done
-        assert session.state is LinkState.CLOSED
-        with pytest.raises(ConnectionLost):
-            await session.prompt("late")
-
-
 async def test_what_was_just_sent_is_confirmed_before_the_goodbye(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         prompt = await session.prompt("and go")
         leaving = asyncio.create_task(session.close(done=True))
         assert (await peer.next(wire.Input)).id == prompt
         await peer.send(wire.Applied(1, prompt))
-        await peer.next(wire.Detach)
+        assert (await peer.next(wire.Detach)).done
         await peer.send(wire.Bye())
         await leaving
-        assert session.unsent == 0
+        assert session.unsent == 0 and session.state is LinkState.CLOSED
+        with pytest.raises(ConnectionLost):
+            await session.prompt("late")
 
 
 async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: ScriptedHost) -> None:
@@ -369,7 +363,7 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached_at
         assert session.driving
 
 
-async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_after_a_goodbye(
+async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host) as (session, peer):
@@ -381,7 +375,7 @@ async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_
         assert session.ended_on_host
 
 
-async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on_with_what_there_is(
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host, AttachOptions(later_tail=1000)) as (session, peer):
@@ -416,7 +410,7 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         assert peer
 
 
-async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_and_never_sent_again(
+async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused(
     host: ScriptedHost,
 ) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
@@ -484,9 +478,7 @@ async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
 
 async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over_after_it(host: ScriptedHost) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        await peer.send(wire.Fenced(2, "bob"))
-        await until(session, LinkState.FENCED)
-        session.take_back()
+        await fenced_and_taken_back(session, peer)
         lost = await host.next_peer()
         asked = await lost.next(wire.Attach)  # granted, but the answer is lost
         assert asked.role == "driver"
@@ -500,9 +492,7 @@ async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over
 
 async def test_a_grant_that_only_a_later_hello_tells_of_fulfils_the_wish_to_drive(host: ScriptedHost) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        await peer.send(wire.Fenced(2, "bob"))
-        await until(session, LinkState.FENCED)
-        session.take_back()
+        await fenced_and_taken_back(session, peer)
         lost = await host.next_peer()
         asked = await lost.next(wire.Attach)  # granted, but the answer is lost
         host.greeting = replace(host.greeting, epoch=asked.epoch, driver=ME)

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from tests.local.plain.test_line_repl import plain
@@ -33,15 +33,12 @@ from ccb.tunnel.wire.session_options import LAPTOP_COMMANDS
 Json = dict[str, Any]
 INFO = ReplInfo("devbox", "/srv/shop", "", "default", "0.1.0", "ccb ssh x")
 EVIL = "\x1b[2J"
-RULES: Json = {
-    "state": {
-        "rules": [
-            {"behavior": "allow", "source": "session", "rule": "Bash(make *)"},
-            {"behavior": "deny", "source": "userSettings", "rule": f"Read({EVIL}.env)"},
-            {"behavior": "allow", "source": "localSettings", "rule": "Edit"},
-        ]
-    }
-}
+_RULES = [
+    {"behavior": "allow", "source": "session", "rule": "Bash(make *)"},
+    {"behavior": "deny", "source": "userSettings", "rule": f"Read({EVIL}.env)"},
+    {"behavior": "allow", "source": "localSettings", "rule": "Edit"},
+]
+RULES: Json = {"state": {"rules": _RULES}}
 POINTS: Json = {"points": [{"id": "p2", "text": f"Repair the {EVIL}total.", "files": 2}, {"id": "p1", "text": "Look."}]}
 CHANGED: list[Json] = [
     {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 2, "does": "change", "changedElsewhere": True},
@@ -49,13 +46,12 @@ CHANGED: list[Json] = [
     {"path": "/srv/shop/big.bin", "does": "remove", "why": "it was too large to keep"},
 ]
 HUNKS = [{"oldStart": 11, "oldLines": 1, "newStart": 11, "newLines": 1, "lines": ["-return 1", f"+return 2{EVIL}"]}]
-SERVERS: Json = {
-    "mcpServers": [
-        {"name": "notes", "status": "connected", "transport": "laptop", "tools": [{"name": "add"}, {"name": "b"}]},
-        {"name": "far", "status": "failed", "transport": "laptop", "error": "told to the host"},
-        {"name": f"db{EVIL}", "status": "failed", "transport": "stdio", "error": "no such file"},
-    ]
-}
+_SERVERS = [
+    {"name": "notes", "status": "connected", "transport": "laptop", "tools": [{"name": "add"}, {"name": "b"}]},
+    {"name": "far", "status": "failed", "transport": "laptop", "error": "told to the host"},
+    {"name": f"db{EVIL}", "status": "failed", "transport": "stdio", "error": "no such file"},
+]
+SERVERS: Json = {"mcpServers": _SERVERS}
 WORKER_COMMANDS = {"commands": [{"name": "lint", "argumentHint": "[FILE]"}, {"name": "status", "builtin": True}]}
 LISTED: tuple[str, Json] = ("list_permission_rules", {})
 ENDED = ("read_task", {"task_id": "b1"})
@@ -99,12 +95,8 @@ async def listed() -> list[SessionRow]:
     ]
 
 
-async def last_said(_: str) -> list[HostText]:
-    return []
-
-
 def laptop() -> LaptopSide:
-    sessions = SimpleNamespace(listed=listed, last_said=last_said)
+    sessions = SimpleNamespace(listed=listed, last_said=AsyncMock(return_value=[]))
     return LaptopSide(cast(Any, Projects()), cast(Any, Servers()), cast(Any, sessions))
 
 
@@ -164,46 +156,27 @@ CASES = [
     Case("/status", [f"Model       {MODEL}, permission mode default", "Used        1.2k tokens in, 345 out, $0.0123"]),
     Case("/cost", ["1.2k tokens in, 345 out, $0.0123"], asked=[]),
     Case("/tools", ["Bash", "runs commands, on the host", "mcp__notes__add", "of an MCP server: /mcp says"]),
-    Case(
-        "/permissions",
-        answers={"list_permission_rules": RULES},
-        screen=["Permission rules on devbox:/srv/shop", "Bash(make *)  this session", "Read(.env)  your settings"],
-        lines=["1: allow Bash(make *) (session)", "2: deny Read(.env) (userSettings)", "/permissions allow RULE"],
-    ),
+    Case("/permissions", answers={"list_permission_rules": RULES},
+         screen=["Permission rules on devbox:/srv/shop", "Bash(make *)  this session", "Read(.env)  your settings"],
+         lines=["1: allow Bash(make *) (session)", "2: deny Read(.env) (userSettings)", "/permissions allow RULE"]),
     Case("/permissions", lines=["No rule holds"], screen=["No rule holds"]),
     Case("/permissions ask WebFetch", ["Added: ask WebFetch"], asked=[ASKS]),
     Case("/permissions deny Edti", ["Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?"]),
-    Case(
-        "/permissions remove 1",
-        ["Removed: allow Bash(make *)"],
-        {"list_permission_rules": RULES},
-        [change("removeRules", "allow", "session", "Bash", "make *")],
-    ),
+    Case("/permissions remove 1", ["Removed: allow Bash(make *)"], {"list_permission_rules": RULES},
+         [change("removeRules", "allow", "session", "Bash", "make *")]),
     Case("/permissions remove 2", ["it comes from userSettings"], {"list_permission_rules": RULES}, [LISTED]),
     Case("/permissions", ["The worker's answer cannot be read"], {"list_permission_rules": {"state": {"rules": [7]}}},
          lines=["the worker's answer cannot be read"]),
     Case("/diff", ["The agent's tools have changed no file in this session."]),
     Case("/diff", ["This session keeps no versions of files."], {"rewind_points": {"points": [], "files_kept": False}}),
-    Case(
-        "/diff",
-        ["/srv/shop/cart.py: changed, +2 -1", "/srv/shop/new.py: new, +9 -0", "/diff N shows"],
-        DIFF,
-        screen=["3 files +11 -1, changed in this session", "~ /srv/shop/cart.py", "+ /srv/shop/new.py"],
-    ),
+    Case("/diff", ["/srv/shop/cart.py: changed, +2 -1", "/srv/shop/new.py: new, +9 -0", "/diff N shows"], DIFF,
+         screen=["3 files +11 -1, changed in this session", "~ /srv/shop/cart.py", "+ /srv/shop/new.py"]),
     Case("/diff 1", ["@@ -11,1 +11,1 @@", "-return 1", "+return 2"], DIFF),
     Case("/diff 2", ["The lines of this file are not known."], DIFF),
     Case("/diff 9", ["There is no file 9: /diff lists them."], DIFF),
-    Case(
-        "/mcp",
-        [
-            "notes: connected, 2 tools, on this laptop: notes-server",
-            "far: failed, on this laptop: https://far.example/mcp (connection refused)",
-            "failed, on the host (no such file)",
-            "/mcp reconnect NAME tries again.",
-        ],
-        {"mcp_status": SERVERS},
-        [("mcp_status", {})],
-    ),
+    Case("/mcp", ["notes: connected, 2 tools, on this laptop: notes-server", "/mcp reconnect NAME tries again.",
+                  "far: failed, on this laptop: https://far.example/mcp (connection refused)",
+                  "failed, on the host (no such file)"], {"mcp_status": SERVERS}, [("mcp_status", {})]),
     Case("/mcp", ["not used by the agent, on this laptop"], {"mcp_status": {"mcpServers": []}}),
     Case("/mcp reconnect far", ["the MCP server far cannot be reached: connection refused"], asked=[]),
     Case("/mcp reconnect notes", ["is being connected again"], asked=[("mcp_reconnect", {"serverName": "notes"})]),
@@ -215,8 +188,7 @@ CASES = [
     Case("/trust revoke", ["This project is trusted no more."]),
     Case("/model", [f"Model: {MODEL}"]),
     Case("/model nonsense", ["nonsense is no model: the model stays.", "/model takes"], asked=[]),
-    Case("/model opus", ["Model: opus, from the next model call on"],
-         asked=[("set_model", {"model": "opus"})]),
+    Case("/model opus", ["Model: opus, from the next model call on"], asked=[("set_model", {"model": "opus"})]),
     Case("/mode", ["Permission mode: default"], asked=[]),
     Case("/mode plan", ["Permission mode: plan"], asked=[("set_permission_mode", {"mode": "plan"})]),
     Case("/effort max", [f"Effort: max; {MODEL} knows high at most"], {"set_effort": {"applied": "high"}}),
@@ -274,10 +246,6 @@ def there(case: Case, place: Place) -> bool:
     return command is not None and place in command.places
 
 
-def reads(shown: Callable[[], str], said: Sequence[str]) -> bool:
-    return all(each in shown() for each in said)
-
-
 def ids(case: Case) -> str:
     return case.line.replace(EVIL, "")
 
@@ -303,7 +271,7 @@ async def test_on_the_screen(home: Path) -> None:
                 return "\n".join([*new, rest])
 
             said = case.said if case.screen is None else case.screen
-            await at.until(partial(reads, shown, said))
+            await at.until(lambda said=said, shown=shown: all(each in shown() for each in said))
             assert case.asked is None or session.controls[-1:] == [*case.asked][-1:], case
             assert "\x1b" not in shown(), case
             view.reducer.model, view.reducer.mode = MODEL, "default"
@@ -442,9 +410,7 @@ async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest
         assert report.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_is_written_for_its_owner_as_a_whole_or_not_at_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_new(tmp_path / "a.md", "text")
     assert (tmp_path / "a.md").read_text() == "text" and (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
     with pytest.raises(FileExistsError):

@@ -135,9 +135,7 @@ def test_it_is_no_text_that_could_be_written_or_joined_by_mistake() -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_without_neutralising_the_last_filter_still_keeps_the_terminal(
-    attack: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_neutralising_the_last_filter_keeps_the_terminal(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True

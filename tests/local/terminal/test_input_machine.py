@@ -9,21 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccb.local.terminal.input_machine import (
-    Control,
-    InputMachine,
-    Pasted,
-    TerminalAnswer,
-    Token,
-    Typed,
-    is_light,
-    typed_line,
-)
+from ccb.local.terminal import input_machine as terminal
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
 ANSWERS = {
-    f"\x1b]11;{COLOUR}\x07": TerminalAnswer(COLOUR),
-    f"\x1b]11;{COLOUR}\x1b\\": TerminalAnswer(COLOUR),
+    f"\x1b]11;{COLOUR}\x07": terminal.TerminalAnswer(COLOUR),
+    f"\x1b]11;{COLOUR}\x1b\\": terminal.TerminalAnswer(COLOUR),
 }
 STRAY = [
     "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b]4;1;rgb:ffff/ffff/ffff\x1b\\", "\x1bP1+r544e=787465726d\x1b\\",
@@ -34,9 +25,9 @@ STRAY = [
 PASTE, END = "\x1b[200~", "\x1b[201~"
 
 
-def read(pieces: Sequence[bytes], gap_s: float, machine: InputMachine | None = None) -> list[Token]:
+def read(pieces: Sequence[bytes], gap_s: float, machine: terminal.InputMachine | None = None) -> list[terminal.Token]:
     """Give pieces to a machine, `gap_s` apart, and wait at the end. A clock that ticks stands for the driver."""
-    machine, now, told = machine or InputMachine(), 100.0, []
+    machine, now, told = machine or terminal.InputMachine(), 100.0, []
     for piece in pieces:
         until = now + gap_s
         while machine.deadline is not None and machine.deadline < until:
@@ -53,27 +44,27 @@ def cut(text: str, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def typed(tokens: Sequence[Token]) -> str:
-    return "".join(each.text for each in tokens if isinstance(each, Typed))
+def typed(tokens: Sequence[terminal.Token]) -> str:
+    return "".join(each.text for each in tokens if isinstance(each, terminal.Typed))
 
 
-def pasted(tokens: Sequence[Token]) -> list[str]:
-    return [each.text for each in tokens if isinstance(each, Pasted)]
+def pasted(tokens: Sequence[terminal.Token]) -> list[str]:
+    return [each.text for each in tokens if isinstance(each, terminal.Pasted)]
 
 
 @pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=repr)
-def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: TerminalAnswer) -> None:
+def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: terminal.TerminalAnswer) -> None:
     data = f"ab{sequence}cd".encode()
     for first in range(len(data)):
         for second in range(first, len(data)):
             tokens = read([data[:first], data[first:second], data[second:]], 0.1)
             assert typed(tokens) == "abcd"
-            assert [each for each in tokens if isinstance(each, TerminalAnswer)] == [answer]
+            assert [each for each in tokens if isinstance(each, terminal.TerminalAnswer)] == [answer]
 
 
 def test_answers_that_come_together_keep_their_order() -> None:
     tokens = read(["x".join(ANSWERS).encode()], 0)
-    assert [each for each in tokens if isinstance(each, TerminalAnswer)] == list(ANSWERS.values())
+    assert [each for each in tokens if isinstance(each, terminal.TerminalAnswer)] == list(ANSWERS.values())
     assert typed(tokens) == "x" * (len(ANSWERS) - 1)
 
 
@@ -94,27 +85,27 @@ def test_a_mouse_beside_the_cells_types_nothing_wherever_its_report_is_cut(repor
 
 def test_a_late_half_of_an_answer_is_still_its_half() -> None:
     tokens = read([b"\x1b]11;rgb:1c1c/", b"1c1c/1c1c\x07", b"x"], 5.0)
-    assert tokens == [TerminalAnswer(COLOUR), Typed("x")]
+    assert tokens == [terminal.TerminalAnswer(COLOUR), terminal.Typed("x")]
 
 
 def test_a_string_without_an_end_does_not_hold_the_keys_for_ever() -> None:
-    assert read([b"\x1b]11;rgb:1c", b"x"], 11.0) == [Typed("x")]
+    assert read([b"\x1b]11;rgb:1c", b"x"], 11.0) == [terminal.Typed("x")]
     for key in ("\x03", "\r", "\x11\x11"):
-        assert read([b"\x1b]11;rgb:1c", key.encode()], 0.5) == [Typed(key)]
-    assert read([b"\x1b]11;rgb:1c", b"\x1b[A"], 0.5) == [Control("\x1b[A")]
+        assert read([b"\x1b]11;rgb:1c", key.encode()], 0.5) == [terminal.Typed(key)]
+    assert read([b"\x1b]11;rgb:1c", b"\x1b[A"], 0.5) == [terminal.Control("\x1b[A")]
 
 
 def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
     def waits(*pieces: bytes, expects: bool = False) -> float:
-        machine, now = InputMachine(), 100.0
+        machine, now = terminal.InputMachine(), 100.0
         machine.expects = expects
         for piece in pieces:
             now += 0.1
             told = machine.feed(piece, now)
-            assert Control("\x1b") not in told
+            assert terminal.Control("\x1b") not in told
         assert machine.deadline is not None
         wait = machine.deadline - now
-        assert machine.tick(now + wait) == [Control("\x1b")]
+        assert machine.tick(now + wait) == [terminal.Control("\x1b")]
         return wait
 
     assert waits(b"\x1b") < 0.03
@@ -127,7 +118,7 @@ def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
 @pytest.mark.parametrize("keys", ["\x1b[A", "\x1b[1;5C", "\x1b[200~a\x1b[201~", "\x1b[<0;1;1M", "\x1bOP"])
 def test_a_sequence_is_whole_also_if_its_esc_was_taken_for_the_key(keys: str) -> None:
     tokens = read([b"\x1b", keys[1:].encode()], 0.1)
-    assert tokens[0] == Control("\x1b")
+    assert tokens[0] == terminal.Control("\x1b")
     assert not typed(tokens)
     assert pasted(tokens) == (["a"] if "200~" in keys else [])
 
@@ -140,9 +131,9 @@ def test_what_is_typed_after_esc_stays_text() -> None:
 
 def test_a_chord_that_begins_like_a_sequence_is_a_chord() -> None:
     for chord in ("\x1b[", "\x1bO", "\x1b]", "\x1bP", "\x1b_"):
-        assert read([chord.encode(), b"x"], 2.0) == [Control(chord), Typed("x")]
-    assert read([b"\x1bt"], 0) == [Control("\x1bt")]
-    assert read([b"\x1b", b"t"], 0.2) == [Control("\x1b"), Typed("t")]
+        assert read([chord.encode(), b"x"], 2.0) == [terminal.Control(chord), terminal.Typed("x")]
+    assert read([b"\x1bt"], 0) == [terminal.Control("\x1bt")]
+    assert read([b"\x1b", b"t"], 0.2) == [terminal.Control("\x1b"), terminal.Typed("t")]
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
@@ -151,7 +142,7 @@ def test_a_paste_is_one_text_however_its_pieces_come(size: int, gap_s: float) ->
     text = "one\rtwo\x07\x03 ä€😀\x1b[A\x1b[20 x\x00"
     tokens = read(cut(f"{PASTE}{text}{END}", size), gap_s)
     assert pasted(tokens) == [text] and not typed(tokens)
-    assert [each for each in tokens if isinstance(each, Control)] in ([], [Control("\x1b")])
+    assert [each for each in tokens if isinstance(each, terminal.Control)] in ([], [terminal.Control("\x1b")])
 
 
 @pytest.mark.parametrize("size", [3, 1000])
@@ -167,14 +158,18 @@ def test_keys_after_a_paste_are_keys() -> None:
 
 
 def test_a_paste_whose_end_is_lost_shows_its_text_and_lets_go_of_the_keys() -> None:
-    for key, token in ((b"\x03", Typed("\x03")), (b"x", Typed("x")), (b"\x1b[A", Control("\x1b[A"))):
-        assert read([f"{PASTE}one\rtwo".encode(), key], 4.0) == [Pasted("one\rtwo"), token]
+    for key, token in (
+        (b"\x03", terminal.Typed("\x03")),
+        (b"x", terminal.Typed("x")),
+        (b"\x1b[A", terminal.Control("\x1b[A")),
+    ):
+        assert read([f"{PASTE}one\rtwo".encode(), key], 4.0) == [terminal.Pasted("one\rtwo"), token]
     more = read([f"{PASTE}one\r".encode(), b"two\rthree\r", b"\x1b[201~x"], 4.0)
     assert (pasted(more), typed(more)) == (["one\r", "two\rthree\r", ""], "x"), "it was only late"
 
 
 def test_a_paste_has_a_limit() -> None:
-    machine = InputMachine()
+    machine = terminal.InputMachine()
     machine.feed(PASTE.encode(), 0)
     told = [token for at in range(1000) for token in machine.feed(b"x" * 4096, at / 1000)]
     assert 2 <= len(pasted(told)) <= 4
@@ -184,26 +179,26 @@ def test_a_paste_has_a_limit() -> None:
     "text", ["one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40 + "x", "x" * 40 + "\x07y"]
 )
 def test_a_burst_of_several_lines_is_a_paste_without_markers(text: str) -> None:
-    assert read([text.encode()], 0) == [Pasted(text)]
+    assert read([text.encode()], 0) == [terminal.Pasted(text)]
 
 
 def test_the_rest_of_such_a_paste_is_text_too_but_enter_by_itself_is_a_key() -> None:
-    assert read([b"one\rtwo", b"three\r"], 0.2) == [Pasted("one\rtwo"), Pasted("three\r")]
-    assert read([b"one\rtwo", b"\r"], 0.2) == [Pasted("one\rtwo"), Typed("\r")]
-    assert read([b"one\rtwo", b"three\r"], 1.0) == [Pasted("one\rtwo"), Typed("three\r")]
+    assert read([b"one\rtwo", b"three\r"], 0.2) == [terminal.Pasted("one\rtwo"), terminal.Pasted("three\r")]
+    assert read([b"one\rtwo", b"\r"], 0.2) == [terminal.Pasted("one\rtwo"), terminal.Typed("\r")]
+    assert read([b"one\rtwo", b"three\r"], 1.0) == [terminal.Pasted("one\rtwo"), terminal.Typed("three\r")]
 
 
 def test_lines_that_were_typed_ahead_are_text_too_without_what_was_erased() -> None:
-    assert read([b"twi\x7fo\ronf\x7f\x7fne\r"], 0) == [Pasted("two\rone\r")]
+    assert read([b"twi\x7fo\ronf\x7f\x7fne\r"], 0) == [terminal.Pasted("two\rone\r")]
 
 
 def test_a_burst_goes_on_over_several_reads() -> None:
-    assert read([b"one\r", b"two\rthree", b"\rfour\r"], 0.01) == [Pasted("one\rtwo\rthree\rfour\r")]
+    assert read([b"one\r", b"two\rthree", b"\rfour\r"], 0.01) == [terminal.Pasted("one\rtwo\rthree\rfour\r")]
 
 
 @pytest.mark.parametrize("text", ["one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\r", "a\r\x04", "\x0e" * 50])
 def test_what_somebody_types_ahead_is_keys(text: str) -> None:
-    assert read([text.encode()], 0) == [Typed(text)]
+    assert read([text.encode()], 0) == [terminal.Typed(text)]
 
 
 def test_characters_come_whole_and_broken_ones_are_shown() -> None:
@@ -212,7 +207,7 @@ def test_characters_come_whole_and_broken_ones_are_shown() -> None:
 
 
 def test_a_line_is_read_without_what_the_terminal_has_sent_between() -> None:
-    assert typed_line("fi\x1b]11;rgb:0/0/0\x07x \x1b[200~it\x1b[201~\x1b[A ä\udce9") == "fix it ä\ufffd"
+    assert terminal.typed_line("fi\x1b]11;rgb:0/0/0\x07x \x1b[200~it\x1b[201~\x1b[A ä\udce9") == "fix it ä\ufffd"
 
 
 PARAMETERS = st.text("0123456789:;<=>?", max_size=12)
@@ -250,9 +245,9 @@ def test_no_sequence_types_a_character_wherever_it_is_cut(sequences: list[str], 
 @given(st.lists(st.binary(max_size=20) | SEQUENCES.map(str.encode) | st.sampled_from([b"\x1b", b"\x1b[200~", b"\x9b"])))
 @example([b"\x1b[200~x\x1b[20"])
 def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> None:
-    machine = InputMachine()
+    machine = terminal.InputMachine()
     read(pieces, 0.05, machine)
-    assert machine.feed(b"\x03", 1e6) == [Typed("\x03")]
+    assert machine.feed(b"\x03", 1e6) == [terminal.Typed("\x03")]
 
 
 @pytest.mark.parametrize(
@@ -263,4 +258,4 @@ def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> 
     ],
 )  # fmt: skip
 def test_a_background_is_light_or_dark_to_the_eye(answer: str, light: bool | None) -> None:
-    assert is_light(answer) is light
+    assert terminal.is_light(answer) is light

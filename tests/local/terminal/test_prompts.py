@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import pty
-import select
 import signal
-import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+from tests.support.machine.waiting import until
+from tests.support.person.terminal import Terminal, terminal
 
 from ccb.local.terminal.terminal_prompts import prompts_for
 from ccb.tunnel.transports.login_prompts import tell_once
@@ -51,137 +50,93 @@ except KeyboardInterrupt:
 """
 
 
-class Terminal:
-    def __init__(self, what: str) -> None:
-        self.fd, slave = pty.openpty()
-        self.child = subprocess.Popen(
-            ["setsid", "--ctty", sys.executable, "-c", SCRIPT, what],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        os.close(slave)
-        self.seen = ""
-
-    def until(self, text: str) -> None:
-        self._wait(lambda: text in self.seen, text)
-
-    def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline, f"no {what!r} in {self.seen!r}"
-            if select.select([self.fd], [], [], 0.1)[0]:
-                self.seen += os.read(self.fd, 4096).decode()
-
-    def echo_is(self, on: bool) -> None:
-        def now() -> bool:
-            return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO) is on
-
-        self._wait(now, f"echo {on}")
-
-    def type(self, text: str | bytes) -> None:
-        os.write(self.fd, text if isinstance(text, bytes) else text.encode())
-
-    def stop_and_go_on(self) -> None:
-        """Ctrl+Z and `fg` as a shell does it: its own modes are set, with echo."""
-        self.child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.child.pid, os.WSTOPPED)
-        modes = termios.tcgetattr(self.fd)
-        modes[3] |= termios.ECHO
-        termios.tcsetattr(self.fd, termios.TCSANOW, modes)
-        self.child.send_signal(signal.SIGCONT)
-
-    def end(self) -> None:
-        os.close(self.fd)
-        self.child.kill()
-        self.child.wait()
-
-
-@contextmanager
-def asked(what: str, question: str = "(again): ", *, hidden: bool = True) -> Iterator[Terminal]:
+@asynccontextmanager
+async def asked(what: str, question: str = "(again): ", *, hidden: bool = True) -> AsyncIterator[Terminal]:
     """A terminal on which the question is, with or without echo."""
-    terminal = Terminal(what)
-    try:
-        terminal.until(question)
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    async with terminal(["env", sys.executable, "-c", SCRIPT, what], environ, os.getcwd()) as at:
+        await at.shows(question)
         if hidden:
-            terminal.echo_is(False)
-        yield terminal
-    finally:
-        terminal.end()
+            await until(lambda: not at.echoes)
+        yield at
 
 
 @pytest.mark.parametrize(
     ("typed", "known"), [(["maybe\n", "SHA256:abc\n"], True), (["no\n"], False), (["\x04"], False)], ids=str
 )
-def test_an_unknown_host_key_is_shown_and_needs_a_clear_answer(typed: list[str], known: bool) -> None:
-    with asked("key", "fingerprint) ", hidden=False) as terminal:
-        assert "host key of [devbox]:2222 is" in terminal.seen and "\x1b[2J" not in terminal.seen
-        assert "SHA256:abc" in terminal.seen and "known_hosts" in terminal.seen
+async def test_an_unknown_host_key_is_shown_and_needs_a_clear_answer(typed: list[str], known: bool) -> None:
+    async with asked("key", "fingerprint) ", hidden=False) as at:
+        assert "host key of [devbox]:2222 is" in at.text and b"\x1b[2J" not in at.written
+        assert "SHA256:abc" in at.text and "known_hosts" in at.text
         for answer in typed[:-1]:
-            terminal.type(answer)
-            terminal.until("Please answer yes or no.")
-        terminal.type(typed[-1])
-        terminal.until(f"answer: {known}")
+            at.type(answer)
+            await at.shows("Please answer yes or no.")
+        at.type(typed[-1])
+        await at.shows(f"answer: {known}")
 
 
 @pytest.mark.parametrize(
     ("typed", "shown"),
     [
-        ("hunter2\n", "answer: hunter2\r\n"),
-        ("\x1b]11;rgb:ffff/ffff/ffff\x07hunt\x1b[?62;4cer2\x1b[I\n", "answer: hunter2\r\n"),
+        (b"hunter2\n", "answer: hunter2\r\n"),
+        (b"\x1b]11;rgb:ffff/ffff/ffff\x07hunt\x1b[?62;4cer2\x1b[I\n", "answer: hunter2\r\n"),
         (b"caf\xe9\n", "answer: caf\N{REPLACEMENT CHARACTER}"),
-        ("\x04", "(again): \r\nanswer: None"),
+        (b"\x04", "(again): \r\nanswer: None"),
     ],
     ids=["a password", "a late answer of the terminal", "bytes that are no text", "nothing"],
 )
-def test_a_password_is_what_was_typed_and_is_not_echoed(typed: str | bytes, shown: str) -> None:
-    with asked("password") as terminal:
+async def test_a_password_is_what_was_typed_and_is_not_echoed(typed: bytes, shown: str) -> None:
+    async with asked("password") as at:
         shown_at = time.monotonic()
-        terminal.type(typed)
-        terminal.until(shown)
-        assert terminal.seen.count("hunter2") <= 1
-        terminal.until("seconds")
-        assert 0 < float(terminal.seen.partition("waited ")[2].split()[0]) < time.monotonic() - shown_at + 20
+        os.write(at.descriptor, typed)
+        await at.shows(shown)
+        assert at.text.count("hunter2") <= 1
+        await at.shows("seconds")
+        assert 0 < float(at.text.partition("waited ")[2].split()[0]) < time.monotonic() - shown_at + 20
 
 
-def test_ctrl_c_at_a_password_ends_at_once_and_leaves_the_terminal_with_echo() -> None:
-    with asked("password") as terminal:
-        terminal.type("\x03")
-        terminal.until("interrupted")
-        terminal.echo_is(True)
+async def test_ctrl_c_at_a_password_ends_at_once_and_leaves_the_terminal_with_echo() -> None:
+    async with asked("password") as at:
+        at.type("\x03")
+        await at.shows("interrupted")
+        await until(lambda: at.echoes)
 
 
-def test_a_challenge_echoes_what_the_server_allows() -> None:
-    with asked("challenge", "Code: ", hidden=False) as terminal:
-        assert "Second factor" in terminal.seen
-        terminal.type("123456\n")
-        terminal.until("Pin: ")
-        terminal.echo_is(False)
-        terminal.type("999\n")
-        terminal.until("answer: ['123456', '999']")
+async def test_a_challenge_echoes_what_the_server_allows() -> None:
+    async with asked("challenge", "Code: ", hidden=False) as at:
+        assert "Second factor" in at.text
+        at.type("123456\n")
+        await at.shows("Pin: ")
+        await until(lambda: not at.echoes)
+        at.type("999\n")
+        await at.shows("answer: ['123456', '999']")
 
 
-def test_a_password_is_hidden_also_after_ctrl_z_and_fg() -> None:
-    with asked("password") as terminal:
-        terminal.stop_and_go_on()
-        terminal.until("Password for alice@devbox (again): Password for alice@devbox (again): ")
-        terminal.echo_is(False)
-        terminal.type("hunter2\n")
-        terminal.until("answer: hunter2")
-        assert terminal.seen.count("hunter2") == 1
+async def test_a_password_is_hidden_also_after_ctrl_z_and_fg() -> None:
+    async with asked("password") as at:
+        at.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, at.process.pid, os.WSTOPPED)
+        modes = termios.tcgetattr(at.descriptor)
+        modes[3] |= termios.ECHO  # as a shell sets them
+        termios.tcsetattr(at.descriptor, termios.TCSANOW, modes)
+        at.process.send_signal(signal.SIGCONT)
+        await at.shows("Password for alice@devbox (again): Password for alice@devbox (again): ")
+        await until(lambda: not at.echoes)
+        at.type("hunter2\n")
+        await at.shows("answer: hunter2")
+        assert at.text.count("hunter2") == 1
 
 
-def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None:
-    with asked("nobody waits") as terminal:
-        terminal.child.send_signal(signal.SIGUSR1)
-        terminal.until("next:")
-        terminal.echo_is(True)
-        terminal.type("mine\n")
-        terminal.until("answer: mine")
+async def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None:
+    async with asked("nobody waits") as at:
+        at.process.send_signal(signal.SIGUSR1)
+        await at.shows("next:")
+        await until(lambda: at.echoes)
+        at.type("mine\n")
+        await at.shows("answer: mine")
 
 
-def test_what_is_to_be_said_of_a_login_is_one_line_on_stderr_where_nobody_can_be_asked(
+def test_what_is_to_be_said_of_a_login_is_one_line_where_nobody_can_be_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     prompts = prompts_for(headless=True)

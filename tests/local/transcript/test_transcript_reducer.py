@@ -10,18 +10,7 @@ from tests.support.broken_messages import broken_messages
 from ccb.local.plain.line_output import PlainQuestion
 from ccb.local.session.session_client import SessionEvent, parse_snapshot
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.transcript.blocks import (
-    MAX_BLOCK_CHARS,
-    Block,
-    BlockList,
-    Level,
-    MarkdownBlock,
-    NoticeBlock,
-    PromptBlock,
-    PromptState,
-    ToolBlock,
-    ToolState,
-)
+from ccb.local.transcript import blocks as shown
 from ccb.local.transcript.prompt_tracker import PromptTracker
 from ccb.local.transcript.transcript_reducer import TranscriptReducer
 from ccb.local.tui.approvals import card_for
@@ -38,12 +27,12 @@ CALL: Json = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command
 
 class Told:
     def __init__(self) -> None:
-        self._container = BlockList()
+        self._container = shown.BlockList()
         self.reducer = TranscriptReducer(self._container, own_name="me")
         self.seq = 0
 
     @property
-    def blocks(self) -> list[Block]:
+    def blocks(self) -> list[shown.Block]:
         return self._container.blocks
 
     def record(self, kind: str, *, replayed: bool = False, **body: Any) -> None:
@@ -68,7 +57,7 @@ def test_a_finished_text_replaces_what_was_streamed() -> None:
     told.stream(type="content_block_start", index=0, content_block={"type": "text"})
     told.stream(type="content_block_delta", index=0, delta={"type": "text_delta", "text": "Hel"})
     (live,) = told.blocks
-    assert isinstance(live, MarkdownBlock) and live.live and live.text == "Hel"
+    assert isinstance(live, shown.MarkdownBlock) and live.live and live.text == "Hel"
     told.assistant({"type": "text", "text": "Hello"})
     assert told.blocks == [live] and live.text == "Hello" and not live.live
     assert told.reducer.answers[-1] == "Hello"
@@ -78,11 +67,11 @@ def test_a_tool_call_runs_and_gets_its_result() -> None:
     told = Told()
     told.assistant(CALL)
     (tool,) = told.blocks
-    assert isinstance(tool, ToolBlock) and tool.state is ToolState.WAITING
+    assert isinstance(tool, shown.ToolBlock) and tool.state is shown.ToolState.WAITING
     told.record("tool_start", tool_use_id="t1", name="Bash")
-    assert ToolState(tool.state) is ToolState.RUNNING
+    assert shown.ToolState(tool.state) is shown.ToolState.RUNNING
     told.result_of("t1", "built")
-    assert (ToolState(tool.state), tool.result) == (ToolState.DONE, "built")
+    assert (shown.ToolState(tool.state), tool.result) == (shown.ToolState.DONE, "built")
 
 
 def test_a_result_waits_for_its_call_that_is_loaded_later() -> None:
@@ -90,7 +79,7 @@ def test_a_result_waits_for_its_call_that_is_loaded_later() -> None:
     told.result_of("t1", "built")
     told.assistant(CALL)
     (tool,) = told.blocks
-    assert isinstance(tool, ToolBlock) and (tool.state, tool.result) == (ToolState.DONE, "built")
+    assert isinstance(tool, shown.ToolBlock) and (tool.state, tool.result) == (shown.ToolState.DONE, "built")
 
 
 def test_a_withdrawn_message_disappears() -> None:
@@ -98,7 +87,7 @@ def test_a_withdrawn_message_disappears() -> None:
     told.assistant({"type": "text", "text": "kept"}, message_id="m1")
     told.assistant({"type": "text", "text": "cut off"}, message_id="m2")
     told.record("withdrawn", message_id="m2")
-    assert [block.text for block in told.blocks if isinstance(block, MarkdownBlock)] == ["kept"]
+    assert [block.text for block in told.blocks if isinstance(block, shown.MarkdownBlock)] == ["kept"]
 
 
 def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
@@ -108,10 +97,10 @@ def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
     told.record("input", id="p1", body=body)
     told.assistant({"type": "text", "text": "working"})
     text, prompt = told.blocks
-    assert isinstance(prompt, PromptBlock) and prompt.state is PromptState.QUEUED
+    assert isinstance(prompt, shown.PromptBlock) and prompt.state is shown.PromptState.QUEUED
     told.record("prompt", context=[], items=[{"input": "p1"}])
     told.assistant({"type": "text", "text": "done"}, message_id="m2")
-    assert told.blocks[:2] == [text, prompt] and PromptState(prompt.state) is PromptState.TAKEN
+    assert told.blocks[:2] == [text, prompt] and shown.PromptState(prompt.state) is shown.PromptState.TAKEN
 
 
 def test_a_change_of_driver_is_announced_only_after_the_past() -> None:
@@ -121,7 +110,7 @@ def test_a_change_of_driver_is_announced_only_after_the_past() -> None:
     assert told.blocks == []
     told.record("driver", by="bob", epoch=3)
     told.record("driver", by="me", epoch=4)
-    assert [block.text for block in told.blocks if isinstance(block, NoticeBlock)] == [
+    assert [block.text for block in told.blocks if isinstance(block, shown.NoticeBlock)] == [
         "“bob” drives this session now.",
         "You drive this session now.",
     ]
@@ -134,7 +123,7 @@ def test_records_of_unknown_kinds_change_nothing_and_damage_is_a_warning() -> No
     assert told.blocks == []
     told.record("damaged", what="line 3 cannot be read")
     (notice,) = told.blocks
-    assert isinstance(notice, NoticeBlock) and notice.level is Level.WARNING and "line 3" in notice.text
+    assert isinstance(notice, shown.NoticeBlock) and notice.level is shown.Level.WARNING and "line 3" in notice.text
 
 
 def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
@@ -155,8 +144,10 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     assert (reducer.model, reducer.mode, reducer.running) == ("opus", "plan", True)
     assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
     prompt, todos = told.blocks
-    assert isinstance(prompt, PromptBlock) and (prompt.text, prompt.state) == ("go on", PromptState.TAKEN)
-    assert isinstance(todos, ToolBlock) and todos.tool_input == {"todos": [{"content": "test", "status": "pending"}]}
+    assert isinstance(prompt, shown.PromptBlock) and (prompt.text, prompt.state) == ("go on", shown.PromptState.TAKEN)
+    assert isinstance(todos, shown.ToolBlock) and todos.tool_input == {
+        "todos": [{"content": "test", "status": "pending"}]
+    }
 
 
 def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warning() -> None:
@@ -170,7 +161,7 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
     (notice,) = told.blocks
-    assert isinstance(notice, NoticeBlock) and notice.level is Level.WARNING
+    assert isinstance(notice, shown.NoticeBlock) and notice.level is shown.Level.WARNING
     assert "no cage: no Land" in notice.text and "\x1b" not in notice.text
     told.record("message", type="system", subtype="status", status=None, sandbox="read-only cage")
     assert told.reducer.sandbox == "read-only cage"
@@ -195,7 +186,7 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     printed = "<local-command-stdout>40 % of\nthe window\x1b[2J</local-command-stdout>"
     output = {"role": "user", "content": [{"type": "text", "text": printed}]}
     told.record("message", type="user", isReplay=True, message=output)
-    texts = [block.text for block in told.blocks if isinstance(block, NoticeBlock)]
+    texts = [block.text for block in told.blocks if isinstance(block, shown.NoticeBlock)]
     assert texts[:2] == [
         "── Compacted: the agent goes on with a summary (167,000 became 9,000 tokens).",
         "The conversation was not compacted.",
@@ -205,7 +196,7 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
     told.record("message", type="user", isReplay=True, message={"role": "user", "content": [line]})
     newest = told.blocks[-1]
-    assert isinstance(newest, NoticeBlock)  # the model has tools for it, the person has commands
+    assert isinstance(newest, shown.NoticeBlock)  # the model has tools for it, the person has commands
     assert newest.text == (
         "It goes on in the background with ID: bash_1. /tasks bash_1 shows its output, /tasks stop bash_1 ends it."
         " See /x"
@@ -302,26 +293,28 @@ def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
 
 
 def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> None:
-    screen = BlockList()
+    screen = shown.BlockList()
     prompts = PromptTracker(screen)
     prompts.sent("mine", "mine", running=True, connected=True)
     for number in range(3_000):
         prompts.arrived(f"forged {number}", (f"id-{number}",), running=True)
     waiting = prompts.waiting
     assert len(waiting) == 1_001 and waiting[0].text == "mine" and waiting[-1].text == "forged 2999"
-    moved = [each for each in screen.blocks if isinstance(each, PromptBlock) and each.state is PromptState.TAKEN]
+    moved = [
+        each for each in screen.blocks if isinstance(each, shown.PromptBlock) and each.state is shown.PromptState.TAKEN
+    ]
     assert len(moved) == 2_000, "the conversation has its own limit"
 
 
 def test_large_prompts_that_wait_have_a_limit_together() -> None:
-    prompts = PromptTracker(BlockList())
+    prompts = PromptTracker(shown.BlockList())
     for number in range(100):
-        prompts.arrived("x" * MAX_BLOCK_CHARS, (f"id-{number}",), running=True)
+        prompts.arrived("x" * shown.MAX_BLOCK_CHARS, (f"id-{number}",), running=True)
     assert sum(len(each.text) for each in prompts.waiting) <= 8 * 1024 * 1024
 
 
 def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None:
-    prompts = PromptTracker(BlockList())
+    prompts = PromptTracker(shown.BlockList())
     for number in range(3_000):
         taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
         prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
