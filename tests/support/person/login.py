@@ -16,6 +16,7 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.host_keys import HostKeyInfo
 from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk, Prompts
@@ -131,6 +132,7 @@ def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A laptop without OpenSSH; its ssh_config."""
     config = directory / "home" / ".ssh" / "config"
+    monkeypatch.setattr(config_files, "CONFIG_FILES", (config,))
     config.parent.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(directory / "home"))
     tools = directory / "tools"

@@ -190,63 +190,33 @@ def laptop_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return no_openssh(tmp_path, monkeypatch)
 
 
-async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUser, no_openssh: Path) -> None:
-    (no_openssh.parent / "parts").mkdir()
-    (no_openssh.parent / "parts" / "b").write_text("User wrong\n")
-    (no_openssh.parent / "parts" / "a").write_text(
-        f"Host other\n  User other\nHost m*\n  User {host_user.name} # mine\n"
-    )
-    no_openssh.write_text(
-        "Include parts/* missing/*\n"
-        "ServerAliveInterval 1m\nConnectTimeout=1h30m   # long\nCompression no # none\n"
-        "Host other\n  UseKeychain yes\n  Include nowhere/*\nHost mine\n"
-        f"  Port {sshd.port}\n  HostName 127.0.0.1\n"
-        "Host mine !mine\n  Port 4\n"
-        f'Host m?ne\n  IdentityFile ~/.ssh/missing\n  IdentityFile "{sshd.identity}" # this one\n'
-        f"  UserKnownHostsFile ~/missing {sshd.known_hosts}\n  LocalForward 1 localhost:2\n"
-        "IgnoreUnknown Use*\nUseKeychain yes\n"
-    )
-    person = Person()
-    async with logged_in(SshTarget("mine"), person) as transport:
-        assert (await output(transport, "id -un")).strip() == host_user.name
-    assert "LocalForward" in person.told[0]
-    with pytest.raises(Unreachable):  # the command line is stronger
-        await connect(SshTarget("mine", options=("HostName 127.0.0.1", "Port=1")), person)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Port twenty-two", "Port 22 23", "Compression perhaps", "ConnectTimeout soon", "IdentityFile it's", "User",
-        "ProxyJmp bastion", "UseKeychain yes", "Match", "Match host mine", 'Match exec "true"', "Match !all", "Host",
-    ],
-)  # fmt: skip
-async def test_without_openssh_a_line_that_is_not_understood_is_an_error(no_openssh: Path, line: str) -> None:
-    no_openssh.write_text(f"Host other\n  Fancy yes\nHost *\n  {line}\n  ProxyJump bastion\n")
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert f"{no_openssh} line 4" in error.evidence
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [("RefuseConnection retired", "retired"), ("CanonicalizeHostname yes", "-o CanonicalizeHostname=no")],
-)
-async def test_without_openssh_what_the_configuration_refuses_is_not_made(
-    no_openssh: Path, line: str, says: str
+async def test_without_openssh_the_command_line_counts_and_a_configuration_is_refused(
+    sshd: Sshd, host_user: HostUser, no_openssh: Path
 ) -> None:
-    no_openssh.write_text(f"{line}\n")
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert says in str(error)
+    no_openssh.write_text("# nothing\n\n")
+    options = ("IdentitiesOnly=yes", f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName 127.0.0.1")
+    where = SshTarget("mine", host_user.name, sshd.port, (str(sshd.identity),), options)
+    async with logged_in(where) as transport:
+        assert (await output(transport, "id -un")).strip() == host_user.name
+    no_openssh.write_text("# nothing\n\nHost other\n")
+    error = await refused(ConfigError, where)
+    assert f"{no_openssh} line 3" in error.evidence and error.do.startswith("Install the OpenSSH client")
 
 
-async def test_without_openssh_a_configuration_that_others_may_change_is_refused(no_openssh: Path) -> None:
-    no_openssh.write_text("ProxyCommand false\n")
-    no_openssh.chmod(0o666)
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert "bad owner or permissions" in error.evidence
+@pytest.mark.parametrize(
+    "options",
+    [("ProxyComand=nc %h %p",), ("Port=twenty-two",), ("ConnectTimeout soon",), ("ProxyJump=a", "ProxyCommand=nc")],
+)
+async def test_without_openssh_an_option_that_is_not_understood_is_an_error(
+    no_openssh: Path, options: tuple[str, ...]
+) -> None:
+    error = await refused(ConfigError, SshTarget("mine", options=options))
+    assert "without OpenSSH" in error.evidence
 
 
-async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_path: Path, no_openssh: Path) -> None:
+async def test_a_jump_host_has_a_jump_host(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(tmp_path / "outer") as outer, serve(tmp_path / "inner") as inner:
         for server in (outer, inner):
             server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())
@@ -258,14 +228,14 @@ async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_
                 f"  ProxyJump {jump}",
                 f"  UserKnownHostsFile {server.known_hosts}",
             ]
-        no_openssh.write_text("\n".join(lines) + "\n")
+        only_config(tmp_path, monkeypatch).write_text("\n".join(lines) + "\n")
         async with logged_in(SshTarget("Far")) as transport:
             assert (await output(transport, "echo here")) == "here\n"
         assert "Accepted" in outer.log.read_text() and "Accepted" in inner.log.read_text()
 
 
-async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) -> None:
-    no_openssh.write_text("Host *\n  ProxyJump bastion\n")
+async def test_a_jump_host_that_is_its_own_jump_host_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_config(tmp_path, monkeypatch).write_text("Host far\n  ProxyJump bastion\nHost bastion\n  ProxyJump far\n")
     error = await refused(ConfigError, SshTarget("far"), match="jump hosts")
     assert "bastion" in error.evidence
 
