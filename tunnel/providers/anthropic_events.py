@@ -13,9 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from ..wire.model_facts import ESTIMATED, count
-from .json_fields import dump, object_in
-
-Json = dict[str, Any]
+from .json_fields import Json, dump, object_in
 
 MAX_ANSWER = 32 * 1024 * 1024  # characters; a server that sends more is cut off
 MAX_CALLS = 1_000  # of an answer, and characters of an id or a name

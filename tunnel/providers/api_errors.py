@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from .json_fields import dump, object_in, objects_in, text_in
+from .json_fields import Json, dump, object_in, objects_in, text_in
 
 
 class Refusal(Exception):
@@ -25,8 +24,6 @@ class Refusal(Exception):
         error = {"type": self.kind, "message": self.message}
         return dump({"type": "error", "error": error}).encode("utf-8", "replace")
 
-
-Json = dict[str, Any]
 
 NO_RETRY = {"x-should-retry": "false"}
 _MAX_TEXT = 1_000

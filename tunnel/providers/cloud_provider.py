@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from ..errors import ConfigError, CredentialError
@@ -20,7 +20,7 @@ from ..wire.dataclass import dataclass
 from .anthropic_events import event
 from .api_errors import read_error
 from .http_client import HttpProvider, ProviderClient
-from .json_fields import dump
+from .json_fields import Json, dump
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
@@ -30,8 +30,6 @@ from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer,
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
     from google.auth.credentials import Credentials as GoogleCredentials
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,10 @@ from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
 from .anthropic_events import WRONG, AnswerBuilder, AnswerError
 from .api_errors import error_in_stream
-from .json_fields import object_in, objects_in, text_in
+from .json_fields import Json, object_in, objects_in, text_in
 from .model_traits import ModelTraits
 from .request_content import Untranslatable, blocks_of
 from .thinking import opened, sealed
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import ESTIMATED
 from .api_errors import NO_RETRY, Refusal
-from .json_fields import dump, list_in, object_in, objects_in, text_in
-
-Json = dict[str, Any]
+from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 
 
 class Untranslatable(Refusal):

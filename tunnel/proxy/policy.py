@@ -11,8 +11,9 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 
 from ..providers.api_errors import NO_RETRY, Refusal
+from ..providers.json_fields import Json
 from ..providers.provider import MAX_BODY, ROUTES
-from ..providers.request_body import Json, read_request
+from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, Callable, Generic, Protocol, TypeVar, Union
 
 from .dataclass import dataclass
+from .frames import Json
 from .messages import ControlResponse
 
-Json = dict[str, Any]
 P = TypeVar("P")
 A = TypeVar("A", covariant=True)
 
