@@ -25,7 +25,7 @@ from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
-from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer, start_of
+from .translating_provider import COUNT_PATH, error_answer, json_answer, start_of
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
@@ -85,10 +85,6 @@ class CloudProvider(HttpProvider):
     def __init__(self, cloud: Cloud, client: ProviderClient, given_name: str) -> None:
         super().__init__(None, client, given_name)
         self._cloud = cloud
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     async def credential_name(self) -> str:
         return await self._cloud.credential_name()

@@ -66,10 +66,6 @@ class Provider(Protocol):
     def what_to_check(self) -> str:
         """What a person should look at when the provider cannot be reached, for example "the network, HTTPS_PROXY"."""
 
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        """The requests of the Messages API that this provider can answer, as method and path."""
-
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *_: object) -> None: ...

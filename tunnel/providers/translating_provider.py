@@ -77,7 +77,6 @@ def _object(data: bytes) -> object:
 
 
 COUNT_PATH = "/v1/messages/count_tokens"
-ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
 
 PING_EVERY_S = 20.0
 """Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
@@ -109,10 +108,6 @@ class TranslatedProvider(HttpProvider):
         self._counts = counts
         self._key_header = key_header
         self._plain = False  # the server refuses `stream_options`
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:

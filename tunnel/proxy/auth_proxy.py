@@ -260,8 +260,6 @@ class AuthProxy:
             return call, reader
         if offset:
             raise Refusal(410, "the laptop that read this answer is gone, and the answer cannot be resumed")
-        if (head.method, head.path.partition("?")[0]) not in self._provider.routes:
-            raise Refusal(404, f"the provider {self._provider.name} does not serve this request")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()

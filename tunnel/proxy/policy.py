@@ -209,7 +209,6 @@ class Policy:
     max_calls: int = MAX_CALLS
     max_burst: int = MAX_BURST
     max_per_minute: float = MAX_PER_MINUTE
-    routes: frozenset[tuple[str, str]] = ROUTES
 
     def check(self, head: RequestHead, nonce: NonceGuard) -> None:
         """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
@@ -218,7 +217,7 @@ class Policy:
             said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
             raise WrongNonce(403, f"{said} on this connection", headers=NO_RETRY)
         path, _, query = head.path.partition("?")
-        if (head.method, path) not in self.routes:
+        if (head.method, path) not in ROUTES:
             raise Refusal(404, "the auth proxy does not serve this method and path")
         if not _QUERY.fullmatch(query):
             raise Refusal(404, "the auth proxy does not serve this query")

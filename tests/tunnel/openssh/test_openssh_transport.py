@@ -57,10 +57,6 @@ async def connected(
         await transport.close()
 
 
-def logins(server: Sshd) -> int:
-    return server.log.read_text().count("Accepted publickey")
-
-
 def directories(env: dict[str, str]) -> list[Path]:
     return list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
 
@@ -75,7 +71,7 @@ async def test_one_login_carries_every_command_and_leaves_nothing(
         assert transport.alive and transport.name == f"{host_user.name}@127.0.0.1"
         (directory,) = directories(env)
         assert directory.stat().st_mode & 0o777 == 0o700
-    assert logins(sshd) == 1
+    assert sshd.logins == 1
     assert not transport.alive and not directories(env)
 
 
@@ -90,13 +86,13 @@ async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
     where = target(sshd, host_user, "ProxyJump=hop")
     async with connected(where, env, words=("ssh", "-F", str(config))) as transport:
         assert await output(transport, "echo in") == "in\n"
-        assert logins(sshd) == 2
+        assert sshd.logins == 2
         (directory,) = directories(env)
         subprocess.run(["ssh", "-S", str(directory / "m"), "-O", "exit", "x"], check=True, capture_output=True)
         await until(lambda: not transport.alive)
         with pytest.raises(Dropped):
             await output(transport, "true")
-    assert logins(sshd) == 2
+    assert sshd.logins == 2
 
 
 async def test_a_frozen_connection_can_be_given_up_at_once(
@@ -201,7 +197,7 @@ async def test_who_forbids_multiplexing_logs_in_for_each_command(
     async with connected(target(sshd, host_user, "ControlMaster=no"), env) as transport:
         for number in (1, 2):
             assert await output(transport, "echo in") == "in\n"
-            assert logins(sshd) == number
+            assert sshd.logins == number
 
 
 @pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])

@@ -17,7 +17,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import Person, every_host, logged_in, only_config, output, pipe_to, target
+from tests.support.person.login import Person, every_host, everything, logged_in, only_config, output, pipe_to, target
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, ConnectError, HostKeyError, Unreachable
@@ -384,10 +384,11 @@ async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tm
             for _ in range(2):
                 pipe = await transport.execute("echo no >&2; printf $LC_MINE; head -c 5; exit 7")
                 await pipe.write(b"hello")
-                said = b""
-                while data := await pipe.read():
-                    said += data
-                assert (said, await pipe.exit_status(), pipe.stderr_tail()) == (b"minehello", 7, "no\n")
+                assert (await everything(pipe), await pipe.exit_status(), pipe.stderr_tail()) == (
+                    b"minehello",
+                    7,
+                    "no\n",
+                )
                 await pipe.close()
             assert transport.pipelining.report() == PIPELINED
         async with logged_in(where, past=past) as transport:  # answer, output and end may come in one read

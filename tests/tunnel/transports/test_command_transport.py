@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.machine.waiting import until
+from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
@@ -101,9 +102,7 @@ async def test_a_pipe_carries_bytes_both_ways_and_the_exit_code() -> None:
     async with transport("sh -c") as box:
         pipe = await box.execute(f"head -c {len(sent)}; echo problem >&2; exit 7")
         writing = asyncio.create_task(pipe.write(sent))
-        back = b""
-        while data := await pipe.read():
-            back += data
+        back = await everything(pipe)
         await writing
         assert back == sent and await pipe.exit_status() == 7
         assert pipe.stderr_tail() == "problem\n"
