@@ -287,7 +287,7 @@ class ProviderClient:
 
         endpoint, headers = self.endpoint, dict(request.headers)
         sends = request.method != "GET"
-        if sends and request.size is not None:
+        if sends:
             headers["content-length"] = str(request.size)
         try:
             answer = await session.request(

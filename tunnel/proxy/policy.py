@@ -187,7 +187,7 @@ class RequestHead:
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    size: int | None
+    size: int
 
     def __repr__(self) -> str:
         return f"RequestHead({self.id!r}, {self.method} {self.path!r}, {self.size} bytes)"
@@ -226,8 +226,5 @@ class Policy:
         for name, value in head.headers.items():
             if not (_NAME.fullmatch(name) and len(value) <= _MAX_VALUE and _VALUE.fullmatch(value)):
                 raise Refusal(400, "a request header is malformed")
-        self.check_size(head.size or 0)
-
-    def check_size(self, size: int) -> None:
-        if size > self.max_body:
+        if head.size > self.max_body:
             raise Refusal(413, f"the request body is over the limit of {self.max_body} bytes")
