@@ -78,9 +78,7 @@ async def test_a_noisy_start_up_file_is_passed_over(sshd: Sshd, host_user: HostU
         assert launched.noise >= 1_000_000
 
 
-async def test_streams_that_a_start_up_file_has_made_non_blocking_are_read_to_their_end(
-    tmp_path: Path, sshd: Sshd
-) -> None:
+async def test_streams_that_a_start_up_file_made_non_blocking_are_read_to_their_end(tmp_path: Path, sshd: Sshd) -> None:
     with host_user(tmp_path, SHELLS["zsh"]) as user:
         (user.home / ".zshenv").write_text("python3 -c 'import os; [os.set_blocking(fd, False) for fd in (0, 1)]'\n")
         launched, said = await start(sshd, user, tiny_bundle())

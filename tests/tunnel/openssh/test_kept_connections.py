@@ -99,9 +99,7 @@ async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Ss
     assert await use(where) == "new" and sshd.logins == 2
 
 
-async def test_a_run_that_reconnects_keeps_nothing_once_the_person_has_disconnected(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_run_that_reconnects_keeps_nothing_after_ccb_disconnect(sshd: Sshd, host_user: HostUser) -> None:
     where, person = target(sshd, host_user), Person()
     async with connected(where, prompts=person) as transport:
         assert await output(transport) == "in\n"
@@ -141,9 +139,7 @@ def memory_of(pid: int) -> bytes:
     return found
 
 
-async def test_a_session_goes_on_when_sharing_stops_and_the_connection_ends_with_it(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_session_goes_on_when_sharing_stops_and_its_connection_ends(sshd: Sshd, host_user: HostUser) -> None:
     where = target(sshd, host_user)
     async with connected(where) as transport:
         pipe = await transport.execute("echo in; cat")
@@ -241,9 +237,7 @@ async def test_two_runs_at_once_make_one_connection(sshd: Sshd, host_user: HostU
     assert sorted(both) in (["new", "plain"], ["kept", "new"]) and len(all_kept(os.environ)) == 1
 
 
-async def test_keys_that_ask_each_time_are_not_kept(
-    sshd: Sshd, host_user: HostUser, runtime: Path, tmp_path: Path
-) -> None:
+async def test_keys_that_ask_are_not_kept(sshd: Sshd, host_user: HostUser, runtime: Path, tmp_path: Path) -> None:
     async def problem(*options: str, key: Path | None = None) -> str:
         where = target(sshd, host_user, *options, key=key)
         configs = [hop.config for hop in await route(where)]

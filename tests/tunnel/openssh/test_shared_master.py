@@ -46,9 +46,7 @@ async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sha
         await transport.close()
 
 
-async def test_a_live_master_carries_every_command_without_a_login(
-    sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
+async def test_a_live_master_carries_each_command_without_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
         before = sshd.logins
@@ -68,9 +66,7 @@ async def test_a_live_master_carries_every_command_without_a_login(
         assert master.process.is_running()
 
 
-async def test_a_master_that_does_not_answer_is_passed_over_for_one_login(
-    sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
+async def test_a_silent_master_is_passed_over_for_one_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
         person, where = Person(), target(sshd, host_user, master.option)

@@ -89,9 +89,7 @@ def compared(ours: object, theirs: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["eu.anthropic.claude-opus-4-5-20251101-v1:0", ARN])
-async def test_bedrock_gets_what_the_sdk_would_send_and_checks_the_signature(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bedrock_gets_what_the_sdk_would_send_and_sign(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("boto3")
     import anthropic
 
@@ -171,9 +169,7 @@ def service_account(directory: Path, url: str) -> Path:
     return path
 
 
-async def test_the_project_of_vertex_may_come_with_the_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_project_of_vertex_may_come_with_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("google.auth")
     async with cloud("vertex", monkeypatch, {}) as (server, proxy):
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(service_account(tmp_path, server.url)))
@@ -236,9 +232,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("cut", [1, 40])
-async def test_a_stream_of_frames_that_breaks_off_or_is_damaged_is_no_answer(
-    cut: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
     async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
         whole = server.frames

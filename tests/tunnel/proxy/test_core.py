@@ -246,7 +246,7 @@ class Rotating:
         return True
 
 
-async def test_after_a_401_a_source_that_can_refresh_is_asked_again_and_the_worker_told_to_retry(
+async def test_after_a_401_a_source_is_asked_again_and_the_worker_told_to_retry(
     fake_model: FakeModel,
 ) -> None:
     fake_model.add({"text": "ok"})

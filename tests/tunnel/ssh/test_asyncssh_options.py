@@ -140,9 +140,7 @@ async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, 
     assert not memory.said, "what nobody was told is still to be said"
 
 
-async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_does_not_matter_is_left_to_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config_file = only_config(tmp_path, monkeypatch)
     config_file.write_text(
         "GSSAPIAuthentication yes\nIPQoS cs1\nTCPKeepAlive no\nFingerprintHash md5\nVisualHostKey yes\n"
@@ -164,9 +162,7 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert (await resolve(SshTarget("mine"))).no_effect == ()
 
 
-async def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_server_that_says_nothing_is_given_up_after_connect_timeout(sshd: Sshd, host_user: HostUser) -> None:
     ended = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -207,9 +203,7 @@ async def test_without_openssh_the_command_line_counts_and_a_configuration_is_re
     "options",
     [("ProxyComand=nc %h %p",), ("Port=twenty-two",), ("ConnectTimeout soon",), ("ProxyJump=a", "ProxyCommand=nc")],
 )
-async def test_without_openssh_an_option_that_is_not_understood_is_an_error(
-    no_openssh: Path, options: tuple[str, ...]
-) -> None:
+async def test_without_openssh_an_unknown_option_is_an_error(no_openssh: Path, options: tuple[str, ...]) -> None:
     error = await refused(ConfigError, SshTarget("mine", options=options))
     assert "without OpenSSH" in error.evidence
 

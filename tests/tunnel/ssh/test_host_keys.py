@@ -46,9 +46,7 @@ async def test_an_unknown_key_is_refused_under_yes(sshd: Sshd, host_user: HostUs
 
 
 @pytest.mark.parametrize("strict", ["yes", "accept-new", "ask", "no", "off"])
-async def test_a_changed_key_is_refused_whatever_is_set(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
-) -> None:
+async def test_a_changed_key_is_always_refused(sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'old'))}")
     before, person = known.read_text(), Person(trust=True)
@@ -81,9 +79,7 @@ async def test_a_key_that_cannot_be_stored_is_said_once_and_is_no_hindrance(
     await refused(HostKeyError, target(sshd, host_user, known=known))
 
 
-async def test_an_answer_that_could_not_be_stored_is_about_that_key_only(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_an_answer_that_was_not_stored_is_about_that_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
     async with serve(tmp_path / "other") as other:

@@ -275,9 +275,7 @@ async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user
         assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
 
 
-async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_the_agent_keeps_an_unlocked_key_when_it_shall(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     authorize(sshd, locked)
     async with ssh_agent(tmp_path) as path:
@@ -329,9 +327,7 @@ async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: Hos
             await asyncio.wait_for(connect(target(server, host_user), Absent()), 60)
 
 
-async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_key_signs_at_once_while_the_agent_has_it(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
     async with ssh_agent(tmp_path) as agent:
         ssh_add(agent, str(sshd.identity))

@@ -58,9 +58,7 @@ async def test_the_second_login_saves_five_round_trips(sshd: Sshd, host_user: Ho
     assert host_user.name not in file.read_text() + file.name
 
 
-async def test_the_first_command_does_not_wait_for_the_end_of_the_login(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_the_first_command_does_not_wait_for_the_login(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     async with relay(sshd.port) as link:
         link.delay_s = 0.1
         where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
@@ -138,9 +136,7 @@ async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: Hos
     assert "publickey" not in sshd.log.read_text()
 
 
-async def test_nothing_is_signed_for_another_version_of_the_server(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_nothing_is_signed_for_another_server_version(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
     past = await remembering(tmp_path, where, dataclasses.replace(await last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
     assert await report(where, past) == "no: the server has another version than the last time; the next login will be"

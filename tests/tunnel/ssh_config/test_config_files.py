@@ -38,9 +38,7 @@ async def test_a_jump_host_has_its_tokens(config: Path) -> None:
     assert (jump[0].user, jump[0].host, jump[0].port) == ("me", "jump-10.0.0.1.far", 24)
 
 
-async def test_what_the_command_line_says_of_the_host_is_not_said_of_its_jump_hosts(
-    config: Path, tmp_path: Path
-) -> None:
+async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_hosts(config: Path, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.touch()
     config.write_text("Host hop\n  IdentityFile ~/.ssh/hop\n  StrictHostKeyChecking yes\n")
@@ -88,9 +86,7 @@ async def test_the_home_of_nobody_is_an_error(config: Path) -> None:
     ("value", "means"),
     [("SSH_AUTH_SOCK", "/env/%d"), ("$MINE", "/mine"), ("${MINE}/x", "/mine/x"), ("$UNSET", None), ("none", None)],
 )
-async def test_the_agent_that_is_meant(
-    config: Path, monkeypatch: pytest.MonkeyPatch, value: str, means: str | None
-) -> None:
+async def test_the_chosen_agent(config: Path, monkeypatch: pytest.MonkeyPatch, value: str, means: str | None) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", "/env/%d")
     monkeypatch.setenv("MINE", "/mine")
     config.write_text(f"IdentityAgent {value}\n")

@@ -268,9 +268,7 @@ async def test_a_container_behind_every_login_shell(shell: str, engine: Path) ->
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.quick_rows(3)
-async def test_the_worker_starts_in_a_container_behind_every_login_shell(
-    shell: str, engine: Path, tmp_path: Path
-) -> None:
+async def test_a_worker_starts_in_a_container_behind_any_login_shell(shell: str, engine: Path, tmp_path: Path) -> None:
     path = f"{engine}:{os.environ['PATH']}"
     text = f"{shell} -c {{command}}"
     async with transport(text, PATH=path, HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path)) as host:

@@ -206,9 +206,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-async def test_what_a_proxy_command_says_is_the_evidence(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_a_proxy_command_gives_the_evidence(words: tuple[str, ...], env: dict[str, str], tmp_path: Path) -> None:
     proxy = program(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
     error = await refused(words, env, f"ProxyCommand={proxy}")
     assert type(error) is Unreachable and "does not reach box" in error.what

@@ -99,9 +99,7 @@ EVERY_LINE = pytest.mark.parametrize(
 
 
 @EVERY_LINE
-def test_a_public_message_is_typed_and_kept_as_it_is(
-    kind: type[messages.PublicMessage], body: Json, held: Json
-) -> None:
+def test_a_public_message_is_typed_and_kept_as_is(kind: type[messages.PublicMessage], body: Json, held: Json) -> None:
     line = messages.parse_message(body)
     assert type(line) is kind and line.body is body
     assert {name: getattr(line, name) for name in held} == held
