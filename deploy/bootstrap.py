@@ -101,9 +101,8 @@ async def _launched(
             async with asyncio.timeout(deadline_s):
                 facts = await reader.next()
         except TimeoutError:
-            raise _no_marker(
-                transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
-            ) from None
+            what = f"the host did not start the worker within {deadline_s:.0f} s"
+            raise _no_marker(transport, reader, what, pipe) from None
         except _Ended:
             raise await _explain(transport, reader, pipe) from None
         if facts.get("input") is False:

@@ -48,6 +48,9 @@ _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in
 _BEDROCK_LIST = ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES)
 _VERTEX_LIST = ListCall("/v1beta1/publishers/anthropic/models?pageSize=300&listAllVersions=true", strips="/v1")
 _FOUNDRY_LIST = replace(_DEPLOYMENTS, path=f"{_DEPLOYMENTS.path}&modelPublisher=Anthropic")
+_OLLAMA_LIST = ListCall("/api/tags", strips="/v1", details="/api/show")
+_EFFORT, _CONTENT = ChatRules(reasoning="effort"), "reasoning_content"
+_DEEPSEEK = ChatRules(reasoning="deepseek", thoughts_back=_CONTENT, thoughts_always=True, user_field="user_id")
 _OLLAMA = ChatRules(reasoning="effort", thoughts_back="reasoning", cuts_silently=True)
 
 
@@ -110,18 +113,14 @@ _KINDS = (
         lists=ListCall("/models?pageSize=1000", strips="/openai", key_header="x-goog-api-key"),
         small_model="gemini-2.5-flash",
     ),
-    ProviderKind(
-        "grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=ChatRules(reasoning="effort")
-    ),
+    ProviderKind("grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=_EFFORT),
     ProviderKind(
         "deepseek",
         "DeepSeek",
         "chat",
         "https://api.deepseek.com",
         ("DEEPSEEK_API_KEY",),
-        rules=ChatRules(
-            reasoning="deepseek", thoughts_back="reasoning_content", thoughts_always=True, user_field="user_id"
-        ),
+        rules=_DEEPSEEK,
         traits=ModelTraits(images=False, thinking=True),
         small_model="deepseek-chat",
     ),
@@ -134,11 +133,9 @@ _KINDS = (
         rules=ChatRules(reasoning="openrouter", details=True, files=True),
         traits=ModelTraits(thinking=True, efforts=("low", "medium", "high")),
     ),
-    _local(
-        "ollama", "Ollama", 11434, "OLLAMA_API_KEY", _OLLAMA, ListCall("/api/tags", strips="/v1", details="/api/show")
-    ),
+    _local("ollama", "Ollama", 11434, "OLLAMA_API_KEY", _OLLAMA, _OLLAMA_LIST),
     _local("vllm", "vLLM", 8000, "VLLM_API_KEY", ChatRules(reasoning="effort", thoughts_back="reasoning")),
-    _local("llamacpp", "llama.cpp", 8080, "LLAMA_API_KEY", ChatRules(thoughts_back="reasoning_content")),
+    _local("llamacpp", "llama.cpp", 8080, "LLAMA_API_KEY", ChatRules(thoughts_back=_CONTENT)),
     _cloud("bedrock", "Amazon Bedrock", "bedrock", "AWS_BEARER_TOKEN_BEDROCK", lists=_BEDROCK_LIST),
     _cloud("vertex", "Google Vertex AI", "vertex", lists=_VERTEX_LIST),
     _cloud("foundry", "Microsoft Foundry", "anthropic", "ANTHROPIC_FOUNDRY_API_KEY", lists=_FOUNDRY_LIST),

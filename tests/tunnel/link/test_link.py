@@ -352,9 +352,7 @@ async def test_an_unknown_version_names_both(version: int) -> None:
         await peer.hello(protocol=version)
         with pytest.raises(ProtocolError) as caught:
             await link.hello()
-    assert (
-        str(version) in caught.value.what and str(wire.PROTOCOL) in caught.value.what and "devbox" in caught.value.what
-    )
+    assert all(each in caught.value.what for each in (str(version), str(wire.PROTOCOL), "devbox"))
 
 
 async def test_the_version_before_is_spoken() -> None:

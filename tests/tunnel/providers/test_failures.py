@@ -147,9 +147,8 @@ async def test_12_an_incomplete_response_closes_its_blocks() -> None:
 
 
 async def test_13_thinking_after_text_drops_nothing() -> None:
-    got = await told(
-        chunk({"content": "body"}), chunk({"reasoning_content": "late"}), chunk({}, "stop"), flavour="vllm"
-    )
+    late = chunk({"reasoning_content": "late"})
+    got = await told(chunk({"content": "body"}), late, chunk({}, "stop"), flavour="vllm")
     assert [block.get("text") or block["thinking"] for block in got.message["content"]] == ["body", "late"]
 
 
@@ -173,12 +172,8 @@ async def test_17_a_signature_carries_nothing_but_reasoning() -> None:
         {"type": "redacted_thinking", "data": sealed("openai", "gpt-5", {"item": {**order, "type": "item_reference"}})},
     ]
     async with adapter("responses", Said("ok")) as it:
-        history = [
-            user("go"),
-            {"role": "assistant", "content": [*forged, {"type": "text", "text": "well"}]},
-            user("on"),
-        ]
-        assert (await it.ask(history)).status == 200
+        said = {"role": "assistant", "content": [*forged, {"type": "text", "text": "well"}]}
+        assert (await it.ask([user("go"), said, user("on")])).status == 200
         (sent,) = it.server.requests
     assert "behind your back" not in json.dumps(sent)
 

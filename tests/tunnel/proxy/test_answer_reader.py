@@ -11,17 +11,7 @@ from ccb.tunnel.proxy.answer_reader import TellingEvents
 LINES = st.lists(
     st.tuples(
         st.sampled_from(
-            [
-                b"data: usage 1",
-                b"data: words",
-                b"usage",
-                b"data:usage",
-                b"data",
-                b"event: x",
-                b": usage",
-                b"",
-                b"x" * 30,
-            ]
+            [b"data: usage 1", b"data: words", b"usage", b"data:usage", b"data", b"event: x", b": usage", b"", b"x" * 9]
         ),
         st.sampled_from([b"\n", b"\r", b"\r\n"]),
     ),

@@ -246,9 +246,7 @@ class Rotating:
         return True
 
 
-async def test_after_a_401_a_source_is_asked_again_and_the_worker_told_to_retry(
-    fake_model: FakeModel,
-) -> None:
+async def test_after_a_401_a_source_is_asked_again_and_the_worker_told_to_retry(fake_model: FakeModel) -> None:
     fake_model.add({"text": "ok"})
     async with proxy_to(fake_model.url, credential=Rotating()) as proxy:
         answers = [await answer_to(proxy, message_body()) for _ in range(2)]

@@ -218,12 +218,8 @@ def test_what_an_agent_sends_is_no_longer_than_its_bytes() -> None:
 
 
 def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:
-    request = {
-        **OPUS,
-        "messages": [{"role": "user", "content": [{}] * 9_000}],
-        "system": "x" * 9_000,
-        "tools": [{}] * 900,
-    }
+    messages = [{"role": "user", "content": [{}] * 9_000}]
+    request = {**OPUS, "messages": messages, "system": "x" * 9_000, "tools": [{}] * 900}
     assert len(repr(billed(request, 100_000))) < 300
 
 

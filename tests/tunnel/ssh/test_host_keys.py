@@ -85,9 +85,8 @@ async def test_an_answer_that_was_not_stored_is_about_that_key(sshd: Sshd, host_
     async with serve(tmp_path / "other") as other:
         alias = "HostKeyAlias=box"
         await logs_in(target(sshd, host_user, alias, known=known), person)
-        await refused(
-            HostKeyError, target(other, host_user, alias, known=known), NobodyToAsk(person.memory), match="not known"
-        )
+        there = target(other, host_user, alias, known=known)
+        await refused(HostKeyError, there, NobodyToAsk(person.memory), match="not known")
 
 
 @pytest.mark.parametrize("what", ["a directory", "no text"])
@@ -211,18 +210,8 @@ async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(
 
 def ssh(where: SshTarget, *more: str) -> subprocess.CompletedProcess[str]:
     """What OpenSSH does with the same words."""
-    argv = [
-        "ssh",
-        "-F",
-        "none",
-        *config_command("ssh", where)[2:],
-        "-o",
-        "BatchMode=yes",
-        *more,
-        "--",
-        where.host,
-        "true",
-    ]
+    options = [*config_command("ssh", where)[2:], "-o", "BatchMode=yes", *more]
+    argv = ["ssh", "-F", "none", *options, "--", where.host, "true"]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30, stdin=subprocess.DEVNULL)
 
 

@@ -85,9 +85,8 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
     text.write_text("no key")
     options = tuple(target(sshd, host_user).options)
     with pytest.raises(AuthFailed) as caught:
-        await connect(
-            SshTarget("127.0.0.1", host_user.name, sshd.port, (str(missing), str(text)), options), NobodyToAsk()
-        )
+        files = (str(missing), str(text))
+        await connect(SshTarget("127.0.0.1", host_user.name, sshd.port, files, options), NobodyToAsk())
     assert f"{missing}: No such file or directory" in caught.value.evidence
     assert f"{text}: not a private key that can be read" in caught.value.evidence
 
@@ -341,9 +340,7 @@ async def test_a_key_signs_at_once_while_the_agent_has_it(sshd: Sshd, host_user:
         other = make_key(tmp_path / "other")
         sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
         text = await report(target(sshd, host_user, f"IdentityAgent={agent}", key=other), past)
-        assert text.startswith(
-            "no: the key of the last login is neither in a file nor in the agent; the next login will be"
-        )
+        assert text.startswith("no: the key of the last login is neither in a file nor in the agent; the next login")
 
 
 async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(

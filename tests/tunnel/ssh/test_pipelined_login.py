@@ -380,11 +380,8 @@ async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tm
             for _ in range(2):
                 pipe = await transport.execute("echo no >&2; printf $LC_MINE; head -c 5; exit 7")
                 await pipe.write(b"hello")
-                assert (await everything(pipe), await pipe.exit_status(), pipe.stderr_tail()) == (
-                    b"minehello",
-                    7,
-                    "no\n",
-                )
+                assert (await everything(pipe), await pipe.exit_status()) == (b"minehello", 7)
+                assert pipe.stderr_tail() == "no\n"
                 await pipe.close()
             assert transport.pipelining.report() == PIPELINED
         async with logged_in(where, past=past) as transport:  # answer, output and end may come in one read

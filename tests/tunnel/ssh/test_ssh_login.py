@@ -116,9 +116,8 @@ async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
             assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
         assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
         known.write_text(sshd.known_hosts.read_text())
-        await refused(
-            HostKeyError, target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), match="not known"
-        )
+        where = target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known)
+        await refused(HostKeyError, where, match="not known")
 
 
 async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:

@@ -46,10 +46,8 @@ async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_host
     hop, last, far = await route(SshTarget("far", None, 77, (str(key),), options))
     assert far.config.trust.strict == "no" and far.config.identities.files == (key,)
     assert hop.config.trust.strict == "yes" and hop.config.identities.files == (Path("~/.ssh/hop").expanduser(),)
-    assert (
-        last.config.trust.strict == "ask"
-        and last.config.trust.known_hosts[0] == Path("~/.ssh/known_hosts").expanduser()
-    )
+    trust, known = last.config.trust, Path("~/.ssh/known_hosts").expanduser()
+    assert trust.strict == "ask" and trust.known_hosts[0] == known
     assert Path("~/.ssh/id_ed25519").expanduser() in last.config.identities.files and last.config.port == 22
 
 

@@ -155,12 +155,8 @@ def delta(**fields: Any) -> Json:
         ({"type": "message_stop"}, messages.MessageStop()),
         ({"type": "content_block_stop", "index": 2}, messages.ContentBlockStop(2)),
         (
-            {
-                "type": "content_block_start",
-                "index": 0,
-                "content_block": {"type": "tool_use", "id": "t", "name": "Bash"},
-            },
-            messages.ContentBlockStart(0, "tool_use", "t", "Bash"),
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "LS"}},
+            messages.ContentBlockStart(0, "tool_use", "t", "LS"),
         ),
         ({"type": "content_block_start", "index": 0, "content_block": 7}, messages.ContentBlockStart(0, "", None, "")),
         (delta(type="text_delta", text="hi"), messages.ContentBlockDelta(1, "text", "hi")),
