@@ -311,16 +311,8 @@ def event(kind: str, fields: Json) -> str:
 
 def message_start(message_id: str, model: str, usage: Json) -> str:
     """Return the event that begins an answer."""
-    message: Json = {
-        "id": message_id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
-    }
+    message: Json = {"id": message_id, "type": "message", "role": "assistant", "model": model, "content": []}
+    message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     return event("message_start", {"message": message})
 
 

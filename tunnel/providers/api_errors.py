@@ -148,12 +148,9 @@ def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | Non
     for each in objects_in(fields, "details"):
         if delay := text_in(each, "retryDelay"):
             return _seconds(delay)
-    waits = [
-        wait
-        for limit in _LIMITS
-        if headers.get(f"x-ratelimit-remaining-{limit}") == "0"
-        and (wait := _seconds(headers.get(f"x-ratelimit-reset-{limit}", ""))) is not None
-    ]
+    over = [limit for limit in _LIMITS if headers.get(f"x-ratelimit-remaining-{limit}") == "0"]
+    resets = [_seconds(headers.get(f"x-ratelimit-reset-{limit}", "")) for limit in over]
+    waits = [each for each in resets if each is not None]
     if waits:
         return max(waits)
     found = _WAIT_IN_TEXT.search(message)

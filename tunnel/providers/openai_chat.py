@@ -210,12 +210,9 @@ class ChatRules:
 
 
 _REASONS = {
-    "stop": "end_turn",
-    "eos": "end_turn",
-    "end_turn": "end_turn",
+    **dict.fromkeys(("stop", "eos", "end_turn"), "end_turn"),
+    **dict.fromkeys(("length", "max_tokens"), "max_tokens"),
     "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
     "content_filter": "refusal",
     "model_context_window_exceeded": "model_context_window_exceeded",
 }
