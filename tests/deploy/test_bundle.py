@@ -171,10 +171,9 @@ def test_every_python_gives_the_same_bytes() -> None:
         "from deploy.build_bundle import build; built = build(root / 'remote', root / 'tunnel' / 'wire', '1');"
         "import hashlib; print(hashlib.sha256(b''.join(built.values())).hexdigest())"
     )
-    answers = {
-        subprocess.run(
-            [str(python), "-I", "-c", program, str(ROOT)], capture_output=True, check=True, timeout=60
-        ).stdout
-        for python in [Path(sys.executable), *pythons]
-    }
+    words = ("-I", "-c", program, str(ROOT))
+    runs = [
+        subprocess.run([each, *words], capture_output=True, check=True) for each in (sys.executable, *map(str, pythons))
+    ]
+    answers = {each.stdout for each in runs}
     assert len(answers) == 1

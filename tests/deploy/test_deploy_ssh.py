@@ -16,13 +16,8 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import DeployError
 
 BUSYBOX = shutil.which("busybox") or "/bin/busybox"
-SHELLS = {
-    "bash": "/bin/bash",
-    "dash": "/bin/dash",
-    "zsh": "/usr/bin/zsh",
-    "fish": "/usr/bin/fish",
-    "tcsh": "/usr/bin/tcsh",
-}
+SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash"}
+SHELLS |= {name: f"/usr/bin/{name}" for name in ("zsh", "fish", "tcsh")}
 
 
 async def start(server: Sshd, user: HostUser, bundle: Bundle) -> tuple[Launched, bytes]:

@@ -142,11 +142,8 @@ async def test_thinking_of_another_model_is_left_out_and_its_text_kept(flavour: 
     (use,) = [block for block in told.message["content"] if block["type"] == "tool_use"]
     claude = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
     sealed = {"type": "redacted_thinking", "data": "EmwKAhgB"}
-    history = [
-        user("go"),
-        {"role": "assistant", "content": [claude, sealed, *told.message["content"]]},
-        user(result(use["id"], "ok")),
-    ]
+    said = {"role": "assistant", "content": [claude, sealed, *told.message["content"]]}
+    history = [user("go"), said, user(result(use["id"], "ok"))]
     async with adapter(flavour, Said("fine")) as it:
         told = await it.ask(history, tools=TOOLS)
         assert it.server.refused == [] and told.message["stop_reason"] == "end_turn"

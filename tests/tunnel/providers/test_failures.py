@@ -73,11 +73,8 @@ async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(finish: str) -> None:
-    got = await told(
-        chunk({"role": "assistant", "content": ""}),
-        chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]}),
-        chunk({"content": ""}, finish),
-    )
+    using = chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]})
+    got = await told(chunk({"role": "assistant", "content": ""}), using, chunk({"content": ""}, finish))
     assert got.message["stop_reason"] == "tool_use" and len(got.message["content"]) == 1
 
 

@@ -103,15 +103,8 @@ async def test_a_shorter_patience_of_the_person_counts(sshd: Sshd, host_user: Ho
 
 
 async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) -> None:
-    options = (
-        "LocalForward=1 localhost:2",
-        "ForwardAgent=yes",
-        "RemoteCommand=tmux",
-        "PKCS11Provider=/x.so",
-        "BindInterface=lo",
-        "NoHostAuthenticationForLocalhost=yes",
-        "Tunnel=no",
-    )
+    never = ("LocalForward=1 localhost:2", "ForwardAgent=yes", "RemoteCommand=tmux", "Tunnel=no")
+    options = (*never, "PKCS11Provider=/x.so", "BindInterface=lo", "NoHostAuthenticationForLocalhost=yes")
     person = Person()
     async with logged_in(target(sshd, host_user, *options), person) as transport:
         assert await output(transport, "echo mine") == "mine\n"
@@ -207,12 +200,8 @@ async def test_a_jump_host_has_a_jump_host(
             server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())
         lines = ["Host *", f"  User {host_user.name}", "  HostName 127.0.0.1", f"  IdentityFile {sshd.identity}"]
         for name, server, jump in (("Far", sshd, "inner"), ("inner", inner, "outer"), ("outer", outer, "none")):
-            lines += [
-                f"Host {name}",
-                f"  Port {server.port}",
-                f"  ProxyJump {jump}",
-                f"  UserKnownHostsFile {server.known_hosts}",
-            ]
+            lines += [f"Host {name}", f"  Port {server.port}", f"  ProxyJump {jump}"]
+            lines += [f"  UserKnownHostsFile {server.known_hosts}"]
         only_config(tmp_path, monkeypatch).write_text("\n".join(lines) + "\n")
         async with logged_in(SshTarget("Far")) as transport:
             assert (await output(transport, "echo here")) == "here\n"

@@ -173,24 +173,19 @@ async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
 ) -> None:
     authority, other = make_key(tmp_path / "authority"), make_key(tmp_path / "other")
     key = make_key(tmp_path / "signed")
-    certificate = sign_host(
+    by, name = (
         other if flaw == "another authority" else authority,
-        key,
         "example.org" if flaw == "another host" else "127.0.0.1",
-        *(["-V", "20200101:20200102"] if flaw == "expired" else []),
     )
+    certificate = sign_host(by, key, name, *(["-V", "20200101:20200102"] if flaw == "expired" else []))
     async with serve(tmp_path / "server", [f"HostKey {key}", f"HostCertificate {certificate}"]) as server:
         known = tmp_path / "known_hosts"
         vouched = f"@cert-authority * {public(authority)}"
         known.write_text(vouched)
         person = Person(trust=False)
         with pytest.raises(HostKeyError, match="not accepted"):
-            await connect(
-                target(
-                    server, host_user, "HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com,ssh-ed25519", known=known
-                ),
-                person,
-            )
+            both = "HostKeyAlgorithms=ssh-ed25519-cert-v01@openssh.com,ssh-ed25519"
+            await connect(target(server, host_user, both, known=known), person)
         assert len(person.asked) == 1
         known.write_text(vouched + f"[127.0.0.1]:{server.port} {public(key)}")
         await logs_in(target(server, host_user, known=known))

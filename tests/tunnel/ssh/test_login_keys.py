@@ -282,13 +282,8 @@ async def test_the_agent_keeps_an_unlocked_key_when_it_shall(sshd: Sshd, host_us
             person = Person(passphrases=["secret"])
             options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")
             await logs_in(target(sshd, host_user, *options, key=locked), person)
-            listed = subprocess.run(
-                ["ssh-add", "-l"],
-                env={**os.environ, "SSH_AUTH_SOCK": str(path)},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            env = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+            listed = subprocess.run(["ssh-add", "-l"], env=env, capture_output=True, text=True, check=False)
             assert listed.stdout.count("ED25519") == kept
         locked.write_bytes(b"")  # the public half says which key is meant
         await logs_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked))

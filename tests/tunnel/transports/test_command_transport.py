@@ -42,11 +42,9 @@ SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 @asynccontextmanager
 async def transport(text: str, notices: list[str] | None = None, **env: str) -> AsyncIterator[CommandTransport]:
     words = words_of(text, "--transport")
-    made = CommandTransport(
-        PipeCommand("box", text, lambda line: shell_argv(words, line), partial(command_failure, "box", text)),
-        env={"PATH": os.environ["PATH"], **env},
-        notice=notices.append if notices is not None else None,
-    )
+    command = PipeCommand("box", text, lambda line: shell_argv(words, line), partial(command_failure, "box", text))
+    notice = notices.append if notices is not None else None
+    made = CommandTransport(command, env={"PATH": os.environ["PATH"], **env}, notice=notice)
     try:
         yield made
     finally:
