@@ -22,6 +22,7 @@ from .bootstrap_command import (
     CANDIDATES,
     NO_PYTHON_STATUS,
     RUNNING,
+    SHOWN_NOISE,
     TERMINAL_STATUS,
     ProbeAnswers,
     bootstrap_command,
@@ -35,7 +36,6 @@ DEADLINE_S = 30.0  # seconds from the exec request to the first message of the s
 
 _GO_ON = b"\n"
 _MAX_FACTS = 64 * 1024
-_SHOWN_NOISE = 600
 
 
 @dataclass(frozen=True)
@@ -96,20 +96,19 @@ async def _launched(
     pipe = await transport.execute(command)
     async with AsyncExitStack() as on_failure:
         on_failure.push_async_callback(pipe.close)
-        reader = _MarkerReader(pipe, marker.encode(), heard)
+        reader = _MarkerReader(pipe, marker.encode(), heard or ProbeAnswers())
         try:
             async with asyncio.timeout(deadline_s):
                 facts = await reader.next()
         except TimeoutError:
-            raise _no_marker(
-                transport, reader, f"the host did not start the worker within {deadline_s:.0f} s", pipe
-            ) from None
+            what = f"the host did not start the worker within {deadline_s:.0f} s"
+            raise _no_marker(transport, reader, what, pipe) from None
         except _Ended:
             raise await _explain(transport, reader, pipe) from None
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
         on_failure.pop_all()
-        return Launched(pipe, reader.buffer, False, reader.noise, facts)
+        return Launched(pipe, reader.buffer, False, reader.heard.noise, facts)
 
 
 def _upload(bundle: Bundle, form: str, transport: Transport) -> bytes:
@@ -130,23 +129,18 @@ class _Ended(Exception):
 class _MarkerReader:
     """Skips everything before the marker, which only our own command line has, then reads the JSON line behind it."""
 
-    def __init__(self, pipe: Pipe, marker: bytes, heard: ProbeAnswers | None = None) -> None:
+    def __init__(self, pipe: Pipe, marker: bytes, heard: ProbeAnswers) -> None:
         self._pipe = pipe
-        self._heard = heard if heard is not None else ProbeAnswers()
+        self.heard = heard
         self._marker = b"\n" + marker + b" "
         self.buffer = b""  # read, but behind the last message
-        self._head = b""
-        self.noise = 0
-        self.pythons: list[str] = []
 
     async def next(self) -> dict[str, Any]:
         """Return the next message of the stub, and tell the command line to go on when it runs."""
         while True:
             line = await self._line()
             if line.startswith((b"probe ", b"python ")):
-                self._heard.word(line.decode("utf-8", "replace"))
-                if line.startswith(b"python "):
-                    self.pythons.append(neutralise(line[7:].decode("utf-8", "replace")))
+                self.heard.word(line.decode("utf-8", "replace"))
                 continue
             if line == RUNNING.encode():
                 await self._pipe.write(_GO_ON)
@@ -164,8 +158,8 @@ class _MarkerReader:
             return facts
 
     def shown_noise(self) -> str:
-        text = (self._head + self.buffer)[:_SHOWN_NOISE].decode("utf-8", "replace").strip()
-        return neutralise(text)
+        text = (self.heard.noise_text + self.buffer)[:SHOWN_NOISE]
+        return neutralise(text.decode("utf-8", "replace").strip())
 
     async def _line(self) -> bytes:
         while (found := self.buffer.find(self._marker)) < 0:
@@ -184,11 +178,8 @@ class _MarkerReader:
         return line
 
     def _note_noise(self, data: bytes) -> None:
-        self.noise += len(data)
-        self._heard.skipped(data)
-        if len(self._head) < _SHOWN_NOISE:
-            self._head += data[: _SHOWN_NOISE - len(self._head)]
-        if self.noise > MAX_NOISE:
+        self.heard.skipped(data)
+        if self.heard.noise > MAX_NOISE:
             raise DeployError(
                 f"the login shell printed more than {MAX_NOISE // 1024 // 1024} MB before the worker could start",
                 evidence=self.shown_noise(),
@@ -208,14 +199,14 @@ async def _explain(transport: Transport, reader: _MarkerReader, pipe: Pipe) -> C
             status = await pipe.exit_status()
     except TimeoutError:
         status = None
-    heard = reader.noise or reader.buffer
-    if not heard and (error := transport.failure(status, neutralise(pipe.stderr_tail().strip()))):
+    silent = not (reader.heard.noise or reader.buffer)
+    if silent and (error := transport.failure(status, neutralise(pipe.stderr_tail().strip()))):
         return error
     if status == NO_PYTHON_STATUS:
-        found = "Found: " + ", ".join(dict.fromkeys(reader.pythons)) if reader.pythons else "Found no Python at all."
+        found = ", ".join(dict.fromkeys(map(neutralise, reader.heard.pythons)))
         return NoPython(
             f"{transport.name} has no Python 3.9 or newer",
-            evidence=found,
+            evidence=f"Found: {found}" if found else "Found no Python at all.",
             do="Install Python 3.9 or newer on the host (no pip and no packages are needed), or put it on the PATH.",
         )
     if status == TERMINAL_STATUS:

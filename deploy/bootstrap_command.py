@@ -54,7 +54,7 @@ _RUN = (
 )
 
 _TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[0])"
-_SHOWN_NOISE = 600
+SHOWN_NOISE = 600
 
 _FACTS = (
     ("system", "$(uname -srm 2>&1)"),
@@ -89,7 +89,7 @@ class ProbeAnswers:
 
     def skipped(self, data: bytes) -> None:
         self.noise += len(data)
-        self.noise_text += data[: max(0, _SHOWN_NOISE - len(self.noise_text))]
+        self.noise_text += data[: max(0, SHOWN_NOISE - len(self.noise_text))]
 
 
 @cache

@@ -83,12 +83,8 @@ def without_types(source: str) -> str:
     text = source.encode()
     tree = ast.parse(source)
     cuts = _annotations(tree, text)
-    within_strings = {
-        line
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant | ast.JoinedStr)
-        for line in range(node.lineno, node.end_lineno or 0)
-    }
+    strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant | ast.JoinedStr)]
+    within_strings = {line for node in strings for line in range(node.lineno, node.end_lineno or 0)}
     for begin, end in sorted(cuts, reverse=True):
         text = text[:begin].rstrip(b" ") + b"\\\n" * text.count(b"\n", begin, end) + text[end:]
     lines = text.decode().split("\n")

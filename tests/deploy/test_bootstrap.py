@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bootstrap_command import CANDIDATES, bootstrap_command
@@ -63,10 +64,7 @@ class Host:
         transport = LocalTransport(self.env)
         try:
             launched = await launch(transport, {"cwd": cwd, **params}, bundle, candidates=candidates)
-            said = launched.rest
-            while data := await launched.pipe.read():
-                said += data
-            return launched, said.decode()
+            return launched, (launched.rest + await everything(launched.pipe)).decode()
         finally:
             await transport.close()
 
@@ -137,10 +135,7 @@ async def test_over_a_transport_on_trial_the_worker_waits_until_it_is_told_to_go
         await host.start(tiny_bundle())
     launched = await launch(TrialTransport(host.env), {"cwd": "/"}, tiny_bundle())
     assert launched.uploaded != cached
-    said = launched.rest
-    while data := await launched.pipe.read():
-        said += data
-    assert said == b"hello disk /\n"
+    assert launched.rest + await everything(launched.pipe) == b"hello disk /\n"
     await launched.pipe.close()
 
 
@@ -187,10 +182,7 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
     params = {"cwd": "/nowhere", "session": "3b9c2d6e-0000-4000-8000-000000000000", "create": False}
     launched = await asyncio.gather(*(launch(transport, params, bundle) for transport in transports))
     for each, transport in zip(launched, transports, strict=True):
-        data = each.rest
-        while more := await each.pipe.read():
-            data += more
-        assert b'"code": "no_session"' in data
+        assert b'"code": "no_session"' in each.rest + await everything(each.pipe)
         await transport.close()
     assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
 

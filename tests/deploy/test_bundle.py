@@ -21,10 +21,7 @@ from ccb.deploy.bundle import cached_bundle, cached_form, load
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
     sources = {"main.py": "A = 1\n", "agent/turn.py": "", "host_commands/gc.py": "B = 1\n"}
-    for name, text in {
-        **{f"remote/{name}": text for name, text in sources.items()},
-        "tunnel/wire/frames.py": "",
-    }.items():
+    for name, text in (*((f"remote/{name}", text) for name, text in sources.items()), ("tunnel/wire/frames.py", "")):
         (tmp_path / "ccb" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ccb" / name).write_text(text)
     return tmp_path / "ccb"
@@ -94,9 +91,7 @@ def test_a_damaged_file_is_replaced(package: Path, folder: Path, damage: object,
 
 def test_a_source_tree_that_cannot_be_written_builds_each_time(package: Path, folder: Path, built: list[bytes]) -> None:
     folder.write_text("not a directory")
-    assert (
-        cached_bundle(package, "1", folder) == cached_bundle(package, "1", folder) == cached_bundle(package, "1", None)
-    )
+    assert len({cached_bundle(package, "1", place) for place in (folder, folder, None)}) == 1
     assert len(built) == 3
 
 
@@ -176,10 +171,9 @@ def test_every_python_gives_the_same_bytes() -> None:
         "from deploy.build_bundle import build; built = build(root / 'remote', root / 'tunnel' / 'wire', '1');"
         "import hashlib; print(hashlib.sha256(b''.join(built.values())).hexdigest())"
     )
-    answers = {
-        subprocess.run(
-            [str(python), "-I", "-c", program, str(ROOT)], capture_output=True, check=True, timeout=60
-        ).stdout
-        for python in [Path(sys.executable), *pythons]
-    }
+    words = ("-I", "-c", program, str(ROOT))
+    runs = [
+        subprocess.run([each, *words], capture_output=True, check=True) for each in (sys.executable, *map(str, pythons))
+    ]
+    answers = {each.stdout for each in runs}
     assert len(answers) == 1

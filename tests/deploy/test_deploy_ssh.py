@@ -9,38 +9,23 @@ import pytest
 from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.login import everything, logged_in, target
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import DeployError
-from ccb.tunnel.ssh.asyncssh_transport import connect
-from ccb.tunnel.ssh_config.ssh_target import SshTarget
-from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 BUSYBOX = shutil.which("busybox") or "/bin/busybox"
-SHELLS = {
-    "bash": "/bin/bash",
-    "dash": "/bin/dash",
-    "zsh": "/usr/bin/zsh",
-    "fish": "/usr/bin/fish",
-    "tcsh": "/usr/bin/tcsh",
-}
+SHELLS = {"bash": "/bin/bash", "dash": "/bin/dash"}
+SHELLS |= {name: f"/usr/bin/{name}" for name in ("zsh", "fish", "tcsh")}
 
 
 async def start(server: Sshd, user: HostUser, bundle: Bundle) -> tuple[Launched, bytes]:
-    options = (f"UserKnownHostsFile={server.known_hosts}", "IdentitiesOnly=yes")
-    transport = await connect(
-        SshTarget("127.0.0.1", user.name, server.port, (str(server.identity),), options), NobodyToAsk()
-    )
-    try:
+    async with logged_in(target(server, user)) as transport:
         launched = await launch(transport, {"cwd": "~"}, bundle)
-        said = launched.rest
-        while data := await launched.pipe.read():
-            said += data
+        said = launched.rest + await everything(launched.pipe)
         await launched.pipe.close()
         return launched, said
-    finally:
-        await transport.close()
 
 
 @pytest.mark.parametrize("shell", [*SHELLS, "ash"])
@@ -88,9 +73,7 @@ async def test_a_noisy_start_up_file_is_passed_over(sshd: Sshd, host_user: HostU
         assert launched.noise >= 1_000_000
 
 
-async def test_streams_that_a_start_up_file_has_made_non_blocking_are_read_to_their_end(
-    tmp_path: Path, sshd: Sshd
-) -> None:
+async def test_streams_that_a_start_up_file_made_non_blocking_are_read_to_their_end(tmp_path: Path, sshd: Sshd) -> None:
     with host_user(tmp_path, SHELLS["zsh"]) as user:
         (user.home / ".zshenv").write_text("python3 -c 'import os; [os.set_blocking(fd, False) for fd in (0, 1)]'\n")
         launched, said = await start(sshd, user, tiny_bundle())
@@ -109,16 +92,10 @@ async def test_an_account_without_a_shell_shows_its_own_words(tmp_path: Path, ss
     assert "This account is currently not available." in caught.value.evidence
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "AllowTcpForwarding no",
-        "DisableForwarding yes",
-        "MaxSessions 1",
-        "AllowStreamLocalForwarding no",
-        "Compression no",
-    ],
-)
+FEW = ("AllowTcpForwarding no", "DisableForwarding yes", "MaxSessions 1", "AllowStreamLocalForwarding no")
+
+
+@pytest.mark.parametrize("option", [*FEW, "Compression no"])
 @pytest.mark.quick_rows(2)
 async def test_a_server_that_allows_little_is_enough(tmp_path: Path, host_user: HostUser, option: str) -> None:
     async with serve(tmp_path / "strict", [option]) as server:

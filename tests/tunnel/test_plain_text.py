@@ -14,26 +14,7 @@ from ccb.tunnel.plain_text import neutralise
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
-PIECES = (
-    "\x1b",
-    "[",
-    "]",
-    "]52;c;",
-    "P",
-    "\x9b",
-    "\x9d",
-    "\x90",
-    "31m",
-    "2J",
-    "\x07",
-    "\\",
-    "\x9c",
-    "\r",
-    "\n",
-    "\t",
-    " ",
-    "a",
-)
+PIECES = ("\x1b", "[", "]", "]52;c;", "P", "\x9b", "\x9d", "\x90", "31m", "2J", "\x07", "\\", "\x9c", *"\r\n\t a")
 
 
 @pytest.mark.parametrize(

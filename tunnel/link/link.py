@@ -156,11 +156,8 @@ class FrameWriter:
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
-        lane, limit = (
-            (self._data, _MAX_DATA)
-            if isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
-            else (self._inputs, _MAX_INPUTS)
-        )
+        answers = isinstance(frame, wire.CallHead | wire.CallData | wire.CallEnd)
+        lane, limit = (self._data, _MAX_DATA) if answers else (self._inputs, _MAX_INPUTS)
         await self._room(lane, limit)
         lane.append(lines)
         self._news.set()

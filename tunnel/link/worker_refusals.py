@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from .. import errors
 from ..plain_text import HostText
@@ -14,16 +14,48 @@ _MAX_KEY = 40
 _TO_DO = ("Go on with it there, or in a copy: --fork-session.", "Look at the list again.", "Stop it.", "Stop it there.")
 """What a worker may tell the person to do about a session in use. Another text would be the advice of a stranger."""
 
+_SIMPLE: Mapping[str, tuple[type[errors.CcbError], str]] = {
+    "not_a_directory": (errors.NoSuchPath, "Name the directory to work in."),
+    "stopped": (errors.SessionStopped, "Start it again."),
+    "no_worktree": (errors.UsageError, "Leave out --worktree, or start in a repository of git with a commit."),
+}
+"""For each of these refusal codes: the class of the error, what to do."""
+
 
 def refusal_error(refused: Refused, host: str) -> errors.CcbError:
     """Return the error for `refused`. What the worker says in it is marked as its words, and on one line each."""
-    message = HostText(refused.message)
+    message, data = HostText(refused.message), refused.data
+    said = f"{host}: {message}"
     if (simple := _SIMPLE.get(refused.code)) is not None:
-        kind, what, do = simple
-        return kind(what.format(host=host, message=message), do=do)
-    make = _ERRORS.get(refused.code)
-    if make is not None:
-        return make(refused, host, message)
+        kind, do = simple
+        return kind(said, do=do)
+    match refused.code:
+        case "no_such_path":
+            return errors.NoSuchPath(said, evidence=_similar("There is", refused), do="Check the path.")
+        case "no_session":
+            found = _similar("There are", refused)
+            do = "Give more of its ID." if found else f"`ccb ps {listed_host(host)}` lists the sessions there."
+            return errors.NoSuchSession(said, evidence=found, do=do)
+        case "no_storage":
+            do = "Free some space, or make the home or runtime directory on the host writable."
+            if "file" in data:
+                do = "Check that file on the host: this user must be able to read and write it."
+            return errors.NoStorage(said, evidence=_evidence(refused), do=do)
+        case "no_processes":
+            return too_many_processes(host, f"{message}")
+        case "in_use":
+            kind = errors.KeptElsewhere if "host" in data else errors.UsageError
+            return kind(said, do=data["do"] if data.get("do") in _TO_DO else "Use another --session-id.")
+        case "bad_attach":
+            what = f"{host} cannot start a session with these options: {message}"
+            return errors.UsageError(what, do="Change the options.")
+        case "waits_for_answer":
+            session = str(data.get("session"))
+            named = f"{listed_host(host)} {session if is_session_id(session) else 'SESSION'}"
+            do = f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
+            return errors.WaitsForAnswer(said, do=do)
+        case "no_sandbox":
+            return _no_sandbox(refused, host)
     return errors.ProtocolError(
         f"{host} refused the session: {message}",
         evidence=_evidence(refused),
@@ -31,9 +63,10 @@ def refusal_error(refused: Refused, host: str) -> errors.CcbError:
     )
 
 
-def _similar(refused: Refused) -> str:
+def _similar(there: str, refused: Refused) -> str:
     near = refused.data.get("near")
-    return ", ".join(HostText(str(each)).path for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
+    names = near[:_MAX_SIMILAR] if isinstance(near, list) else []
+    return f"{there}: {', '.join(HostText(str(each)).path for each in names)}" if names else ""
 
 
 def _evidence(refused: Refused) -> str:
@@ -46,85 +79,14 @@ def _evidence(refused: Refused) -> str:
     return "\n".join(lines)
 
 
-def _no_such_path(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    names = _similar(refused)
-    return errors.NoSuchPath(f"{host}: {message}", evidence=f"There is: {names}" if names else "", do="Check the path.")
-
-
-def _no_storage(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    return errors.NoStorage(
-        f"{host}: {message}",
-        evidence=_evidence(refused),
-        do="Check that file on the host: this user must be able to read and write it."
-        if "file" in refused.data
-        else "Free some space, or make the home or runtime directory on the host writable.",
-    )
-
-
-def _no_session(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    ids = _similar(refused)
-    return errors.NoSuchSession(
-        f"{host}: {message}",
-        evidence=f"There are: {ids}" if ids else "",
-        do="Give more of its ID." if ids else f"`ccb ps {listed_host(host)}` lists the sessions there.",
-    )
-
-
-def _in_use(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    do = refused.data.get("do")
-    kind = errors.KeptElsewhere if "host" in refused.data else errors.UsageError
-    return kind(f"{host}: {message}", do=do if do in _TO_DO else "Use another --session-id.")
-
-
-def _waits_for_answer(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    session = refused.data.get("session")
-    known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
-    named = f"{listed_host(host)} {known}"
-    return errors.WaitsForAnswer(
-        f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
-    )
-
-
-def _no_sandbox(refused: Refused, host: str, message: HostText) -> errors.CcbError:
-    why = f"{HostText(str(refused.data.get('why') or refused.message))}"
+def _no_sandbox(refused: Refused, host: str) -> errors.CcbError:
+    what = f"{host} cannot make the cage of --sandbox workspace"
+    do = "let an administrator of the host allow user namespaces"
     if refused.data.get("place") is True:
-        return errors.UsageError(
-            f"{host} makes no cage of --sandbox workspace for the session's directories",
-            evidence=why,
-            do="Leave out --sandbox workspace, or start in the directory of a project.",
-        )
-    return errors.UsageError(
-        f"{host} cannot make the cage of --sandbox workspace",
-        evidence=why,
-        do="Leave out --sandbox workspace, or let an administrator of the host allow user namespaces.",
-    )
-
-
-_SIMPLE: Mapping[str, tuple[type[errors.CcbError], str, str]] = {
-    "not_a_directory": (errors.NoSuchPath, "{host}: {message}", "Name the directory to work in."),
-    "stopped": (errors.SessionStopped, "{host}: {message}", "Start it again."),
-    "bad_attach": (
-        errors.UsageError,
-        "{host} cannot start a session with these options: {message}",
-        "Change the options.",
-    ),
-    "no_worktree": (
-        errors.UsageError,
-        "{host}: {message}",
-        "Leave out --worktree, or start in a repository of git with a commit.",
-    ),
-}
-"""For each of these refusal codes: the class of the error, what happened, what to do."""
-
-_ERRORS: Mapping[str, Callable[[Refused, str, HostText], errors.CcbError]] = {
-    "no_such_path": _no_such_path,
-    "no_storage": _no_storage,
-    "no_processes": lambda refused, host, message: too_many_processes(host, f"{message}"),
-    "no_session": _no_session,
-    "in_use": _in_use,
-    "waits_for_answer": _waits_for_answer,
-    "no_sandbox": _no_sandbox,
-}
+        what = f"{host} makes no cage of --sandbox workspace for the session's directories"
+        do = "start in the directory of a project"
+    why = f"{HostText(str(refused.data.get('why') or refused.message))}"
+    return errors.UsageError(what, evidence=why, do=f"Leave out --sandbox workspace, or {do}.")
 
 
 def listed_host(host: str) -> str:

@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+Facts = dict[str, object]
 TAKEN = 98  # the exit code if another keeper has the record
 _SLEPT_S = 2.0  # sleep of this many seconds ends a kept connection
 _TICK_S = 5.0  # how often the clocks are looked at
@@ -65,7 +66,7 @@ class KeeperRecord:
             raise FileExistsError(path)  # its keeper has just removed it
         socket.unlink(missing_ok=True)  # of a keeper that was killed
 
-    def write(self, about: dict[str, object]) -> None:
+    def write(self, about: Facts) -> None:
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, json.dumps(about).encode(), 0)
 
@@ -80,9 +81,7 @@ class KeeperRecord:
 class Keeper:
     """Keeps the connection that the ssh in `words` makes at `socket`, for `seconds` after its login."""
 
-    def __init__(
-        self, socket: Path, record: KeeperRecord, seconds: float, about: dict[str, object], words: list[str]
-    ) -> None:
+    def __init__(self, socket: Path, record: KeeperRecord, seconds: float, about: Facts, words: list[str]) -> None:
         self._socket = socket
         self._record = record
         self._seconds = seconds

@@ -264,8 +264,4 @@ def all_kept(env: Mapping[str, str], host: str | None = None) -> list[KeptConnec
     if not private(directory):
         return []
     found = [kept for path in sorted(directory.glob("*.json")) if (kept := read_record(path)) is not None]
-    return [
-        kept
-        for kept in found
-        if host is None or kept.host == host or ("@" not in host and kept.host.rpartition("@")[2] == host)
-    ]
+    return [kept for kept in found if host in (None, kept.host, kept.host.rpartition("@")[2])]

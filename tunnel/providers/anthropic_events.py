@@ -13,9 +13,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from ..wire.model_facts import ESTIMATED, count
-from .json_fields import dump, object_in
-
-Json = dict[str, Any]
+from .json_fields import Json, dump, object_in
 
 MAX_ANSWER = 32 * 1024 * 1024  # characters; a server that sends more is cut off
 MAX_CALLS = 1_000  # of an answer, and characters of an id or a name
@@ -313,16 +311,8 @@ def event(kind: str, fields: Json) -> str:
 
 def message_start(message_id: str, model: str, usage: Json) -> str:
     """Return the event that begins an answer."""
-    message: Json = {
-        "id": message_id,
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": usage,
-    }
+    message: Json = {"id": message_id, "type": "message", "role": "assistant", "model": model, "content": []}
+    message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
     return event("message_start", {"message": message})
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from .json_fields import dump, object_in, objects_in, text_in
+from .json_fields import Json, dump, object_in, objects_in, text_in
 
 
 class Refusal(Exception):
@@ -25,8 +24,6 @@ class Refusal(Exception):
         error = {"type": self.kind, "message": self.message}
         return dump({"type": "error", "error": error}).encode("utf-8", "replace")
 
-
-Json = dict[str, Any]
 
 NO_RETRY = {"x-should-retry": "false"}
 _MAX_TEXT = 1_000
@@ -151,12 +148,9 @@ def _wait(headers: Mapping[str, str], fields: Json, message: str) -> float | Non
     for each in objects_in(fields, "details"):
         if delay := text_in(each, "retryDelay"):
             return _seconds(delay)
-    waits = [
-        wait
-        for limit in _LIMITS
-        if headers.get(f"x-ratelimit-remaining-{limit}") == "0"
-        and (wait := _seconds(headers.get(f"x-ratelimit-reset-{limit}", ""))) is not None
-    ]
+    over = [limit for limit in _LIMITS if headers.get(f"x-ratelimit-remaining-{limit}") == "0"]
+    resets = [_seconds(headers.get(f"x-ratelimit-reset-{limit}", "")) for limit in over]
+    waits = [each for each in resets if each is not None]
     if waits:
         return max(waits)
     found = _WAIT_IN_TEXT.search(message)

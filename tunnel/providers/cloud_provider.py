@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 from ..errors import ConfigError, CredentialError
@@ -20,18 +20,16 @@ from ..wire.dataclass import dataclass
 from .anthropic_events import event
 from .api_errors import read_error
 from .http_client import HttpProvider, ProviderClient
-from .json_fields import dump
+from .json_fields import Json, dump
 from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body
 from .request_content import Untranslatable, estimated_count
 from .thinking import without_ours
-from .translating_provider import COUNT_PATH, ROUTES, error_answer, json_answer, start_of
+from .translating_provider import COUNT_PATH, error_answer, json_answer, start_of
 
 if TYPE_CHECKING:
     from botocore.credentials import Credentials as AwsCredentials
     from google.auth.credentials import Credentials as GoogleCredentials
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -87,10 +85,6 @@ class CloudProvider(HttpProvider):
     def __init__(self, cloud: Cloud, client: ProviderClient, given_name: str) -> None:
         super().__init__(None, client, given_name)
         self._cloud = cloud
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     async def credential_name(self) -> str:
         return await self._cloud.credential_name()

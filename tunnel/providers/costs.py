@@ -14,8 +14,6 @@ from ..wire.model_facts import BYTES_PER_TOKEN, TOKENS, ModelFacts, ModelTable, 
 from .json_fields import object_in, objects_in, text_in
 from .request_body import model_of
 
-Json = dict[str, Any]
-
 ANSWERED = "/v1/messages"  # the path of the requests that a model answers, and that cost money
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""

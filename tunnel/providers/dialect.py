@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Protocol
 from uuid import uuid4
@@ -12,12 +13,11 @@ from uuid import uuid4
 from ..wire.dataclass import dataclass
 from ..wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
 from .anthropic_events import WRONG, AnswerBuilder, AnswerError
-from .json_fields import object_in, objects_in, text_in
+from .api_errors import error_in_stream
+from .json_fields import Json, object_in, objects_in, text_in
 from .model_traits import ModelTraits
-from .request_content import Untranslatable
-from .thinking import sealed
-
-Json = dict[str, Any]
+from .request_content import Untranslatable, blocks_of
+from .thinking import opened, sealed
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,41 @@ class ModelTarget:
     shown: str
     traits: ModelTraits
 
+    def state_in(self, block: Json) -> Json:
+        """Return what this model has sealed in a thinking block."""
+        return opened(block, self.provider, self.model) or {}
 
-class StreamReader(Protocol):
+
+class StreamReader(ABC):
     """Reads the events of one answer."""
 
-    answer: AnswerBuilder
+    def __init__(self, target: ModelTarget, names: ToolNames) -> None:
+        self._target = target
+        self._names = names
+        self.answer = AnswerBuilder(target.shown, f"msg_{uuid4().hex}", self._sealed({}))
 
+    @abstractmethod
     def feed(self, data: bytes) -> None:
         """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not
         understood."""
 
     def end(self) -> None:
         """The stream has ended. Raise AnswerError if the answer has not."""
+        self.answer.finish()
+
+    def _event(self, data: bytes) -> object:
+        """Return an event of the stream. Raise AnswerError for what is not JSON."""
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError):
+            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
+
+    def _failure(self, event: object) -> AnswerError:
+        failure = error_in_stream(event, self._target.provider)
+        return AnswerError(failure.kind, failure.message)
+
+    def _sealed(self, state: Json) -> str:
+        return sealed(self._target.provider, self._target.model, state)
 
 
 @dataclass(frozen=True)
@@ -60,19 +83,6 @@ class Dialect(Protocol):
         """Translate a request. Raise Untranslatable for what cannot be translated."""
 
 
-def answer_of(target: ModelTarget) -> AnswerBuilder:
-    """Return what collects the answer of a model."""
-    return AnswerBuilder(target.shown, f"msg_{uuid4().hex}", sealed(target.provider, target.model, {}))
-
-
-def event_of(data: bytes, provider: str) -> object:
-    """Return an event of a stream. Raise AnswerError for what is not JSON."""
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        raise AnswerError(WRONG, f"{provider} sent an event that is not JSON") from None
-
-
 _ID = re.compile(r"[A-Za-z0-9_-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -84,11 +94,6 @@ def short_id(call_id: str, limit: int) -> str:
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: min(32, limit - 5)]
 
 
-def hashed(text: str) -> str:
-    """Return 64 characters that stand for a text and say nothing of it."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
 class ToolNames:
     """The names of the tools of one request, in both directions."""
 
@@ -97,6 +102,12 @@ class ToolNames:
         self._known: dict[str, str] = {}
         for name in names:
             self.sent(name)
+
+    @classmethod
+    def of(cls, asked: Json) -> ToolNames:
+        blocks = (each for message in objects_in(asked, "messages") for each in blocks_of(message.get("content")))
+        calls = (each for each in blocks if each.get("type") == "tool_use")
+        return cls(str(each.get("name") or "") for each in (*objects_in(asked, "tools"), *calls))
 
     def sent(self, name: str) -> str:
         """Return the name under which the provider knows a tool."""
@@ -117,7 +128,7 @@ class ToolNames:
 MAX_TOOLS = 128
 
 
-def client_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
+def own_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
     """Return the tools of a request: name, description, parameters. Raise Untranslatable for one that Anthropic's
     servers would have to run, and for more than OpenAI's APIs take."""
     found = objects_in(asked, "tools")
@@ -136,10 +147,12 @@ def client_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
     ]
 
 
-def user_fields(asked: Json) -> Json:
-    """Return OpenAI's fields about who asks."""
+def user_fields(asked: Json, *names: str) -> Json:
+    """Return fields about who asks: 64 characters that stand for the user and say nothing of them. The names are
+    OpenAI's unless others are given."""
     user = text_in(object_in(asked, "metadata"), "user_id")
-    return {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)} if user else {}
+    hashed = hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()
+    return dict.fromkeys(names or ("prompt_cache_key", "safety_identifier"), hashed) if user else {}
 
 
 def object_schema(schema: object) -> Json:

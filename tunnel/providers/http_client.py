@@ -23,7 +23,7 @@ from ..errors import ConfigError, CredentialError
 from ..heavy_imports import load_aiohttp
 from ..wire.dataclass import dataclass
 from .credential import Credential, CredentialSource
-from .provider import ROUTES, ProviderError, ProviderRequest, ProviderResponse
+from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import model_of, read_json, whole_body
 
 if TYPE_CHECKING:
@@ -47,10 +47,6 @@ class HttpProvider:
     @property
     def what_to_check(self) -> str:
         return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -291,7 +287,7 @@ class ProviderClient:
 
         endpoint, headers = self.endpoint, dict(request.headers)
         sends = request.method != "GET"
-        if sends and request.size is not None:
+        if sends:
             headers["content-length"] = str(request.size)
         try:
             answer = await session.request(

@@ -9,13 +9,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import claude_facts
 from .http_client import ProviderClient
-from .json_fields import list_in, object_in, objects_in, text_in
+from .json_fields import Json, list_in, object_in, objects_in, text_in
 from .provider import ProviderError
 from .thinking import LEVELS
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .sdk_clients import SdkClient, Sign
 
 log = logging.getLogger(__name__)
-Json = dict[str, Any]
 
 _DATE = re.compile(r"\d{8}")
 _CLAUDE = "foundation-model/anthropic."

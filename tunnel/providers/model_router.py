@@ -11,7 +11,7 @@ from typing import Self
 from .api_errors import Refusal
 from .costs import billed
 from .json_fields import dump
-from .provider import MAX_BODY, ROUTES, Provider, ProviderRequest, ProviderResponse
+from .provider import MAX_BODY, Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
 from .thinking import without_ours
 
@@ -48,10 +48,6 @@ class ModelRouter:
     @property
     def what_to_check(self) -> str:
         return self._main.what_to_check
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()

@@ -6,39 +6,14 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, Literal
+from typing import Literal
 
 from ..wire.dataclass import dataclass
 from .anthropic_events import MAX_ANSWER, MAX_CALLS, WRONG, AnswerError, read_usage
-from .api_errors import error_in_stream
-from .dialect import (
-    DialectCall,
-    ModelTarget,
-    ToolNames,
-    answer_of,
-    client_tools,
-    event_of,
-    hashed,
-    object_schema,
-    short_id,
-    user_fields,
-)
-from .json_fields import dump, list_in, object_in, objects_in, text_in
-from .request_content import (
-    RequestTurn,
-    blocks_of,
-    data_url,
-    file_name,
-    is_media,
-    left_out,
-    plain_text,
-    text_of,
-    tool_name_list,
-    turns,
-)
-from .thinking import clamped, is_of, opened, sealed, wanted_effort, wants_thinking
-
-Json = dict[str, Any]
+from .dialect import DialectCall, ModelTarget, StreamReader, ToolNames, object_schema, own_tools, short_id, user_fields
+from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
+from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_text, text_of, turns
+from .thinking import clamped, is_of, wanted_effort, wants_thinking
 
 _GROWING = ("text", "summary", "data")
 
@@ -82,14 +57,14 @@ class ChatMessages:
             yield {"role": "user", "content": parts}
 
     def _part(self, block: Json) -> Json:
-        if not is_media(block):
-            return {"type": "text", "text": plain_text(block)}
-        url, traits = data_url(block), self._target.traits
-        if block.get("type") == "image" and traits.images and url:
-            return {"type": "image_url", "image_url": {"url": url}}
-        if block.get("type") == "document" and self._rules.files and traits.documents and url and url[:5] == "data:":
-            return {"type": "file", "file": {"filename": file_name(block), "file_data": url}}
-        return {"type": "text", "text": left_out(block)}
+        traits = self._target.traits
+        documents = self._rules.files and traits.documents
+        part = part_of(block, images=traits.images, documents=documents, by_url=False)
+        if part.kind == "image":
+            return {"type": "image_url", "image_url": {"url": part.content}}
+        if part.kind == "document":
+            return {"type": "file", "file": {"filename": part.name, "file_data": part.content}}
+        return {"type": "text", "text": part.content}
 
     def _assistant(self, turn: RequestTurn) -> Json | None:
         text = "".join(str(block.get("text") or "") for block in turn.of("text"))
@@ -103,7 +78,9 @@ class ChatMessages:
         if rules.thoughts_back and (thoughts or (calls and rules.thoughts_always)):
             message[rules.thoughts_back] = thoughts
         thinking = turn.of("thinking", "redacted_thinking") if rules.details else []
-        if details := [each for block in thinking for each in list_in(self._state(block), "reasoning_details")]:
+        if details := [
+            each for block in thinking for each in list_in(self._target.state_in(block), "reasoning_details")
+        ]:
             message["reasoning_details"] = details
         return message
 
@@ -132,11 +109,8 @@ class ChatMessages:
                 signature = ""
         return calls
 
-    def _state(self, block: Json) -> Json:
-        return opened(block, self._target.provider, self._target.model) or {}
-
     def _signature(self, block: Json) -> str:
-        return str(self._state(block).get("thought_signature") or "")
+        return str(self._target.state_in(block).get("thought_signature") or "")
 
 
 def _tool_message(result: Json, blocks: list[Json], *, has_media: bool) -> Json:
@@ -154,7 +128,7 @@ class ChatDialect:
         self._rules = rules
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        rules, names = self._rules, ToolNames(tool_name_list(asked))
+        rules, names = self._rules, ToolNames.of(asked)
         body: Json = {"model": target.model, "messages": ChatMessages(rules, target, names).of(asked)}
         body |= self._tools(asked, target, names)
         if isinstance(asked.get("max_tokens"), int):
@@ -168,7 +142,7 @@ class ChatDialect:
         schema = gemini_schema if self._rules.gemini else object_schema
         declared = [
             {"type": "function", "function": {**each, "parameters": schema(each["parameters"])}}
-            for each in client_tools(asked, target.provider, names)
+            for each in own_tools(asked, target.provider, names)
         ]
         return {"tools": declared} if declared else {}
 
@@ -191,8 +165,7 @@ class ChatDialect:
     def _bookkeeping(self, asked: Json) -> Json:
         if self._rules.openai_fields:
             return {"store": False, **user_fields(asked)}
-        user = text_in(object_in(asked, "metadata"), "user_id")
-        return {self._rules.user_field: hashed(user)} if user and self._rules.user_field else {}
+        return user_fields(asked, self._rules.user_field) if self._rules.user_field else {}
 
 
 def _deepseek_thinking(wanted: str, level: str) -> Json:
@@ -237,12 +210,9 @@ class ChatRules:
 
 
 _REASONS = {
-    "stop": "end_turn",
-    "eos": "end_turn",
-    "end_turn": "end_turn",
+    **dict.fromkeys(("stop", "eos", "end_turn"), "end_turn"),
+    **dict.fromkeys(("length", "max_tokens"), "max_tokens"),
     "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "max_tokens": "max_tokens",
     "content_filter": "refusal",
     "model_context_window_exceeded": "model_context_window_exceeded",
 }
@@ -267,14 +237,12 @@ class _Fragments:
     has_input: bool = False
 
 
-class ChatReader:
+class ChatReader(StreamReader):
     """Reads one answer. `characters` are those of the conversation that was sent, 0 if they say nothing of tokens."""
 
     def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames, characters: int = 0) -> None:
-        self.answer = answer_of(target)
+        super().__init__(target, names)
         self._rules = rules
-        self._target = target
-        self._names = names
         self._characters = characters
         self._details: list[Json] = []
         self._details_size = 0
@@ -285,10 +253,9 @@ class ChatReader:
         if data == b"[DONE]":
             self._done = True
             return
-        chunk = event_of(data, self._target.provider)
+        chunk = self._event(data)
         if not isinstance(chunk, dict) or chunk.get("error"):
-            failure = error_in_stream(chunk, self._target.provider)
-            raise AnswerError(failure.kind, failure.message)
+            raise self._failure(chunk)
         self.answer.begin(chunk.get("id"))
         self._usage(chunk)
         for choice in objects_in(chunk, "choices"):
@@ -309,7 +276,7 @@ class ChatReader:
                 f"prompt is too long: {least} tokens > {used} maximum ({self._target.provider} has cut the "
                 "conversation without a word; give the model a larger window, such as OLLAMA_CONTEXT_LENGTH)",
             )
-        self.answer.finish()
+        super().end()
 
     def _usage(self, told: Json) -> None:
         if usage := object_in(told, "usage"):
@@ -356,7 +323,7 @@ class ChatReader:
         if not found.has_input:
             found.name = (name or found.name)[:MAX_CALLS]
         signature = text_in(_google(call), "thought_signature")
-        state = sealed(self._target.provider, self._target.model, {"thought_signature": signature}) if signature else ""
+        state = self._sealed({"thought_signature": signature}) if signature else ""
         found.has_input = found.has_input or bool(arguments.strip() and found.name)
         self.answer.call(id(found), call_id, self._names.known(found.name) if found.has_input else "", state=state)
         self.answer.arguments(id(found), arguments)
@@ -395,8 +362,7 @@ class ChatReader:
         """Put the details so far into the signature of the thinking before this."""
         details, self._details = self._details, []
         if details:
-            state = {"reasoning_details": details}
-            self.answer.reasoning_state(sealed(self._target.provider, self._target.model, state))
+            self.answer.reasoning_state(self._sealed({"reasoning_details": details}))
 
 
 def _continues(piece: Json, last: Json) -> bool:

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from .anthropic_events import AnswerError, read_usage
-from .api_errors import error_in_stream
-from .dialect import (
-    DialectCall,
-    ModelTarget,
-    ToolNames,
-    answer_of,
-    client_tools,
-    event_of,
-    object_schema,
-    short_id,
-    user_fields,
-)
-from .json_fields import dump, object_in, objects_in, text_in
-from .request_content import (
-    RequestTurn,
-    blocks_of,
-    data_url,
-    file_name,
-    is_media,
-    left_out,
-    plain_text,
-    text_of,
-    tool_name_list,
-    turns,
-)
-from .thinking import clamped, opened, sealed, wanted_effort, wants_thinking
-
-Json = dict[str, Any]
+from .anthropic_events import read_usage
+from .dialect import DialectCall, ModelTarget, StreamReader, ToolNames, object_schema, own_tools, short_id, user_fields
+from .json_fields import Json, dump, object_in, objects_in, text_in
+from .request_content import RequestTurn, blocks_of, is_media, part_of, plain_text, text_of, turns
+from .thinking import clamped, wanted_effort, wants_thinking
 
 MAX_ID = 64
 
@@ -55,7 +30,7 @@ class InputItems:
             blocks = blocks_of(result.get("content"))
             output: str | list[Json]
             if any(is_media(block) for block in blocks):
-                output = [part for block in blocks for part in self._parts(block)]
+                output = [self._part(block) for block in blocks]
                 if result.get("is_error"):
                     output.insert(0, {"type": "input_text", "text": "Error:"})
             else:
@@ -64,28 +39,26 @@ class InputItems:
                     output = f"Error: {output}"
             call_id = short_id(str(result.get("tool_use_id") or ""), MAX_ID)
             yield {"type": "function_call_output", "call_id": call_id, "output": output}
-        parts = [part for block in turn.blocks if block.get("type") != "tool_result" for part in self._parts(block)]
+        parts = [self._part(block) for block in turn.blocks if block.get("type") != "tool_result"]
         if parts:
             yield {"type": "message", "role": "user", "content": parts}
 
-    def _parts(self, block: Json) -> list[Json]:
-        if not is_media(block):
-            return [{"type": "input_text", "text": plain_text(block)}]
-        url, traits = data_url(block), self._target.traits
-        if block.get("type") == "image" and traits.images and url:
-            return [{"type": "input_image", "detail": "auto", "image_url": url}]
-        if block.get("type") == "document" and traits.documents and url:
-            if not url.startswith("data:"):
-                return [{"type": "input_file", "file_url": url}]
-            return [{"type": "input_file", "filename": file_name(block), "file_data": url}]
-        return [{"type": "input_text", "text": left_out(block)}]
+    def _part(self, block: Json) -> Json:
+        traits = self._target.traits
+        part = part_of(block, images=traits.images, documents=traits.documents, by_url=True)
+        if part.kind == "image":
+            return {"type": "input_image", "detail": "auto", "image_url": part.content}
+        if part.kind == "text":
+            return {"type": "input_text", "text": part.content}
+        if part.content.startswith("data:"):
+            return {"type": "input_file", "filename": part.name, "file_data": part.content}
+        return {"type": "input_file", "file_url": part.content}
 
     def _assistant(self, turn: RequestTurn) -> Iterator[Json]:
         for block in turn.blocks:
             kind = block.get("type")
             if kind in ("thinking", "redacted_thinking"):
-                state = opened(block, self._target.provider, self._target.model) or {}
-                item = object_in(state, "item")
+                item = object_in(self._target.state_in(block), "item")
                 if item.get("type") == "reasoning":  # a host could write another one
                     yield item
             elif kind == "text" and block.get("text"):
@@ -111,14 +84,14 @@ class ResponsesDialect:
     count_path = "/responses/input_tokens"
 
     def call(self, asked: Json, target: ModelTarget) -> DialectCall:
-        traits, names = target.traits, ToolNames(tool_name_list(asked))
+        traits, names = target.traits, ToolNames.of(asked)
         body: Json = {"model": target.model}
         if instructions := text_of(asked.get("system")):
             body["instructions"] = instructions
         body["input"] = InputItems(target, names).of(asked)
         declared = [
             {"type": "function", "strict": False, **each, "parameters": object_schema(each["parameters"])}
-            for each in client_tools(asked, target.provider, names)
+            for each in own_tools(asked, target.provider, names)
         ]
         body |= {"tools": declared} if declared else {}
         if isinstance(asked.get("max_tokens"), int):
@@ -147,11 +120,9 @@ def _reasoning(asked: Json, target: ModelTarget) -> Json:
 _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
 
-class ResponsesReader:
+class ResponsesReader(StreamReader):
     def __init__(self, target: ModelTarget, names: ToolNames) -> None:
-        self.answer = answer_of(target)
-        self._target = target
-        self._names = names
+        super().__init__(target, names)
         self._parts: set[object] = set()
         self._spoken: set[object] = set()
         self._handlers = {
@@ -172,7 +143,7 @@ class ResponsesReader:
     def feed(self, data: bytes) -> None:
         if data == b"[DONE]":
             return
-        event = event_of(data, self._target.provider)
+        event = self._event(data)
         event = event if isinstance(event, dict) else {"error": event}
         kind = event.get("type")
         if not isinstance(kind, str):
@@ -182,9 +153,6 @@ class ResponsesReader:
         handler = self._handlers.get(kind)
         if handler is not None:
             handler(event)
-
-    def end(self) -> None:
-        self.answer.finish()
 
     def _text(self, event: Json) -> None:
         self._spoken.add(event.get("output_index"))
@@ -217,7 +185,7 @@ class ResponsesReader:
         elif kind == "reasoning":
             # The item is taken from here: its encrypted content is whole only now.
             kept = {name: value for name, value in item.items() if name != "status"}
-            self.answer.reasoning_state(sealed(self._target.provider, self._target.model, {"item": kept}))
+            self.answer.reasoning_state(self._sealed({"item": kept}))
         elif kind == "message" and key not in self._spoken:
             for part in objects_in(item, "content"):
                 self.answer.text(str(part.get("text") or part.get("refusal") or ""))
@@ -233,5 +201,4 @@ class ResponsesReader:
     def _failed(self, event: Json) -> None:
         usage = object_in(object_in(event, "response"), "usage")
         self.answer.usage = read_usage(usage, self.answer.usage)
-        failure = error_in_stream(event, self._target.provider)
-        raise AnswerError(failure.kind, failure.message)
+        raise self._failure(event)

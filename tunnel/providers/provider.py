@@ -33,14 +33,14 @@ class ProviderRequest:
     """A request of the worker that the policy has allowed. `path` is the raw request target with its query. `headers`
     have passed the closed list, with names in lower case, and hold no credential. `body` can be read once; it raises
     when the worker breaks off or sends too much, and the provider must let that error through or end its own request.
-    `size` is its length in bytes, None if unknown. The reader of the body waits for `asks`, with what it says of its
+    `size` is its length in bytes. The reader of the body waits for `asks`, with what it says of its
     price, before anything goes out; that may raise Refusal."""
 
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
     body: AsyncIterator[bytes] = field(repr=False)
-    size: int | None
+    size: int
     asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
 
 
@@ -65,10 +65,6 @@ class Provider(Protocol):
     @property
     def what_to_check(self) -> str:
         """What a person should look at when the provider cannot be reached, for example "the network, HTTPS_PROXY"."""
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        """The requests of the Messages API that this provider can answer, as method and path."""
 
     async def __aenter__(self) -> Self: ...
 

@@ -45,6 +45,27 @@ _CLAUDE = ModelTraits(documents=True, thinking=True)
 _ANTHROPIC_LIST = ListCall(sdk="anthropic")
 _DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
 _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
+_BEDROCK_LIST = ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES)
+_VERTEX_LIST = ListCall("/v1beta1/publishers/anthropic/models?pageSize=300&listAllVersions=true", strips="/v1")
+_FOUNDRY_LIST = replace(_DEPLOYMENTS, path=f"{_DEPLOYMENTS.path}&modelPublisher=Anthropic")
+_OLLAMA_LIST = ListCall("/api/tags", strips="/v1", details="/api/show")
+_EFFORT, _CONTENT = ChatRules(reasoning="effort"), "reasoning_content"
+_DEEPSEEK = ChatRules(reasoning="deepseek", thoughts_back=_CONTENT, thoughts_always=True, user_field="user_id")
+_OLLAMA = ChatRules(reasoning="effort", thoughts_back="reasoning", cuts_silently=True)
+
+
+def _local(name: str, title: str, port: int, key: str, rules: ChatRules, lists: ListCall | None = None) -> ProviderKind:
+    """Return a server that often runs on this machine, without a key."""
+    place, lists = f"http://127.0.0.1:{port}/v1", lists or ListCall()
+    return ProviderKind(name, title, "chat", place, (key,), needs_key=False, rules=rules, traits=_LOCAL, lists=lists)
+
+
+def _cloud(name: str, title: str, dialect: DialectName, *keys: str, lists: ListCall) -> ProviderKind:
+    """Return Claude in a cloud. One with Anthropic's API takes its key in x-api-key."""
+    base, api_key = f"ANTHROPIC_{name.upper()}_BASE_URL", dialect == "anthropic"
+    return ProviderKind(name, title, dialect, "", keys, base, api_key=api_key, traits=_CLAUDE, lists=lists)
+
+
 _KINDS = (
     ProviderKind(
         ANTHROPIC,
@@ -92,18 +113,14 @@ _KINDS = (
         lists=ListCall("/models?pageSize=1000", strips="/openai", key_header="x-goog-api-key"),
         small_model="gemini-2.5-flash",
     ),
-    ProviderKind(
-        "grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=ChatRules(reasoning="effort")
-    ),
+    ProviderKind("grok", "Grok (xAI)", "chat", "https://api.x.ai/v1", ("XAI_API_KEY",), rules=_EFFORT),
     ProviderKind(
         "deepseek",
         "DeepSeek",
         "chat",
         "https://api.deepseek.com",
         ("DEEPSEEK_API_KEY",),
-        rules=ChatRules(
-            reasoning="deepseek", thoughts_back="reasoning_content", thoughts_always=True, user_field="user_id"
-        ),
+        rules=_DEEPSEEK,
         traits=ModelTraits(images=False, thinking=True),
         small_model="deepseek-chat",
     ),
@@ -116,68 +133,12 @@ _KINDS = (
         rules=ChatRules(reasoning="openrouter", details=True, files=True),
         traits=ModelTraits(thinking=True, efforts=("low", "medium", "high")),
     ),
-    ProviderKind(
-        "ollama",
-        "Ollama",
-        "chat",
-        "http://127.0.0.1:11434/v1",
-        ("OLLAMA_API_KEY",),
-        needs_key=False,
-        rules=ChatRules(reasoning="effort", thoughts_back="reasoning", cuts_silently=True),
-        traits=_LOCAL,
-        lists=ListCall("/api/tags", strips="/v1", details="/api/show"),
-    ),
-    ProviderKind(
-        "vllm",
-        "vLLM",
-        "chat",
-        "http://127.0.0.1:8000/v1",
-        ("VLLM_API_KEY",),
-        needs_key=False,
-        rules=ChatRules(reasoning="effort", thoughts_back="reasoning"),
-        traits=_LOCAL,
-    ),
-    ProviderKind(
-        "llamacpp",
-        "llama.cpp",
-        "chat",
-        "http://127.0.0.1:8080/v1",
-        ("LLAMA_API_KEY",),
-        needs_key=False,
-        rules=ChatRules(reasoning="", thoughts_back="reasoning_content"),
-        traits=_LOCAL,
-    ),
-    ProviderKind(
-        "bedrock",
-        "Amazon Bedrock",
-        "bedrock",
-        "",
-        ("AWS_BEARER_TOKEN_BEDROCK",),
-        "ANTHROPIC_BEDROCK_BASE_URL",
-        traits=_CLAUDE,
-        lists=ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES),
-    ),
-    ProviderKind(
-        "vertex",
-        "Google Vertex AI",
-        "vertex",
-        "",
-        (),
-        "ANTHROPIC_VERTEX_BASE_URL",
-        traits=_CLAUDE,
-        lists=ListCall("/v1beta1/publishers/anthropic/models?pageSize=300&listAllVersions=true", strips="/v1"),
-    ),
-    ProviderKind(
-        "foundry",
-        "Microsoft Foundry",
-        "anthropic",
-        "",
-        ("ANTHROPIC_FOUNDRY_API_KEY",),
-        "ANTHROPIC_FOUNDRY_BASE_URL",
-        api_key=True,
-        traits=_CLAUDE,
-        lists=replace(_DEPLOYMENTS, path=f"{_DEPLOYMENTS.path}&modelPublisher=Anthropic"),
-    ),
+    _local("ollama", "Ollama", 11434, "OLLAMA_API_KEY", _OLLAMA, _OLLAMA_LIST),
+    _local("vllm", "vLLM", 8000, "VLLM_API_KEY", ChatRules(reasoning="effort", thoughts_back="reasoning")),
+    _local("llamacpp", "llama.cpp", 8080, "LLAMA_API_KEY", ChatRules(thoughts_back=_CONTENT)),
+    _cloud("bedrock", "Amazon Bedrock", "bedrock", "AWS_BEARER_TOKEN_BEDROCK", lists=_BEDROCK_LIST),
+    _cloud("vertex", "Google Vertex AI", "vertex", lists=_VERTEX_LIST),
+    _cloud("foundry", "Microsoft Foundry", "anthropic", "ANTHROPIC_FOUNDRY_API_KEY", lists=_FOUNDRY_LIST),
     ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
     ProviderKind(
         "anthropic-compatible",

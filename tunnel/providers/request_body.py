@@ -14,9 +14,7 @@ from typing import Any, NoReturn, Self
 from ..wire.frames import FrameError
 from ..wire.ndjson import MAX_DEPTH, MAX_VALUES, count_values
 from .api_errors import Refusal
-
-Json = dict[str, Any]
-
+from .json_fields import Json
 
 _LARGE = f"the request body has more than {MAX_VALUES:,} values, or {MAX_DEPTH} levels of them"
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import ESTIMATED
 from .api_errors import NO_RETRY, Refusal
-from .json_fields import dump, list_in, object_in, objects_in
-
-Json = dict[str, Any]
+from .json_fields import Json, dump, list_in, object_in, objects_in, text_in
 
 
 class Untranslatable(Refusal):
@@ -67,22 +62,28 @@ def is_media(block: Json) -> bool:
     return block.get("type") == "image" or (block.get("type") == "document" and document_text(block) is None)
 
 
-def data_url(block: Json) -> str | None:
-    """Return the URL of an image or a document; None if it names a file of Anthropic's, which nobody else has."""
-    source = object_in(block, "source")
+@dataclass(frozen=True)
+class ContentPart:
+    """What a model gets of a block: its text, or the URL of an image or of the document `name`."""
+
+    kind: str
+    content: str
+    name: str = ""
+
+
+def part_of(block: Json, *, images: bool, documents: bool, by_url: bool) -> ContentPart:
+    """Return a block for a model that takes images, documents, and those by a URL. What it does not take is left out
+    with a word, and so is a file of Anthropic's, which nobody else has."""
+    if not is_media(block):
+        return ContentPart("text", plain_text(block))
+    source, kind = object_in(block, "source"), str(block["type"])
+    url = text_in(source, "url") if source.get("type") == "url" else ""
     if source.get("type") == "base64":
-        return f"data:{source.get('media_type')};base64,{source.get('data')}"
-    return str(source["url"]) if source.get("type") == "url" and source.get("url") else None
-
-
-def file_name(block: Json) -> str:
-    return str(block.get("title") or "document.pdf")
-
-
-def left_out(block: Json) -> str:
-    """Return what a model reads in the place of an image or a document that it does not take."""
-    kind = "an image" if block.get("type") == "image" else "a document"
-    return f"({kind} is left out here: this model does not take it)"
+        url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+    if url and (images if kind == "image" else documents and (by_url or url.startswith("data:"))):
+        return ContentPart(kind, url, str(block.get("title") or "document.pdf"))
+    shown = "an image" if kind == "image" else "a document"
+    return ContentPart("text", f"({shown} is left out here: this model does not take it)")
 
 
 def document_text(block: Json) -> str | None:
@@ -101,15 +102,6 @@ def plain_text(block: Json) -> str:
     if kind == "document":
         return document_text(block) or ""
     return dump(block)
-
-
-def tool_name_list(asked: Json) -> Iterator[str]:
-    for each in objects_in(asked, "tools"):
-        yield str(each.get("name") or "")
-    for message in objects_in(asked, "messages"):
-        for block in blocks_of(message.get("content")):
-            if block.get("type") == "tool_use":
-                yield str(block.get("name") or "")
 
 
 _BYTES_PER_TOKEN = 4

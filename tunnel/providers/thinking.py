@@ -10,12 +10,9 @@ import base64
 import binascii
 import json
 from collections.abc import Sequence
-from typing import Any
 
 from ..wire.model_facts import SEALED
-from .json_fields import dump
-
-Json = dict[str, Any]
+from .json_fields import Json, dump
 
 LEVELS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _BUDGETS = ((1_024, "minimal"), (2_048, "low"), (4_096, "medium"), (8_192, "high"), (16_384, "xhigh"))

@@ -7,14 +7,13 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
 
 from .anthropic_events import PING, WRONG, AnswerError, whole_message
 from .api_errors import NO_RETRY, Refusal, read_error
 from .credential import Credential, CredentialSource, key_headers
 from .dialect import Dialect, ModelTarget, StreamReader
 from .http_client import HttpProvider, ProviderClient
-from .json_fields import dump
+from .json_fields import Json, dump
 from .model_traits import TraitsTable
 from .openai_responses import ResponsesDialect
 from .provider import ProviderError, ProviderRequest, ProviderResponse
@@ -77,10 +76,7 @@ def _object(data: bytes) -> object:
         return None
 
 
-Json = dict[str, Any]
-
 COUNT_PATH = "/v1/messages/count_tokens"
-ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
 
 PING_EVERY_S = 20.0
 """Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
@@ -112,10 +108,6 @@ class TranslatedProvider(HttpProvider):
         self._counts = counts
         self._key_header = key_header
         self._plain = False  # the server refuses `stream_options`
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:

@@ -91,13 +91,13 @@ class RequestUpload:
         """Yield what arrives. `held`: the provider gets nothing of it yet."""
         digest, size = hashlib.sha256(), self._size
         try:
-            while size is None or self.sent < size:
+            while self.sent < size:
                 piece = await anext(self._body, None)
                 if piece is None:
-                    break
+                    raise Refusal(400, "the request body is shorter than announced")
                 self._note(piece)
                 digest.update(piece)
-                if size is not None and self.sent >= size:
+                if self.sent >= size:
                     self._call.uploaded = self._call.uploaded or not held
                     self.digest = digest.hexdigest()
                     if self.sent > size:
@@ -105,8 +105,6 @@ class RequestUpload:
                 yield piece
             if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
                 await self._body.aclose()
-            if size is not None and self.sent < size:
-                raise Refusal(400, "the request body is shorter than announced")
         except Refusal as refusal:
             self.failure = refusal
             raise
@@ -120,7 +118,6 @@ class RequestUpload:
         if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
             raise Refusal(400, "the call was given up while its request was sent")
         self.sent += len(piece)
-        self._policy.check_size(self.sent)
         if self.sent > self._most_kept:
             self._kept = None
         elif self._kept is not None:
@@ -260,8 +257,6 @@ class AuthProxy:
             return call, reader
         if offset:
             raise Refusal(410, "the laptop that read this answer is gone, and the answer cannot be resumed")
-        if (head.method, head.path.partition("?")[0]) not in self._provider.routes:
-            raise Refusal(404, f"the provider {self._provider.name} does not serve this request")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()

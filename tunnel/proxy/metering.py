@@ -5,14 +5,11 @@ The worker's word does not count: a hostile one could say that it has used nothi
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from ..providers.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
-from ..providers.json_fields import object_in, text_in
+from ..providers.json_fields import Json, object_in, text_in
 from ..wire.dataclass import dataclass
 from ..wire.model_facts import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
-
-Json = dict[str, Any]
 
 _BYTES_PER_TOKEN = 4
 _STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens

@@ -11,8 +11,9 @@ from dataclasses import field
 from fnmatch import fnmatchcase
 
 from ..providers.api_errors import NO_RETRY, Refusal
+from ..providers.json_fields import Json
 from ..providers.provider import MAX_BODY, ROUTES
-from ..providers.request_body import Json, read_request
+from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
@@ -186,7 +187,7 @@ class RequestHead:
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
-    size: int | None
+    size: int
 
     def __repr__(self) -> str:
         return f"RequestHead({self.id!r}, {self.method} {self.path!r}, {self.size} bytes)"
@@ -208,7 +209,6 @@ class Policy:
     max_calls: int = MAX_CALLS
     max_burst: int = MAX_BURST
     max_per_minute: float = MAX_PER_MINUTE
-    routes: frozenset[tuple[str, str]] = ROUTES
 
     def check(self, head: RequestHead, nonce: NonceGuard) -> None:
         """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
@@ -217,7 +217,7 @@ class Policy:
             said = "too many wrong nonces were tried" if closed else "the nonce is missing or wrong"
             raise WrongNonce(403, f"{said} on this connection", headers=NO_RETRY)
         path, _, query = head.path.partition("?")
-        if (head.method, path) not in self.routes:
+        if (head.method, path) not in ROUTES:
             raise Refusal(404, "the auth proxy does not serve this method and path")
         if not _QUERY.fullmatch(query):
             raise Refusal(404, "the auth proxy does not serve this query")
@@ -226,8 +226,5 @@ class Policy:
         for name, value in head.headers.items():
             if not (_NAME.fullmatch(name) and len(value) <= _MAX_VALUE and _VALUE.fullmatch(value)):
                 raise Refusal(400, "a request header is malformed")
-        self.check_size(head.size or 0)
-
-    def check_size(self, size: int) -> None:
-        if size > self.max_body:
+        if head.size > self.max_body:
             raise Refusal(413, f"the request body is over the limit of {self.max_body} bytes")

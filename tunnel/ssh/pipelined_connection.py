@@ -57,15 +57,8 @@ class CommandChannel(SSHClientChannel[bytes]):
 
     def __init__(self, connection: PipelinedConnection, window: int) -> None:
         options = connection.options
-        super().__init__(
-            connection,
-            asyncio.get_running_loop(),
-            options.utf8_decode_errors,
-            None,
-            "strict",
-            window,
-            options.max_pktsize,
-        )
+        loop, errors = asyncio.get_running_loop(), options.utf8_decode_errors
+        super().__init__(connection, loop, errors, None, "strict", window, options.max_pktsize)
         connection._update_recv_pktlen(options.max_pktsize)
         self._ssh = connection
         self._granted = window
@@ -207,15 +200,9 @@ _MAX_UNPACKED = 256 << 10
 """Bytes of a packet without its compression. The largest that a server may send has half of that."""
 
 _MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
-_ANSWERS = frozenset(
-    {
-        ssh.MSG_UNIMPLEMENTED,
-        ssh.MSG_REQUEST_SUCCESS,
-        ssh.MSG_REQUEST_FAILURE,
-        ssh.MSG_CHANNEL_OPEN_FAILURE,
-        ssh.MSG_CHANNEL_SUCCESS,
-        ssh.MSG_CHANNEL_FAILURE,
-    }
+_ANSWERS = (
+    *(ssh.MSG_UNIMPLEMENTED, ssh.MSG_REQUEST_SUCCESS, ssh.MSG_REQUEST_FAILURE, ssh.MSG_CHANNEL_OPEN_FAILURE),
+    *(ssh.MSG_CHANNEL_SUCCESS, ssh.MSG_CHANNEL_FAILURE),
 )
 
 AT_ONCE_S = 1.0  # A signature that took longer was confirmed by a person, or needed a touch
@@ -376,14 +363,9 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             return f"the key took {proof.seconds:.1f} s to sign: somebody may have to confirm that"
         if proof.key.public_data not in offered:
             return "the key is not among those that are offered by themselves"
-        return PastLogin(
-            host_key=self.host_key,
-            server=self.server,
-            key=fingerprint(proof.key.key_public_data),
-            algorithm=algorithm,
-            signature=proof.key.sig_algorithm.decode("ascii"),
-            before=standing_for(offered[: offered.index(proof.key.public_data)]),
-        )
+        signature, key = proof.key.sig_algorithm.decode("ascii"), fingerprint(proof.key.key_public_data)
+        before = standing_for(offered[: offered.index(proof.key.public_data)])
+        return PastLogin(self.host_key, self.server, key, algorithm, signature, before)
 
 
 class _LimitedDecompressor(Decompressor):

@@ -102,9 +102,7 @@ async def _accept_key(
         info = judge(known, shown, trust.name, trust.port, store)
     except HostKeyError as error:
         if trust.strict == "no" and shown not in known.revoked:
-            error.evidence += (
-                "\nStrictHostKeyChecking is no: ssh would connect without passwords; ccb does not connect."
-            )
+            error.evidence += "\nStrictHostKeyChecking is no: ssh would connect without passwords; ccb does not."
         raise
     if trust.strict == "yes":
         raise HostKeyError(

@@ -1,1 +1,1 @@
-"""Read ssh_config as ssh does: with `ssh -G` if OpenSSH is installed, else from the files."""
+"""The ssh options of a host, from `ssh -G`."""

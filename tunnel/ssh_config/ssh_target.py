@@ -96,11 +96,8 @@ def changed(lines: Lines, defaults: Lines) -> dict[str, Sequence[str]]:
 def without_effect(lines: Lines, defaults: Lines) -> tuple[str, ...]:
     """Return the options that were set and have no effect with asyncssh, as ssh_config(5) spells them."""
     given = changed(lines, defaults)
-    found = [
-        name
-        for name in _NAMES
-        if given.get(name.lower()) and given[name.lower()][0].lower().split(" ")[0] not in _ON.get(name, _OFF)
-    ]
+    firsts = {name: values[0].lower().split(" ")[0] for name, values in given.items() if values}
+    found = [name for name in _NAMES if firsts.get(name.lower(), "") not in ("", *_ON.get(name, _OFF))]
     if _first(lines, "addkeystoagent") == "ask":
         found.append("AddKeysToAgent ask")
     if "LocalCommand" in found and _first(lines, "permitlocalcommand") not in ("yes", "true"):

@@ -133,11 +133,8 @@ class Askpass:
         """The variables for the environment of ssh. Old versions need DISPLAY, new ones SSH_ASKPASS_REQUIRE."""
         if isinstance(self._prompts, NobodyToAsk):
             return NO_ASKING
-        return {
-            "SSH_ASKPASS": str(self._program),
-            "SSH_ASKPASS_REQUIRE": "force",
-            "DISPLAY": os.environ.get("DISPLAY", ":0"),
-        }
+        display = os.environ.get("DISPLAY", ":0")
+        return {"SSH_ASKPASS": str(self._program), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": display}
 
     async def open(self) -> None:
         if not isinstance(self._prompts, NobodyToAsk):

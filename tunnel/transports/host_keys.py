@@ -132,10 +132,7 @@ def _keys_for(entry: str, name: str) -> list[asyncssh.SSHKey]:
             _, _, salt, digest = patterns.split("|")
             if not hmac.compare_digest(base64.b64decode(digest), _hash_of(name, base64.b64decode(salt))):
                 return []
-        elif not any(char in patterns for char in "*?!/") and name not in [
-            *patterns.lower().split(","),
-            *patterns.split(","),
-        ]:
+        elif not set("*?!/") & set(patterns) and name not in (*patterns.lower().split(","), *patterns.split(",")):
             return []
         return list(asyncssh.import_known_hosts(entry + "\n").match(name, "", None)[0])
     except (ValueError, asyncssh.KeyImportError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .control_protocol import Json, RequestKind, RequestRefused, client_kind, public_fields
+from .control_protocol import RequestKind, RequestRefused, client_kind, public_fields
 from .dataclass import dataclass
+from .frames import Json
 from .messages import as_text
 
 

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Any, Callable, Generic, Protocol, TypeVar, Union
 
 from .dataclass import dataclass
+from .frames import Json
 from .messages import ControlResponse
 
-Json = dict[str, Any]
 P = TypeVar("P")
 A = TypeVar("A", covariant=True)
 
@@ -192,11 +192,8 @@ class ToolPermission:
             return ToolPermission(False, "Tool permission request failed: Error: the answer is empty")
         if payload.get("behavior") == "allow":
             updated, updates = payload.get("updatedInput"), payload.get("updatedPermissions")
-            return ToolPermission(
-                True,
-                updated_input=updated if isinstance(updated, dict) else None,
-                updates=[each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else (),
-            )
+            kept = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else ()
+            return ToolPermission(True, "", updated if isinstance(updated, dict) else None, kept)
         message = str(payload.get("message") or "The user refused.")
         return ToolPermission(False, message, interrupt=payload.get("interrupt") is True)
 

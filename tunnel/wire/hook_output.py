@@ -8,8 +8,7 @@ import re
 from typing import Any
 
 from .dataclass import dataclass
-
-Json = dict[str, Any]
+from .frames import Json
 
 ANSWERS = frozenset(
     ("continue", "stopReason", "suppressOutput", "systemMessage", "decision", "reason", "hookSpecificOutput", "async")

@@ -406,9 +406,8 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
         given = [(key, getattr(content, name), default) for name, key, default in _WRITTEN[content.kind]]
         body = {key: value for key, value, default in given if default is MISSING or value != default}
     if isinstance(content, PromptRecord):
-        body["items"] = [
-            {"input": item.input_id} if item.input_id else {"content": item.content} for item in content.items
-        ]
+        items = content.items
+        body["items"] = [{"input": each.input_id} if each.input_id else {"content": each.content} for each in items]
     if agent_id != MAIN_AGENT:
         body = {**body, _PARENT if isinstance(content, MessageRecord) else _AGENT: agent_id}
     return Record(seq, time, content.kind, body)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable, Union
 
 from .dataclass import dataclass
+from .frames import Json
 
-Json = dict[str, Any]
 Schema = Union[Json, bool]
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MAX_DEPTH = 60

@@ -20,8 +20,8 @@ from .control_protocol import (
     payload_of,
 )
 from .dataclass import dataclass
+from .frames import Json
 
-Json = dict[str, Any]
 WANTS_LOGIN = "wants a login"  # what the error of a server says that nobody has logged in to
 MAX_NAME = 128  # the longest name of a tool that the model API takes
 TOOL_USE_ID = "claudecode/toolUseId"  # the key in the `_meta` of a call that holds the id of the tool call

@@ -42,11 +42,7 @@ def unpack(packed: str) -> list[OwnFile]:
     return files
 
 
-CAGES: Mapping[str, str] = {
-    "read-only": "read-only cage",
-    "workspace": "workspace cage",
-    "off": "no cage: the sandbox is off",
-}
+CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "no cage: the sandbox is off"}
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
 CLAUDE_CODE_VERSION = "2.1.329"

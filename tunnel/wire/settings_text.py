@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-Json = dict[str, Any]
+from .frames import Json
+
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Any
 
 from .dataclass import dataclass
+from .frames import Json
 
-Json = dict[str, Any]
 _RULE_TOOL = r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?"
 
 

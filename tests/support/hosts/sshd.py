@@ -43,6 +43,10 @@ class Sshd:
     log: Path
     address: str = "127.0.0.1"
 
+    @property
+    def logins(self) -> int:
+        return self.log.read_text(encoding="utf-8").count("Accepted publickey")
+
     def client_options(self, port: int | None = None) -> list[str]:
         """Return `ccb ssh` flags that reach this server (through the relay on `port`), with no file of a real user."""
         return [

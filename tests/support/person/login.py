@@ -16,10 +16,11 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh.past_logins import PastLogins
+from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.host_keys import HostKeyInfo
 from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk, Prompts
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.transports.pipe import Pipe, Transport
 
 E = TypeVar("E", bound=CcbError)
 
@@ -106,12 +107,18 @@ async def refused(kind: type[E], where: SshTarget, prompts: Prompts | None = Non
     return caught.value
 
 
-async def output(transport: Transport, command: str) -> str:
-    """All that `command` says."""
-    pipe = await transport.execute(command)
+async def everything(pipe: Pipe) -> bytes:
+    """All that is left to read."""
     said = b""
     while data := await pipe.read():
         said += data
+    return said
+
+
+async def output(transport: Transport, command: str = "echo in") -> str:
+    """All that `command` says."""
+    pipe = await transport.execute(command)
+    said = await everything(pipe)
     await pipe.close()
     return said.decode()
 
@@ -131,6 +138,7 @@ def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A laptop without OpenSSH; its ssh_config."""
     config = directory / "home" / ".ssh" / "config"
+    monkeypatch.setattr(config_files, "CONFIG_FILES", (config,))
     config.parent.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(directory / "home"))
     tools = directory / "tools"

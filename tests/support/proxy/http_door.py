@@ -23,7 +23,7 @@ async def http_door(proxy: AuthProxy, nonce: str, path: Path) -> AsyncIterator[P
     async def handle(request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}
         given = headers.pop("x-auth-nonce", "")
-        head = RequestHead("", given, request.method, request.raw_path, headers, request.content_length)
+        head = RequestHead("", given, request.method, request.raw_path, headers, request.content_length or 0)
         async with proxy.call(head, request.content.iter_any(), nonce=guard) as response:
             answer = web.StreamResponse(status=response.status, headers=dict(response.headers))
             await answer.prepare(request)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -83,6 +84,16 @@ class Player:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
+def acted(step: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A step that runs in the loop of its machine."""
+
+    @functools.wraps(step)
+    def run(machine: Links, *given: Any, **drawn: Any) -> None:
+        machine.run(step(machine, *given, **drawn))
+
+    return run
+
+
 class Links(RuleBasedStateMachine):
     """Two people who drive in turn, A and B, and V who watches."""
 
@@ -137,58 +148,48 @@ class Links(RuleBasedStateMachine):
         self.start("V", True)
 
     @rule(who=st.sampled_from("AAABBBV"), free=st.booleans())
-    def start(self, who: str, free: bool) -> None:
+    @acted
+    async def start(self, who: str, free: bool) -> None:
         """A new terminal; a driver takes over."""
-
-        async def act() -> None:
-            if who in self.players:
-                return
-            role = "viewer" if who == "V" else "driver"
-            self.count += 1
-            player = Player(self.host, f"{who}{self.count}", role)
-            player.free = free
-            self.takes[player.name] += role == "driver"
-            self.players[who] = player
-            self.everybody.append(player)
-            await self.breathe(30)
-
-        self.run(act())
+        if who in self.players:
+            return
+        role = "viewer" if who == "V" else "driver"
+        self.count += 1
+        player = Player(self.host, f"{who}{self.count}", role)
+        player.free = free
+        self.takes[player.name] += role == "driver"
+        self.players[who] = player
+        self.everybody.append(player)
+        await self.breathe(30)
 
     @rule(large=st.integers(0, 9))
-    def happen(self, large: int) -> None:
+    @acted
+    async def happen(self, large: int) -> None:
         """The worker has news; one in ten is longer than a line of the wire may be."""
-
-        async def act() -> None:
-            if self.host.daemon.journal.seq == 0:
-                return
-            self.events += 1
-            self.journal.append(
-                MessageRecord({"type": "news", "n": self.events, "text": "x" * (300_000 * (large == 0))})
-            )
-            self.journal.flush_soon()
-            await self.breathe()
-
-        self.run(act())
+        if self.host.daemon.journal.seq == 0:
+            return
+        self.events += 1
+        self.journal.append(MessageRecord({"type": "news", "n": self.events, "text": "x" * (300_000 * (large == 0))}))
+        self.journal.flush_soon()
+        await self.breathe()
 
     @rule(who=who, count=st.integers(1, 3))
-    def send(self, who: str, count: int) -> None:
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is None or player.session is None:
-                return
-            for _ in range(count):
-                self.count += 1
-                request = {"subtype": "get_context_usage"}
-                body = {"type": "control_request", "request_id": f"{player.name}/{self.count}", "request": request}
-                try:
-                    identity = await player.session.send(body)
-                except CcbError:
-                    continue  # it watches, or has ended
-                self.sender[identity] = player
-                player.sent.append(identity)
-            await self.breathe()
-
-        self.run(act())
+    @acted
+    async def send(self, who: str, count: int) -> None:
+        player = self.players.get(who)
+        if player is None or player.session is None:
+            return
+        for _ in range(count):
+            self.count += 1
+            request = {"subtype": "get_context_usage"}
+            body = {"type": "control_request", "request_id": f"{player.name}/{self.count}", "request": request}
+            try:
+                identity = await player.session.send(body)
+            except CcbError:
+                continue  # it watches, or has ended
+            self.sender[identity] = player
+            player.sent.append(identity)
+        await self.breathe()
 
     @rule(who=st.sampled_from("AAB"), up=share, count=st.integers(1, 3))
     def send_and_lose(self, who: str, up: int, count: int) -> None:
@@ -221,117 +222,96 @@ class Links(RuleBasedStateMachine):
         self.move(who, 100, 0)
 
     @rule(who=who, up=share, down=share)
-    def move(self, who: str, up: int, down: int) -> None:
+    @acted
+    async def move(self, who: str, up: int, down: int) -> None:
         """Some of what is in flight arrives."""
-
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is not None and player.wire is not None:
-                player.wire.move(up, down)
-            await self.breathe()
-
-        self.run(act())
+        player = self.players.get(who)
+        if player is not None and player.wire is not None:
+            player.wire.move(up, down)
+        await self.breathe()
 
     @rule(who=who, free=st.booleans())
-    def flow(self, who: str, free: bool) -> None:
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is not None:
-                player.free = free
-                if player.wire is not None:
-                    player.wire.release(free=free)
-            await self.breathe()
-
-        self.run(act())
+    @acted
+    async def flow(self, who: str, free: bool) -> None:
+        player = self.players.get(who)
+        if player is not None:
+            player.free = free
+            if player.wire is not None:
+                player.wire.release(free=free)
+        await self.breathe()
 
     @rule(who=who, up=share, down=share, host_knows=st.booleans(), online=st.booleans())
-    def drop(self, who: str, up: int, down: int, host_knows: bool, online: bool) -> None:
+    @acted
+    async def drop(self, who: str, up: int, down: int, host_knows: bool, online: bool) -> None:
         """The connection is lost on the laptop; the host may not notice."""
-
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is None or player.wire is None:
-                return
-            if player.session is None and player.dials >= FIRST_TRIES:
-                return  # a client whose first connections all break off gives up
-            if not online:
-                player.online.clear()
-            player.wire.cut(up, down, host_knows=host_knows)
-            await self.breathe()
-
-        self.run(act())
+        player = self.players.get(who)
+        if player is None or player.wire is None:
+            return
+        if player.session is None and player.dials >= FIRST_TRIES:
+            return  # a client whose first connections all break off gives up
+        if not online:
+            player.online.clear()
+        player.wire.cut(up, down, host_knows=host_knows)
+        await self.breathe()
 
     @rule(who=who)
-    def reattach(self, who: str) -> None:
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is not None:
-                player.online.set()
-                if player.session is not None:
-                    player.session.retry()
-            await self.breathe(30)
-
-        self.run(act())
+    @acted
+    async def reattach(self, who: str) -> None:
+        player = self.players.get(who)
+        if player is not None:
+            player.online.set()
+            if player.session is not None:
+                player.session.retry()
+        await self.breathe(30)
 
     @rule(number=st.integers(0, 30), up=share, over=st.booleans())
-    def late(self, number: int, up: int, over: bool) -> None:
+    @acted
+    async def late(self, number: int, up: int, over: bool) -> None:
         """A connection that the laptop has lost still delivers to the host."""
-
-        async def act() -> None:
-            lost = [wire for wire in self.host.wires if wire.lost and (wire.up or wire.free)]
-            if lost:
-                wire = lost[number % len(lost)]
-                wire.move(up, 0)
-                if over:
-                    wire.bury()
-            await self.breathe()
-
-        self.run(act())
+        lost = [wire for wire in self.host.wires if wire.lost and (wire.up or wire.free)]
+        if lost:
+            wire = lost[number % len(lost)]
+            wire.move(up, 0)
+            if over:
+                wire.bury()
+        await self.breathe()
 
     @rule(who=who, up=st.booleans(), number=st.integers(0, 100), count=st.integers(1, 3))
-    def repeat(self, who: str, up: bool, number: int, count: int) -> None:
+    @acted
+    async def repeat(self, who: str, up: bool, number: int, count: int) -> None:
         """Frames of the connection before come again, on the new one."""
-
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is None or player.wire is None or player.wire.lost:
-                return
-            frames = frames_in(player.past_up if up else player.past)
-            for frame in frames[number % len(frames) :][:count] if frames else ():
-                player.wire.repeat(frame, up=up)
-            await self.breathe()
-
-        self.run(act())
+        player = self.players.get(who)
+        if player is None or player.wire is None or player.wire.lost:
+            return
+        frames = frames_in(player.past_up if up else player.past)
+        for frame in frames[number % len(frames) :][:count] if frames else ():
+            player.wire.repeat(frame, up=up)
+        await self.breathe()
 
     @rule(who=st.sampled_from("AB"))
-    def take_back(self, who: str) -> None:
-        async def act() -> None:
-            player = self.players.get(who)
-            if player is not None and player.session is not None and not player.session.driving:
-                self.takes[player.name] += 1
-                player.session.take_back()
-            await self.breathe(30)
-
-        self.run(act())
+    @acted
+    async def take_back(self, who: str) -> None:
+        player = self.players.get(who)
+        if player is not None and player.session is not None and not player.session.driving:
+            self.takes[player.name] += 1
+            player.session.take_back()
+        await self.breathe(30)
 
     @rule(who=who, killed=st.booleans())
-    def leave(self, who: str, killed: bool) -> None:
+    @acted
+    async def leave(self, who: str, killed: bool) -> None:
         """The terminal is closed; killed, it says no word."""
-
-        async def act() -> None:
-            player = self.players.pop(who, None)
-            if player is None:
-                return
-            if player.session is not None and not killed:
-                player.free = True
-                if player.wire is not None:
-                    player.wire.release(free=True)
-                self.left.add(player.name)
-                await player.session.close()
-            await player.end()
-            await self.breathe()
-
-        self.run(act())
+        player = self.players.pop(who, None)
+        if player is None:
+            return
+        if player.session is not None and not killed:
+            player.free = True
+            if player.wire is not None:
+                player.wire.release(free=True)
+            self.left.add(player.name)
+            await player.session.close()
+        await player.end()
+        await self.breathe()
 
     @rule()
     def settle(self) -> None:

@@ -55,20 +55,11 @@ async def collect(link: Link) -> list[object]:
 async def test_events_come_in_order_and_a_repeated_one_once() -> None:
     async with attached() as (link, peer, _, _):
         await peer.send(wire.Event(1, 1, "message", {"a": 1}), wire.Event(2, 1, "message", {"a": 2}))
-        await peer.send(
-            wire.Event(2, 1, "message", {"a": 2}),
-            wire.Progress(2, 1, "k", {}),
-            wire.Event(3, 1, "fact", {}),
-            wire.Bye("done"),
-        )
+        await peer.send(wire.Event(2, 1, "message", {"a": 2}), wire.Progress(2, 1, "k", {}))
+        await peer.send(wire.Event(3, 1, "fact", {}), wire.Bye("done"))
         frames = await collect(link)
-    assert [(type(f).__name__, getattr(f, "seq", None)) for f in frames] == [
-        ("Event", 1),
-        ("Event", 2),
-        ("Progress", 2),
-        ("Event", 3),
-        ("Bye", None),
-    ]
+    seen = [(type(each).__name__, getattr(each, "seq", None)) for each in frames]
+    assert seen == [("Event", 1), ("Event", 2), ("Progress", 2), ("Event", 3), ("Bye", None)]
 
 
 async def test_a_gap_in_the_events_is_an_error_that_names_it() -> None:
@@ -203,13 +194,8 @@ async def test_frames_that_only_a_laptop_sends_are_refused() -> None:
 
 async def test_model_streams_go_to_the_proxy_and_nowhere_else() -> None:
     async with attached() as (link, peer, _, calls):
-        frames: list[wire.Frame] = [
-            OPEN,
-            wire.CallData(1, 3, 0, "aGVsbG8="),
-            wire.CallEnd(1, 3),
-            wire.Credit(1, 3, 9),
-            wire.Cancel(1, 3),
-        ]
+        data = wire.CallData(1, 3, 0, "aGVsbG8=")
+        frames: list[wire.Frame] = [OPEN, data, wire.CallEnd(1, 3), wire.Credit(1, 3, 9), wire.Cancel(1, 3)]
         await peer.send(*frames, wire.Bye())
         assert [type(frame) for frame in await collect(link)] == [wire.Bye]
         assert calls.seen == frames
@@ -320,11 +306,8 @@ async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
 
 async def test_the_notes_of_a_worker_are_limited_and_the_rest_is_counted() -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
-        await peer.hello(
-            notes=["n" * 100_000, *(f"note {number}" for number in range(500))],
-            capabilities=["c"] * 9_000,
-            last={"records": [json.loads("[" * 500 + "]" * 500)]},
-        )
+        notes, last = [f"note {number}" for number in range(500)], {"records": [json.loads("[" * 500 + "]" * 500)]}
+        await peer.hello(notes=["n" * 100_000, *notes], capabilities=["c"] * 9_000, last=last)
         hello = await link.hello()
     assert len(hello.notes) == MAX_NOTES + 1 and hello.notes[1].raw == "note 0"
     assert hello.notes[-1].raw == "… and 481 more notes"
@@ -352,9 +335,7 @@ async def test_an_unknown_version_names_both(version: int) -> None:
         await peer.hello(protocol=version)
         with pytest.raises(ProtocolError) as caught:
             await link.hello()
-    assert (
-        str(version) in caught.value.what and str(wire.PROTOCOL) in caught.value.what and "devbox" in caught.value.what
-    )
+    assert all(each in caught.value.what for each in (str(version), str(wire.PROTOCOL), "devbox"))
 
 
 async def test_the_version_before_is_spoken() -> None:

@@ -18,7 +18,7 @@ from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.machine.processes import commands_with
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
-from tests.support.person.login import Person, target
+from tests.support.person.login import Person, output, target
 from tests.support.person.ssh_asks import SshAsks
 
 from ccb.tunnel.openssh import kept_connections
@@ -46,19 +46,6 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
                 each.end()
 
 
-def logins(server: Sshd) -> int:
-    return server.log.read_text().count("Accepted publickey")
-
-
-async def said(transport: Transport, command: str = "echo in") -> str:
-    pipe = await transport.execute(command)
-    data = b""
-    while more := await pipe.read():
-        data += more
-    await pipe.close()
-    return data.decode()
-
-
 @asynccontextmanager
 async def connected(
     where: SshTarget, sharing: Sharing = HOUR, prompts: Prompts | None = None
@@ -73,7 +60,7 @@ async def connected(
 async def use(where: SshTarget, sharing: Sharing = HOUR) -> str:
     """Run one command, and say what carried it."""
     async with connected(where, sharing) as transport:
-        assert await said(transport) == "in\n"
+        assert await output(transport) == "in\n"
         names: dict[type[object], str] = {OpenSshTransport: "new", MasterTrial: "kept", SshTransport: "plain"}
         if isinstance(transport, MasterTrial) and not transport.shared:
             return "renewed"
@@ -94,13 +81,13 @@ def processes(kept: KeptConnection) -> list[psutil.Process]:
 async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Sshd, host_user: HostUser) -> None:
     where, person = target(sshd, host_user), Person()
     async with connected(where, prompts=person) as transport:
-        assert await said(transport, "id -un") == f"{host_user.name}\n"
+        assert await output(transport, "id -un") == f"{host_user.name}\n"
     host = f"{host_user.name}@127.0.0.1"
     assert person.told[-1] == (
         f"The connection to {host} is kept for 60 minutes: a password or a code is asked once in that time. "
         f"`ccb disconnect {host}` ends it."
     )
-    assert [await use(where), await use(where)] == ["kept", "kept"] and logins(sshd) == 1
+    assert [await use(where), await use(where)] == ["kept", "kept"] and sshd.logins == 1
     kept = only()
     assert kept.socket.parent.stat().st_mode & 0o777 == 0o700 and kept.record.stat().st_mode & 0o777 == 0o600
     assert 3500 < kept.left_s <= 3600 and all_kept(os.environ, "127.0.0.1") == [kept]
@@ -109,18 +96,16 @@ async def test_one_login_serves_later_runs_until_the_person_disconnects(sshd: Ss
     assert kept.end() and not all_kept(os.environ)
     _, alive = psutil.wait_procs(running, timeout=20)
     assert not alive and not list(kept.record.parent.iterdir())
-    assert await use(where) == "new" and logins(sshd) == 2
+    assert await use(where) == "new" and sshd.logins == 2
 
 
-async def test_a_run_that_reconnects_keeps_nothing_once_the_person_has_disconnected(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_run_that_reconnects_keeps_nothing_after_ccb_disconnect(sshd: Sshd, host_user: HostUser) -> None:
     where, person = target(sshd, host_user), Person()
     async with connected(where, prompts=person) as transport:
-        assert await said(transport) == "in\n"
+        assert await output(transport) == "in\n"
         assert only().end()
     async with connected(where, prompts=person) as transport:
-        assert await said(transport) == "in\n"
+        assert await output(transport) == "in\n"
         assert not all_kept(os.environ)
     assert await use(where) == "new", "the next run keeps one again"
 
@@ -154,9 +139,7 @@ def memory_of(pid: int) -> bytes:
     return found
 
 
-async def test_a_session_goes_on_when_sharing_stops_and_the_connection_ends_with_it(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_session_goes_on_when_sharing_stops_and_its_connection_ends(sshd: Sshd, host_user: HostUser) -> None:
     where = target(sshd, host_user)
     async with connected(where) as transport:
         pipe = await transport.execute("echo in; cat")
@@ -174,7 +157,7 @@ async def test_time_ends_it(sshd: Sshd, host_user: HostUser) -> None:
     where = target(sshd, host_user)
     assert await use(where, Sharing(keep_s=0.2)) == "new"
     await until(lambda: not all_kept(os.environ) or only().over)
-    assert await use(where) == "new" and logins(sshd) == 2
+    assert await use(where) == "new" and sshd.logins == 2
 
 
 async def test_sleep_ends_it_before_its_keeper_has_noticed(
@@ -184,7 +167,7 @@ async def test_sleep_ends_it_before_its_keeper_has_noticed(
     assert await use(where) == "new"
     first = only()
     monkeypatch.setattr(kept_connections, "has_slept", lambda before: before == first.slept)
-    assert await use(where) == "new" and only().pid != first.pid and logins(sshd) == 2
+    assert await use(where) == "new" and only().pid != first.pid and sshd.logins == 2
 
 
 async def test_a_connection_that_does_not_answer_is_replaced(sshd: Sshd, host_user: HostUser) -> None:
@@ -254,9 +237,7 @@ async def test_two_runs_at_once_make_one_connection(sshd: Sshd, host_user: HostU
     assert sorted(both) in (["new", "plain"], ["kept", "new"]) and len(all_kept(os.environ)) == 1
 
 
-async def test_keys_that_ask_each_time_are_not_kept(
-    sshd: Sshd, host_user: HostUser, runtime: Path, tmp_path: Path
-) -> None:
+async def test_keys_that_ask_are_not_kept(sshd: Sshd, host_user: HostUser, runtime: Path, tmp_path: Path) -> None:
     async def problem(*options: str, key: Path | None = None) -> str:
         where = target(sshd, host_user, *options, key=key)
         configs = [hop.config for hop in await route(where)]
@@ -287,7 +268,7 @@ async def test_questions_reach_the_person_once(sshd: Sshd, host_user: HostUser, 
     where = target(sshd, host_user, key=key)
     for _ in range(2):
         async with connected(where, prompts=person) as transport:
-            assert await said(transport) == "in\n"
+            assert await output(transport) == "in\n"
     assert len(person.asked) == 1 and "open sesame" not in person.told
 
 
@@ -298,17 +279,8 @@ def test_a_login_ends_with_the_ccb_that_is_killed(runtime: Path) -> None:
     ssh, record = runtime / "ssh", runtime / "s.json"
     ssh.write_text("#!/bin/sh\nsleep 600\n")
     ssh.chmod(0o755)
-    words = [
-        sys.executable,
-        "-I",
-        "-S",
-        connection_keeper.__file__,
-        str(runtime / "s"),
-        str(record),
-        "60",
-        "{}",
-        str(ssh),
-    ]
+    keeper = [sys.executable, "-I", "-S", connection_keeper.__file__]
+    words = [*keeper, str(runtime / "s"), str(record), "60", "{}", str(ssh)]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as ccb:
         asyncio.run(until(record.exists))
         assert commands_with(str(ssh))

@@ -57,17 +57,11 @@ async def connected(
         await transport.close()
 
 
-def logins(server: Sshd) -> int:
-    return server.log.read_text().count("Accepted publickey")
-
-
 def directories(env: dict[str, str]) -> list[Path]:
     return list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
 
 
-async def test_one_login_carries_every_command_and_leaves_nothing(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str]
-) -> None:
+async def test_one_login_carries_all_and_leaves_nothing(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     async with connected(target(sshd, host_user), env) as transport:
         assert await output(transport, "id -un") == f"{host_user.name}\n"
         both = await asyncio.gather(output(transport, "echo one"), output(transport, "echo two"))
@@ -75,7 +69,7 @@ async def test_one_login_carries_every_command_and_leaves_nothing(
         assert transport.alive and transport.name == f"{host_user.name}@127.0.0.1"
         (directory,) = directories(env)
         assert directory.stat().st_mode & 0o777 == 0o700
-    assert logins(sshd) == 1
+    assert sshd.logins == 1
     assert not transport.alive and not directories(env)
 
 
@@ -90,18 +84,16 @@ async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
     where = target(sshd, host_user, "ProxyJump=hop")
     async with connected(where, env, words=("ssh", "-F", str(config))) as transport:
         assert await output(transport, "echo in") == "in\n"
-        assert logins(sshd) == 2
+        assert sshd.logins == 2
         (directory,) = directories(env)
         subprocess.run(["ssh", "-S", str(directory / "m"), "-O", "exit", "x"], check=True, capture_output=True)
         await until(lambda: not transport.alive)
         with pytest.raises(Dropped):
             await output(transport, "true")
-    assert logins(sshd) == 2
+    assert sshd.logins == 2
 
 
-async def test_a_frozen_connection_can_be_given_up_at_once(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str]
-) -> None:
+async def test_a_frozen_connection_can_be_left_at_once(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     async with relay(sshd.port) as between:
         transport = await connect(
             target(sshd, host_user, port=between.port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null")
@@ -195,13 +187,11 @@ async def test_an_unknown_or_a_changed_host_key_is_refused_where_nobody_can_be_a
     assert "has changed" in caught.value.what and "ssh-keygen" in caught.value.evidence
 
 
-async def test_who_forbids_multiplexing_logs_in_for_each_command(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str]
-) -> None:
+async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     async with connected(target(sshd, host_user, "ControlMaster=no"), env) as transport:
         for number in (1, 2):
             assert await output(transport, "echo in") == "in\n"
-            assert logins(sshd) == number
+            assert sshd.logins == number
 
 
 @pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])
@@ -217,9 +207,7 @@ async def test_options_that_would_keep_our_command_from_running_do_not_count(
         await pipe.close()
 
 
-async def test_what_a_killed_ccb_left_is_removed_by_the_next(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str]
-) -> None:
+async def test_what_a_killed_ccb_left_the_next_removes(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     old = Path(env["XDG_RUNTIME_DIR"]) / f"ccb-ssh-{ended.pid}-old"

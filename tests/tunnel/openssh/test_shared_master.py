@@ -13,7 +13,7 @@ from tests.support.hosts.control_master import control_master, socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import Person, only_config, target
+from tests.support.person.login import Person, everything, only_config, output, target
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.openssh.shared_master import MasterTrial, find_master
@@ -21,7 +21,7 @@ from ccb.tunnel.ssh.asyncssh_transport import share_or_connect
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
-from ccb.tunnel.transports.pipe import DEFAULT_SHARING, NOTHING_SHARED, Sharing, Transport
+from ccb.tunnel.transports.pipe import DEFAULT_SHARING, NOTHING_SHARED, Sharing
 
 
 @pytest.fixture
@@ -34,24 +34,11 @@ def named_for(user: HostUser, port: int) -> str:
     return f"{user.name}@127.0.0.1:{port}"
 
 
-def logins(server: Sshd) -> int:
-    return server.log.read_text().count("Accepted publickey")
-
-
-async def said(transport: Transport, command: str = "echo in") -> str:
-    pipe = await transport.execute(command)
-    data = b""
-    while more := await pipe.read():
-        data += more
-    await pipe.close()
-    return data.decode()
-
-
 async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sharing = DEFAULT_SHARING) -> str:
     """What carries a command to `where`."""
     transport = await share_or_connect(where, prompts or NobodyToAsk(), sharing=sharing)
     try:
-        assert await said(transport) == "in\n"
+        assert await output(transport) == "in\n"
         if isinstance(transport, MasterTrial):
             return "master" if transport.shared else "login after a trial"
         return "login"
@@ -59,43 +46,36 @@ async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sha
         await transport.close()
 
 
-async def test_a_live_master_carries_every_command_without_a_login(
-    sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
+async def test_a_live_master_carries_each_command_without_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
-        before = logins(sshd)
+        before = sshd.logins
         transport = await share_or_connect(target(sshd, host_user, master.option), NobodyToAsk())
         assert transport.on_trial and transport.alive and transport.warm
-        assert await said(transport, "id -un") == f"{host_user.name}\n"
+        assert await output(transport, "id -un") == f"{host_user.name}\n"
         assert not transport.on_trial and transport.name == f"{host_user.name}@127.0.0.1"
         sent = bytes(range(256)) * 4096
         pipe = await transport.execute(f"echo there; head -c {len(sent)}; echo problem >&2; exit 7")
         assert await pipe.read(2) + await pipe.read(3) + await pipe.read() == b"there\n"
         await pipe.write(sent)
-        back = b""
-        while data := await pipe.read():
-            back += data
-        assert (back, await pipe.exit_status(), pipe.stderr_tail()) == (sent, 7, "problem\n")
+        assert (await everything(pipe), await pipe.exit_status(), pipe.stderr_tail()) == (sent, 7, "problem\n")
         await transport.close()
-        assert logins(sshd) == before
+        assert sshd.logins == before
         assert await carrier(target(sshd, host_user, "ControlPath=none")) == "login"
         assert await carrier(target(sshd, host_user, master.option), sharing=NOTHING_SHARED) == "login"
         assert master.process.is_running()
 
 
-async def test_a_master_that_does_not_answer_is_passed_over_for_one_login(
-    sshd: Sshd, host_user: HostUser, sockets: Path
-) -> None:
+async def test_a_silent_master_is_passed_over_for_one_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
         person, where = Person(), target(sshd, host_user, master.option)
         master.process.suspend()
         try:
-            before = logins(sshd)
+            before = sshd.logins
             assert await carrier(where, person) == "login after a trial"
             assert await carrier(where, person) == "login", "the same master is not tried twice"
-            assert logins(sshd) == before + 2
+            assert sshd.logins == before + 2
         finally:
             master.process.resume()
         assert await carrier(where) == "master"
@@ -106,7 +86,7 @@ async def test_a_master_that_fails_later_is_a_lost_connection(sshd: Sshd, host_u
         path = sockets / named_for(host_user, between.port)
         async with control_master(sshd, host_user, path, port=between.port) as master:
             transport = await share_or_connect(target(sshd, host_user, master.option, port=between.port), NobodyToAsk())
-            assert await said(transport) == "in\n"
+            assert await output(transport) == "in\n"
             between.freeze()
             with pytest.raises(ConnectionLost):
                 await transport.execute("true")

@@ -112,9 +112,7 @@ async def test_an_answer_that_is_not_whole_does_not_look_whole(sent: bytes, stat
     ],
     ids=["whole", "no body", "close", "two answers", "more than an answer"],
 )
-async def test_a_connection_serves_another_request_only_if_nothing_is_left_on_it(
-    first: bytes, connections: list[int]
-) -> None:
+async def test_a_connection_serves_another_request_if_nothing_is_left(first: bytes, connections: list[int]) -> None:
     """What is left would be taken for the answer to another request."""
     async with answering(first, WHOLE, WHOLE) as (url, came), proxy_to(url) as proxy:
         await asked(proxy)

@@ -37,13 +37,9 @@ from ccb.tunnel.proxy.auth_proxy import AuthProxy
 Json = dict[str, Any]
 
 ARN = "arn:aws:bedrock:eu-central-1:1:application-inference-profile/abc"
-AWS = {
-    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-    "AWS_SESSION_TOKEN": SESSION_TOKEN,
-    "AWS_REGION": REGION,
-    "AWS_EC2_METADATA_DISABLED": "true",
-}
+PLACE = {"AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}
+KEYS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_SESSION_TOKEN": SESSION_TOKEN}
+AWS = {**PLACE, **KEYS}
 SAID = "".join(f"event: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n" for each in ANSWER)
 
 
@@ -89,21 +85,13 @@ def compared(ours: object, theirs: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["eu.anthropic.claude-opus-4-5-20251101-v1:0", ARN])
-async def test_bedrock_gets_what_the_sdk_would_send_and_checks_the_signature(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_bedrock_gets_what_the_sdk_would_send_and_sign(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("boto3")
     import anthropic
 
     async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
-        client = anthropic.AsyncAnthropicBedrock(
-            aws_access_key=ACCESS_KEY,
-            aws_secret_key=SECRET_KEY,
-            aws_session_token=SESSION_TOKEN,
-            aws_region=REGION,
-            base_url=server.url,
-            max_retries=0,
-        )
+        keys = {"aws_access_key": ACCESS_KEY, "aws_secret_key": SECRET_KEY, "aws_session_token": SESSION_TOKEN}
+        client = anthropic.AsyncAnthropicBedrock(**keys, aws_region=REGION, base_url=server.url, max_retries=0)
         for stream in (True, False):
             told = await ask(proxy, asked_of(f"bedrock/{model}", stream=stream), betas="a-1,b-2")
             assert told.status == 200
@@ -159,21 +147,13 @@ def service_account(directory: Path, url: str) -> Path:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path = directory / "account.json"
-    account = {
-        "type": "service_account",
-        "client_email": "a@b",
-        "private_key": key.decode(),
-        "private_key_id": "1",
-        "token_uri": f"{url}/token",
-        "project_id": "project-of-the-file",
-    }
+    account = {"type": "service_account", "client_email": "a@b", "private_key": key.decode(), "private_key_id": "1"}
+    account |= {"token_uri": f"{url}/token", "project_id": "project-of-the-file"}
     path.write_text(json.dumps(account))
     return path
 
 
-async def test_the_project_of_vertex_may_come_with_the_credentials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_project_of_vertex_may_come_with_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("google.auth")
     async with cloud("vertex", monkeypatch, {}) as (server, proxy):
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(service_account(tmp_path, server.url)))
@@ -236,9 +216,7 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("cut", [1, 40])
-async def test_a_stream_of_frames_that_breaks_off_or_is_damaged_is_no_answer(
-    cut: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
     async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
         whole = server.frames

@@ -23,18 +23,13 @@ async def test_text_thinking_and_usage(flavour: str) -> None:
     message = told.message
     kinds = [block["type"] for block in message["content"]]
     assert kinds == (["thinking", "text"] if flavour in SEES_THINKING else ["text"])
-    assert (
-        message["content"][-1]["text"] == said.text
-        and message["content"][0].get("thinking", said.thinking) == said.thinking
-    )
+    first, last = message["content"][0], message["content"][-1]
+    assert last["text"] == said.text and first.get("thinking", said.thinking) == said.thinking
     assert (message["model"], message["stop_reason"], message["role"]) == (MODELS[flavour], "end_turn", "assistant")
     cached = 0 if flavour in ("ollama", "llamacpp") else 40
     usage = message["usage"]
-    assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (
-        100 - cached,
-        cached,
-        20,
-    )
+    counts = [usage[name] for name in ("input_tokens", "cache_read_input_tokens", "output_tokens")]
+    assert counts == [100 - cached, cached, 20]
     if flavour not in ("ollama", "llamacpp"):
         assert usage["output_tokens_details"] == {"thinking_tokens": 8}
 
@@ -62,9 +57,7 @@ async def test_parallel_calls_their_results_and_what_must_come_back(flavour: str
         assert it.server.refused == []
         sent = it.server.requests[1]
     items = sent["input"] if flavour == "responses" else sent["messages"]
-    texts = [
-        each.get("output", each.get("content")) for each in items if each.get("type", each.get("role")) in _RESULTS
-    ]
+    texts = [it.get("output", it.get("content")) for it in items if it.get("type", it.get("role")) in _RESULTS]
     assert texts == ["r0", "Error: r1", "r2"]
 
 
@@ -149,11 +142,8 @@ async def test_thinking_of_another_model_is_left_out_and_its_text_kept(flavour: 
     (use,) = [block for block in told.message["content"] if block["type"] == "tool_use"]
     claude = {"type": "thinking", "thinking": "hm", "signature": "EqQBCg=="}
     sealed = {"type": "redacted_thinking", "data": "EmwKAhgB"}
-    history = [
-        user("go"),
-        {"role": "assistant", "content": [claude, sealed, *told.message["content"]]},
-        user(result(use["id"], "ok")),
-    ]
+    said = {"role": "assistant", "content": [claude, sealed, *told.message["content"]]}
+    history = [user("go"), said, user(result(use["id"], "ok"))]
     async with adapter(flavour, Said("fine")) as it:
         told = await it.ask(history, tools=TOOLS)
         assert it.server.refused == [] and told.message["stop_reason"] == "end_turn"

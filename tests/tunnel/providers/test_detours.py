@@ -38,11 +38,8 @@ from ccb.tunnel.wire.journal_records import (
 
 Json = dict[str, Any]
 
-PLACES = {
-    "anthropic": "claude-sonnet-4-5",
-    "gateway": "lab/coder",
-    **{name: MODELS[name] for name in ("responses", "openai", "gemini", "deepseek", "openrouter", "vllm")},
-}
+TRANSLATED = ("responses", "openai", "gemini", "deepseek", "openrouter", "vllm")
+PLACES = {"anthropic": "claude-sonnet-4-5", "gateway": "lab/coder", **{name: MODELS[name] for name in TRANSLATED}}
 PREFIX = model_request.RequestPrefix([{"type": "text", "text": "be brief"}], [tool("Bash")])
 Server = AnthropicServer | DialectServer
 

@@ -73,11 +73,8 @@ async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -
 
 @pytest.mark.parametrize("finish", ["stop", "tool_calls"])
 async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(finish: str) -> None:
-    got = await told(
-        chunk({"role": "assistant", "content": ""}),
-        chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]}),
-        chunk({"content": ""}, finish),
-    )
+    using = chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]})
+    got = await told(chunk({"role": "assistant", "content": ""}), using, chunk({"content": ""}, finish))
     assert got.message["stop_reason"] == "tool_use" and len(got.message["content"]) == 1
 
 
@@ -147,9 +144,8 @@ async def test_12_an_incomplete_response_closes_its_blocks() -> None:
 
 
 async def test_13_thinking_after_text_drops_nothing() -> None:
-    got = await told(
-        chunk({"content": "body"}), chunk({"reasoning_content": "late"}), chunk({}, "stop"), flavour="vllm"
-    )
+    late = chunk({"reasoning_content": "late"})
+    got = await told(chunk({"content": "body"}), late, chunk({}, "stop"), flavour="vllm")
     assert [block.get("text") or block["thinking"] for block in got.message["content"]] == ["body", "late"]
 
 
@@ -173,12 +169,8 @@ async def test_17_a_signature_carries_nothing_but_reasoning() -> None:
         {"type": "redacted_thinking", "data": sealed("openai", "gpt-5", {"item": {**order, "type": "item_reference"}})},
     ]
     async with adapter("responses", Said("ok")) as it:
-        history = [
-            user("go"),
-            {"role": "assistant", "content": [*forged, {"type": "text", "text": "well"}]},
-            user("on"),
-        ]
-        assert (await it.ask(history)).status == 200
+        said = {"role": "assistant", "content": [*forged, {"type": "text", "text": "well"}]}
+        assert (await it.ask([user("go"), said, user("on")])).status == 200
         (sent,) = it.server.requests
     assert "behind your back" not in json.dumps(sent)
 

@@ -44,11 +44,8 @@ async def test_the_anthropic_client_parses_what_every_adapter_says(tmp_path: Pat
             uses = [block for block in message.content if block.type == "tool_use"]
             assert [(use.name, use.input) for use in uses] == list(SAID.calls)
             results: list[Any] = [{"type": "tool_result", "tool_use_id": use.id, "content": "r"} for use in uses]
-            history = [
-                *messages,
-                {"role": "assistant", "content": message.content},
-                {"role": "user", "content": results},
-            ]
+            said: Any = {"role": "assistant", "content": message.content}
+            history = [*messages, said, {"role": "user", "content": results}]
             async with client.messages.stream(model=model, max_tokens=99, messages=history, tools=TOOLS) as stream:
                 assert (await stream.get_final_message()).content[-1].type == "text"
             whole = await client.messages.create(model=model, max_tokens=99, messages=messages, tools=TOOLS)

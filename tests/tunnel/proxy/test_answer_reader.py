@@ -8,25 +8,9 @@ from hypothesis import strategies as st
 from ccb.remote.model.answer_stream import SseParser
 from ccb.tunnel.proxy.answer_reader import TellingEvents
 
-LINES = st.lists(
-    st.tuples(
-        st.sampled_from(
-            [
-                b"data: usage 1",
-                b"data: words",
-                b"usage",
-                b"data:usage",
-                b"data",
-                b"event: x",
-                b": usage",
-                b"",
-                b"x" * 30,
-            ]
-        ),
-        st.sampled_from([b"\n", b"\r", b"\r\n"]),
-    ),
-    max_size=20,
-)
+WORDS = (b"data: usage 1", b"data: words", b"usage", b"data:usage", b"data", b"event: x", b": usage", b"", b"x" * 30)
+ENDS = st.sampled_from((b"\n", b"\r", b"\r\n"))
+LINES = st.lists(st.tuples(st.sampled_from(WORDS), ENDS), max_size=20)
 
 
 @given(LINES, st.lists(st.integers(1, 9), min_size=1))

@@ -59,9 +59,7 @@ async def test_refusals_of_the_proxy_are_ordinary_answers(fake_model: FakeModel)
         ({"parts": [0] * 6_003}, "the request head"),
     ],
 )
-async def test_a_head_that_no_worker_sends_is_not_kept(
-    fake_model: FakeModel, fields: dict[str, object], why: str
-) -> None:
+async def test_a_head_no_worker_sends_is_not_kept(fake_model: FakeModel, fields: dict[str, object], why: str) -> None:
     """An `open` frame may come in parts, up to 64 MB: its stream would hold it, the ledger would write it in each
     row, and an id with line ends would write lines of its own into the log."""
     opened = {"epoch": 3, "stream": 1, "id": "a", "nonce": NONCE, "method": "POST", "path": "/v1/messages"}
@@ -254,9 +252,7 @@ async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeM
 
 
 @pytest.mark.parametrize("moment", range(30))
-async def test_a_link_that_drops_at_any_moment_around_the_upload_costs_one_call(
-    moment: int, fake_model: FakeModel
-) -> None:
+async def test_a_link_that_drops_at_any_moment_of_the_upload_costs_one_call(moment: int, fake_model: FakeModel) -> None:
     fake_model.add({"text": "a"}, {"text": "b"})
     async with proxy_to(fake_model.url) as proxy:
         async with Worker(proxy) as first:

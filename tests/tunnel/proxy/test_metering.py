@@ -30,13 +30,8 @@ from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 
 MODELS = ModelTable()
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
-START = {
-    "type": "message_start",
-    "message": {
-        "model": "claude-sonnet-4-5-20250929",
-        "usage": {"input_tokens": 10, "cache_read_input_tokens": 1_000, "output_tokens": 1},
-    },
-}
+USED = {"input_tokens": 10, "cache_read_input_tokens": 1_000, "output_tokens": 1}
+START = {"type": "message_start", "message": {"model": "claude-sonnet-4-5-20250929", "usage": USED}}
 TEXT = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": 'say "message_delta" and {"usage": 7}'}}
 END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 200}}
 ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in (START, TEXT, END)).encode()
@@ -218,12 +213,8 @@ def test_what_an_agent_sends_is_no_longer_than_its_bytes() -> None:
 
 
 def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:
-    request = {
-        **OPUS,
-        "messages": [{"role": "user", "content": [{}] * 9_000}],
-        "system": "x" * 9_000,
-        "tools": [{}] * 900,
-    }
+    messages = [{"role": "user", "content": [{}] * 9_000}]
+    request = {**OPUS, "messages": messages, "system": "x" * 9_000, "tools": [{}] * 900}
     assert len(repr(billed(request, 100_000))) < 300
 
 

@@ -58,11 +58,8 @@ async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path:
     async with serve(tmp_path / "server", [f"HostKey {rsa}"]) as server:
         known = server.known_hosts
         known.write_text(known.read_text() + f"[127.0.0.1]:{server.port} {rsa.with_suffix('.pub').read_text()}")
-        for option, kind in (
-            ("HostKeyAlgorithms=rsa-sha2-512", "ssh-rsa"),
-            ("HostKeyAlgorithms=ssh-ed25519", "ssh-ed25519"),
-        ):
-            async with logged_in(target(server, host_user, option)) as transport:
+        for chosen, kind in (("rsa-sha2-512", "ssh-rsa"), ("ssh-ed25519", "ssh-ed25519")):
+            async with logged_in(target(server, host_user, f"HostKeyAlgorithms={chosen}")) as transport:
                 key = transport.connection.get_server_host_key()
                 assert key is not None and key.get_algorithm() == kind
 
@@ -106,15 +103,8 @@ async def test_a_shorter_patience_of_the_person_counts(sshd: Sshd, host_user: Ho
 
 
 async def test_what_has_no_effect_is_said_once(sshd: Sshd, host_user: HostUser) -> None:
-    options = (
-        "LocalForward=1 localhost:2",
-        "ForwardAgent=yes",
-        "RemoteCommand=tmux",
-        "PKCS11Provider=/x.so",
-        "BindInterface=lo",
-        "NoHostAuthenticationForLocalhost=yes",
-        "Tunnel=no",
-    )
+    never = ("LocalForward=1 localhost:2", "ForwardAgent=yes", "RemoteCommand=tmux", "Tunnel=no")
+    options = (*never, "PKCS11Provider=/x.so", "BindInterface=lo", "NoHostAuthenticationForLocalhost=yes")
     person = Person()
     async with logged_in(target(sshd, host_user, *options), person) as transport:
         assert await output(transport, "echo mine") == "mine\n"
@@ -140,23 +130,15 @@ async def test_what_has_no_effect_is_said_where_nobody_can_be_asked(sshd: Sshd, 
     assert not memory.said, "what nobody was told is still to be said"
 
 
-async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_does_not_matter_is_left_to_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config_file = only_config(tmp_path, monkeypatch)
     config_file.write_text(
         "GSSAPIAuthentication yes\nIPQoS cs1\nTCPKeepAlive no\nFingerprintHash md5\nVisualHostKey yes\n"
         "KbdInteractiveDevices pam\nServerAliveInterval 600\n"
     )
     config = await resolve(SshTarget("mine"))
-    names = (
-        "GSSAPIAuthentication",
-        "IPQoS",
-        "TCPKeepAlive",
-        "FingerprintHash",
-        "VisualHostKey",
-        "KbdInteractiveDevices",
-    )
+    hashes = ("FingerprintHash", "VisualHostKey", "KbdInteractiveDevices")
+    names = ("GSSAPIAuthentication", "IPQoS", "TCPKeepAlive", *hashes)
     assert config.no_effect == (*names, "ServerAliveInterval 600 (here 15 s of silence end a connection)")
     assert of_consequence(config.no_effect) == ()
     assert only_openssh(config.no_effect) == names
@@ -164,9 +146,7 @@ async def test_what_changes_nothing_that_matters_is_left_to_the_doctor(
     assert (await resolve(SshTarget("mine"))).no_effect == ()
 
 
-async def test_a_server_that_says_nothing_is_given_up_after_the_connect_timeout(
-    sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_server_that_says_nothing_is_given_up_after_connect_timeout(sshd: Sshd, host_user: HostUser) -> None:
     ended = asyncio.Event()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -190,82 +170,46 @@ def laptop_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return no_openssh(tmp_path, monkeypatch)
 
 
-async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUser, no_openssh: Path) -> None:
-    (no_openssh.parent / "parts").mkdir()
-    (no_openssh.parent / "parts" / "b").write_text("User wrong\n")
-    (no_openssh.parent / "parts" / "a").write_text(
-        f"Host other\n  User other\nHost m*\n  User {host_user.name} # mine\n"
-    )
-    no_openssh.write_text(
-        "Include parts/* missing/*\n"
-        "ServerAliveInterval 1m\nConnectTimeout=1h30m   # long\nCompression no # none\n"
-        "Host other\n  UseKeychain yes\n  Include nowhere/*\nHost mine\n"
-        f"  Port {sshd.port}\n  HostName 127.0.0.1\n"
-        "Host mine !mine\n  Port 4\n"
-        f'Host m?ne\n  IdentityFile ~/.ssh/missing\n  IdentityFile "{sshd.identity}" # this one\n'
-        f"  UserKnownHostsFile ~/missing {sshd.known_hosts}\n  LocalForward 1 localhost:2\n"
-        "IgnoreUnknown Use*\nUseKeychain yes\n"
-    )
-    person = Person()
-    async with logged_in(SshTarget("mine"), person) as transport:
-        assert (await output(transport, "id -un")).strip() == host_user.name
-    assert "LocalForward" in person.told[0]
-    with pytest.raises(Unreachable):  # the command line is stronger
-        await connect(SshTarget("mine", options=("HostName 127.0.0.1", "Port=1")), person)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "Port twenty-two", "Port 22 23", "Compression perhaps", "ConnectTimeout soon", "IdentityFile it's", "User",
-        "ProxyJmp bastion", "UseKeychain yes", "Match", "Match host mine", 'Match exec "true"', "Match !all", "Host",
-    ],
-)  # fmt: skip
-async def test_without_openssh_a_line_that_is_not_understood_is_an_error(no_openssh: Path, line: str) -> None:
-    no_openssh.write_text(f"Host other\n  Fancy yes\nHost *\n  {line}\n  ProxyJump bastion\n")
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert f"{no_openssh} line 4" in error.evidence
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [("RefuseConnection retired", "retired"), ("CanonicalizeHostname yes", "-o CanonicalizeHostname=no")],
-)
-async def test_without_openssh_what_the_configuration_refuses_is_not_made(
-    no_openssh: Path, line: str, says: str
+async def test_without_openssh_the_command_line_counts_and_a_configuration_is_refused(
+    sshd: Sshd, host_user: HostUser, no_openssh: Path
 ) -> None:
-    no_openssh.write_text(f"{line}\n")
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert says in str(error)
+    no_openssh.write_text("# nothing\n\n")
+    options = ("IdentitiesOnly=yes", f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName 127.0.0.1")
+    where = SshTarget("mine", host_user.name, sshd.port, (str(sshd.identity),), options)
+    async with logged_in(where) as transport:
+        assert (await output(transport, "id -un")).strip() == host_user.name
+    no_openssh.write_text("# nothing\n\nHost other\n")
+    error = await refused(ConfigError, where)
+    assert f"{no_openssh} line 3" in error.evidence and error.do.startswith("Install the OpenSSH client")
 
 
-async def test_without_openssh_a_configuration_that_others_may_change_is_refused(no_openssh: Path) -> None:
-    no_openssh.write_text("ProxyCommand false\n")
-    no_openssh.chmod(0o666)
-    error = await refused(ConfigError, SshTarget("mine"))
-    assert "bad owner or permissions" in error.evidence
+@pytest.mark.parametrize(
+    "options",
+    [("ProxyComand=nc %h %p",), ("Port=twenty-two",), ("ConnectTimeout soon",), ("ProxyJump=a", "ProxyCommand=nc")],
+)
+async def test_without_openssh_an_unknown_option_is_an_error(no_openssh: Path, options: tuple[str, ...]) -> None:
+    error = await refused(ConfigError, SshTarget("mine", options=options))
+    assert "without OpenSSH" in error.evidence
 
 
-async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_path: Path, no_openssh: Path) -> None:
+async def test_a_jump_host_has_a_jump_host(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serve(tmp_path / "outer") as outer, serve(tmp_path / "inner") as inner:
         for server in (outer, inner):
             server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())
         lines = ["Host *", f"  User {host_user.name}", "  HostName 127.0.0.1", f"  IdentityFile {sshd.identity}"]
         for name, server, jump in (("Far", sshd, "inner"), ("inner", inner, "outer"), ("outer", outer, "none")):
-            lines += [
-                f"Host {name}",
-                f"  Port {server.port}",
-                f"  ProxyJump {jump}",
-                f"  UserKnownHostsFile {server.known_hosts}",
-            ]
-        no_openssh.write_text("\n".join(lines) + "\n")
+            lines += [f"Host {name}", f"  Port {server.port}", f"  ProxyJump {jump}"]
+            lines += [f"  UserKnownHostsFile {server.known_hosts}"]
+        only_config(tmp_path, monkeypatch).write_text("\n".join(lines) + "\n")
         async with logged_in(SshTarget("Far")) as transport:
             assert (await output(transport, "echo here")) == "here\n"
         assert "Accepted" in outer.log.read_text() and "Accepted" in inner.log.read_text()
 
 
-async def test_a_jump_host_that_is_its_own_jump_host_is_named(no_openssh: Path) -> None:
-    no_openssh.write_text("Host *\n  ProxyJump bastion\n")
+async def test_a_jump_host_that_is_its_own_jump_host_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_config(tmp_path, monkeypatch).write_text("Host far\n  ProxyJump bastion\nHost bastion\n  ProxyJump far\n")
     error = await refused(ConfigError, SshTarget("far"), match="jump hosts")
     assert "bastion" in error.evidence
 

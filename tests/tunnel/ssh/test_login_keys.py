@@ -85,9 +85,8 @@ async def test_a_key_file_that_gives_no_key_is_named(sshd: Sshd, host_user: Host
     text.write_text("no key")
     options = tuple(target(sshd, host_user).options)
     with pytest.raises(AuthFailed) as caught:
-        await connect(
-            SshTarget("127.0.0.1", host_user.name, sshd.port, (str(missing), str(text)), options), NobodyToAsk()
-        )
+        files = (str(missing), str(text))
+        await connect(SshTarget("127.0.0.1", host_user.name, sshd.port, files, options), NobodyToAsk())
     assert f"{missing}: No such file or directory" in caught.value.evidence
     assert f"{text}: not a private key that can be read" in caught.value.evidence
 
@@ -275,9 +274,7 @@ async def test_a_banner_is_shown_without_what_would_drive_the_terminal(host_user
         assert "\x1b" not in person.told[0] and "\x07" not in person.told[0]
 
 
-async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_the_agent_keeps_an_unlocked_key_when_it_shall(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     authorize(sshd, locked)
     async with ssh_agent(tmp_path) as path:
@@ -285,13 +282,8 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
             person = Person(passphrases=["secret"])
             options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")
             await logs_in(target(sshd, host_user, *options, key=locked), person)
-            listed = subprocess.run(
-                ["ssh-add", "-l"],
-                env={**os.environ, "SSH_AUTH_SOCK": str(path)},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            env = {**os.environ, "SSH_AUTH_SOCK": str(path)}
+            listed = subprocess.run(["ssh-add", "-l"], env=env, capture_output=True, text=True, check=False)
             assert listed.stdout.count("ED25519") == kept
         locked.write_bytes(b"")  # the public half says which key is meant
         await logs_in(target(sshd, host_user, f"IdentityAgent={path}", key=locked))
@@ -329,9 +321,7 @@ async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: Hos
             await asyncio.wait_for(connect(target(server, host_user), Absent()), 60)
 
 
-async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_key_signs_at_once_while_the_agent_has_it(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
     async with ssh_agent(tmp_path) as agent:
         ssh_add(agent, str(sshd.identity))
@@ -345,9 +335,7 @@ async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
         other = make_key(tmp_path / "other")
         sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
         text = await report(target(sshd, host_user, f"IdentityAgent={agent}", key=other), past)
-        assert text.startswith(
-            "no: the key of the last login is neither in a file nor in the agent; the next login will be"
-        )
+        assert text.startswith("no: the key of the last login is neither in a file nor in the agent; the next login")
 
 
 async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(

@@ -185,22 +185,18 @@ def vars_of(where: Any) -> dict[str, object]:
     return {name: getattr(where, name) for name in names}
 
 
-def stdout(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    while True:
-        process.stdout.write(bytes(1 << 20))
-        yield
+def writes(*streams: str) -> Flood:
+    """A megabyte to each stream in turn, without end."""
+
+    def flood(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        for name in cycle(streams):
+            getattr(process, name).write(bytes(1 << 20))
+            yield
+
+    return flood
 
 
-def both(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    for stream in cycle((process.stdout, process.stderr)):
-        stream.write(bytes(1 << 20))
-        yield
-
-
-def stderr(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    while True:
-        process.stderr.write(bytes(1 << 20))
-        yield
+stdout, stderr, both = writes("stdout"), writes("stderr"), writes("stdout", "stderr")
 
 
 def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
@@ -265,56 +261,34 @@ async def test_what_a_server_does_not_read_is_not_sent(tmp_path: Path) -> None:
     assert 0 < found["got"] < 8 << 20
 
 
-def requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    connection = deaf(process)
-    number = UInt32(0)
-    while True:
-        for _ in range(500):
-            connection.send_packet(ssh.MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
-        yield
+def packets(*packet: bytes | int, reads: bool = False, kex: bool = False) -> Flood:
+    """The same packet without end, from a server that `reads` what it is sent; `kex`: in a key exchange that never
+    ends, after which asyncssh answers."""
+
+    def flood(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        connection: Any = process.channel.get_connection() if reads else deaf(process)
+        if kex:
+            connection._send_kexinit()
+            connection._kex_complete = True
+        while True:
+            for _ in range(500):
+                connection.send_packet(*packet)
+            yield
+
+    return flood
 
 
-def global_requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    connection = deaf(process)
-    while True:
-        for _ in range(500):
-            connection.send_packet(ssh.MSG_GLOBAL_REQUEST, String("unknown"), Boolean(True))
-        yield
+CHANNEL, UNKNOWN = UInt32(0), String("unknown")
+ASKING = {
+    "requests": packets(ssh.MSG_CHANNEL_REQUEST, CHANNEL, UNKNOWN, Boolean(True)),
+    "global requests": packets(ssh.MSG_GLOBAL_REQUEST, UNKNOWN, Boolean(True)),
+    "opens": packets(ssh.MSG_CHANNEL_OPEN, UNKNOWN, UInt32(1), UInt32(1), UInt32(1)),
+    "unknown packets": packets(200),
+    "unfinished key exchange": packets(ssh.MSG_CHANNEL_REQUEST, CHANNEL, UNKNOWN, Boolean(True), kex=True),
+}
 
 
-def opens(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    connection = deaf(process)
-    while True:
-        for _ in range(500):
-            connection.send_packet(ssh.MSG_CHANNEL_OPEN, String("unknown"), UInt32(1), UInt32(1), UInt32(1))
-        yield
-
-
-def unknown_packets(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    connection = deaf(process)
-    while True:
-        for _ in range(500):
-            connection.send_packet(200)
-        yield
-
-
-def unfinished_key_exchange(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-    """Requests that asyncssh answers after the key exchange, which never ends."""
-    connection = deaf(process)
-    number = UInt32(0)
-    connection._send_kexinit()
-    connection._kex_complete = True
-    while True:
-        for _ in range(500):
-            connection.send_packet(ssh.MSG_CHANNEL_REQUEST, number, String("unknown"), Boolean(True))
-        yield
-
-
-@pytest.mark.parametrize(
-    "flood",
-    [requests, global_requests, opens, unknown_packets, unfinished_key_exchange],
-    ids=lambda flood: str(flood.__name__),
-)
+@pytest.mark.parametrize("flood", ASKING.values(), ids=ASKING)
 async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_path: Path, flood: Flood) -> None:
     async with flooding(tmp_path, flood) as server:
         found = await client(server, "deaf")
@@ -337,9 +311,7 @@ async def test_packets_that_answer_nothing_do_not_count_as_answers(tmp_path: Pat
         await transport.close()
 
 
-async def test_all_that_a_jump_host_carries_goes_on_when_it_reads_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_jump_host_carries_goes_on_when_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = only_config(tmp_path, monkeypatch)
     async with flooding(tmp_path, silence) as server, flooding(tmp_path, silence) as jump:
         config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
@@ -380,19 +352,6 @@ async def test_what_nobody_reads_stays_on_the_host_behind_another(
     assert found["peak"] < LIMIT_MB
 
 
-def packets(*packet: bytes | int) -> Flood:
-    """The same packet without end, to which no answer is due."""
-
-    def flood(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
-        connection: Any = process.channel.get_connection()
-        while True:
-            for _ in range(500):
-                connection.send_packet(*packet)
-            yield
-
-    return flood
-
-
 def rekeys(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     """A key exchange after each packet."""
     connection: Any = process.channel.get_connection()
@@ -400,31 +359,30 @@ def rekeys(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
     yield from stdout(process)
 
 
-LARGE = String(bytes(30_000))
-CHANNEL = UInt32(0)
+def unanswered(*packet: bytes | int) -> Flood:
+    return packets(*packet, reads=True)
+
+
+LARGE, NO = String(bytes(30_000)), Boolean(False)
+SILENT = {
+    "ignore": unanswered(ssh.MSG_IGNORE, LARGE),
+    "debug": unanswered(ssh.MSG_DEBUG, Boolean(True), LARGE, String("")),
+    "windows": unanswered(ssh.MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
+    "ends": unanswered(ssh.MSG_CHANNEL_EOF, CHANNEL),
+    "requests": unanswered(ssh.MSG_CHANNEL_REQUEST, CHANNEL, UNKNOWN, NO, LARGE),
+    "signals": unanswered(
+        ssh.MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), NO, String("KILL"), NO, LARGE, String("")
+    ),
+    "global requests": unanswered(ssh.MSG_GLOBAL_REQUEST, UNKNOWN, NO, LARGE),
+    "host keys": unanswered(ssh.MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), NO, LARGE),
+    "rekeys": rekeys,
+}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "flood",
-    {
-        "ignore": packets(ssh.MSG_IGNORE, LARGE),
-        "debug": packets(ssh.MSG_DEBUG, Boolean(True), LARGE, String("")),
-        "windows": packets(ssh.MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
-        "ends": packets(ssh.MSG_CHANNEL_EOF, CHANNEL),
-        "requests": packets(ssh.MSG_CHANNEL_REQUEST, CHANNEL, String("unknown"), Boolean(False), LARGE),
-        "signals": packets(
-            ssh.MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), Boolean(False), String("KILL"), Boolean(False),
-            LARGE, String(""),
-        ),
-        "global requests": packets(ssh.MSG_GLOBAL_REQUEST, String("unknown"), Boolean(False), LARGE),
-        "host keys": packets(ssh.MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), Boolean(False), LARGE),
-        "rekeys": rekeys,
-    }.items(),
-    ids=lambda named: str(named[0]),
-)  # fmt: skip
-async def test_packets_without_an_answer_leave_nothing(tmp_path: Path, flood: tuple[str, Flood]) -> None:
-    async with flooding(tmp_path, flood[1]) as server:
+@pytest.mark.parametrize("flood", SILENT.values(), ids=SILENT)
+async def test_packets_without_an_answer_leave_nothing(tmp_path: Path, flood: Flood) -> None:
+    async with flooding(tmp_path, flood) as server:
         found = await client(server, "nothing")
     assert found["peak"] < LIMIT_MB
 

@@ -17,7 +17,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import Person, every_host, logged_in, only_config, output, pipe_to, target
+from tests.support.person.login import Person, every_host, everything, logged_in, only_config, output, pipe_to, target
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, ConnectError, HostKeyError, Unreachable
@@ -58,9 +58,7 @@ async def test_the_second_login_saves_five_round_trips(sshd: Sshd, host_user: Ho
     assert host_user.name not in file.read_text() + file.name
 
 
-async def test_the_first_command_does_not_wait_for_the_end_of_the_login(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_the_first_command_does_not_wait_for_the_login(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     async with relay(sshd.port) as link:
         link.delay_s = 0.1
         where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
@@ -138,9 +136,7 @@ async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: Hos
     assert "publickey" not in sshd.log.read_text()
 
 
-async def test_nothing_is_signed_for_another_version_of_the_server(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_nothing_is_signed_for_another_server_version(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
     past = await remembering(tmp_path, where, dataclasses.replace(await last_login(sshd), server="SSH-2.0-OpenSSH_9.1"))
     assert await report(where, past) == "no: the server has another version than the last time; the next login will be"
@@ -384,10 +380,8 @@ async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tm
             for _ in range(2):
                 pipe = await transport.execute("echo no >&2; printf $LC_MINE; head -c 5; exit 7")
                 await pipe.write(b"hello")
-                said = b""
-                while data := await pipe.read():
-                    said += data
-                assert (said, await pipe.exit_status(), pipe.stderr_tail()) == (b"minehello", 7, "no\n")
+                assert (await everything(pipe), await pipe.exit_status()) == (b"minehello", 7)
+                assert pipe.stderr_tail() == "no\n"
                 await pipe.close()
             assert transport.pipelining.report() == PIPELINED
         async with logged_in(where, past=past) as transport:  # answer, output and end may come in one read

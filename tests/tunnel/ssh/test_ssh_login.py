@@ -34,9 +34,7 @@ async def test_a_command_runs_as_the_user_and_tells_its_end(sshd: Sshd, host_use
         await killed.close()
 
 
-async def test_an_unknown_key_is_refused_where_nobody_can_be_asked(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_an_unknown_key_is_refused_where_nobody_is_asked(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known = tmp_path / "ssh" / "known_hosts"
     error = await refused(HostKeyError, target(sshd, host_user, known=known), match="not known")
     fingerprint = subprocess.run(
@@ -70,9 +68,7 @@ async def test_a_key_that_is_not_accepted_is_not_stored(sshd: Sshd, host_user: H
     assert not known.exists()
 
 
-async def test_a_changed_key_is_refused_and_the_command_to_mend_it_works(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_changed_key_is_refused_and_the_way_out_works(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     other = make_key(tmp_path / "other").with_suffix(".pub").read_text()
     known = tmp_path / "known_hosts"
     known.write_text(f"# mine\n[127.0.0.1]:{sshd.port} {other}")
@@ -88,9 +84,7 @@ async def test_a_changed_key_is_refused_and_the_command_to_mend_it_works(
 
 
 @pytest.mark.parametrize("pattern", ["[127.0.0.1]:{port}", "*", "127.0.0.1"])
-async def test_a_revoked_key_is_refused_on_any_port(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, pattern: str
-) -> None:
+async def test_a_revoked_key_is_refused_anywhere(sshd: Sshd, host_user: HostUser, tmp_path: Path, pattern: str) -> None:
     public = sshd.host_key.with_suffix(".pub").read_text()
     known = tmp_path / "known_hosts"
     name = pattern.format(port=sshd.port)
@@ -122,9 +116,8 @@ async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
             assert f"{jump.port}" not in await output(transport, "echo $SSH_CONNECTION")
         assert f"Accepted publickey for {host_user.name}" in jump.log.read_text()
         known.write_text(sshd.known_hosts.read_text())
-        await refused(
-            HostKeyError, target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known), match="not known"
-        )
+        where = target(sshd, host_user, option, "StrictHostKeyChecking=no", known=known)
+        await refused(HostKeyError, where, match="not known")
 
 
 async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) -> None:

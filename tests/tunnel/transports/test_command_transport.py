@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.machine.waiting import until
+from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
@@ -41,11 +42,9 @@ SHELLS = ["bash", "dash", "zsh", "fish", "tcsh", "busybox sh"]
 @asynccontextmanager
 async def transport(text: str, notices: list[str] | None = None, **env: str) -> AsyncIterator[CommandTransport]:
     words = words_of(text, "--transport")
-    made = CommandTransport(
-        PipeCommand("box", text, lambda line: shell_argv(words, line), partial(command_failure, "box", text)),
-        env={"PATH": os.environ["PATH"], **env},
-        notice=notices.append if notices is not None else None,
-    )
+    command = PipeCommand("box", text, lambda line: shell_argv(words, line), partial(command_failure, "box", text))
+    notice = notices.append if notices is not None else None
+    made = CommandTransport(command, env={"PATH": os.environ["PATH"], **env}, notice=notice)
     try:
         yield made
     finally:
@@ -101,9 +100,7 @@ async def test_a_pipe_carries_bytes_both_ways_and_the_exit_code() -> None:
     async with transport("sh -c") as box:
         pipe = await box.execute(f"head -c {len(sent)}; echo problem >&2; exit 7")
         writing = asyncio.create_task(pipe.write(sent))
-        back = b""
-        while data := await pipe.read():
-            back += data
+        back = await everything(pipe)
         await writing
         assert back == sent and await pipe.exit_status() == 7
         assert pipe.stderr_tail() == "problem\n"
@@ -269,9 +266,7 @@ async def test_a_container_behind_every_login_shell(shell: str, engine: Path) ->
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.quick_rows(3)
-async def test_the_worker_starts_in_a_container_behind_every_login_shell(
-    shell: str, engine: Path, tmp_path: Path
-) -> None:
+async def test_a_worker_starts_in_a_container_behind_any_login_shell(shell: str, engine: Path, tmp_path: Path) -> None:
     path = f"{engine}:{os.environ['PATH']}"
     text = f"{shell} -c {{command}}"
     async with transport(text, PATH=path, HOME=str(tmp_path), XDG_RUNTIME_DIR=str(tmp_path)) as host:

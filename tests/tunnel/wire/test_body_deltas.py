@@ -110,9 +110,7 @@ def test_a_first_body_is_compressed_where_that_pays() -> None:
 
 
 @given(st.lists(st.binary(max_size=60), max_size=4), st.binary(max_size=200))
-def test_new_bytes_come_out_of_their_compression_with_the_end_of_any_body_as_dictionary(
-    base: list[bytes], new: bytes
-) -> None:
+def test_new_bytes_come_out_of_compression_with_the_end_of_a_body_as_dictionary(base: list[bytes], new: bytes) -> None:
     dictionary = deltas.KnownBody(base).tail(100)
     assert dictionary == b"".join(base)[-100:]
     assert deltas.inflate(deltas.deflate([new[:50], new[50:]], dictionary), len(new) + 1, dictionary) == new

@@ -227,11 +227,8 @@ class _Ends(Projection):
 
 
 def test_a_replay_asks_a_projection_with_an_apply_of_its_own_about_all_records() -> None:
-    contents: list[journal.Content] = [
-        journal.TurnStartRecord(),
-        journal.MessageRecord({"type": "assistant"}),
-        journal.TurnEndRecord(),
-    ] * 3
+    said = journal.MessageRecord({"type": "assistant"})
+    contents: list[journal.Content] = [journal.TurnStartRecord(), said, journal.TurnEndRecord()] * 3
     ends, own = _Ends(), _Turns()
     replay([journal.record_of(each, seq) for seq, each in enumerate(contents, 1)], ends, own)
     assert ends.ends == 3 and own.asked == 9

@@ -99,9 +99,7 @@ EVERY_LINE = pytest.mark.parametrize(
 
 
 @EVERY_LINE
-def test_a_public_message_is_typed_and_kept_as_it_is(
-    kind: type[messages.PublicMessage], body: Json, held: Json
-) -> None:
+def test_a_public_message_is_typed_and_kept_as_is(kind: type[messages.PublicMessage], body: Json, held: Json) -> None:
     line = messages.parse_message(body)
     assert type(line) is kind and line.body is body
     assert {name: getattr(line, name) for name in held} == held
@@ -157,12 +155,8 @@ def delta(**fields: Any) -> Json:
         ({"type": "message_stop"}, messages.MessageStop()),
         ({"type": "content_block_stop", "index": 2}, messages.ContentBlockStop(2)),
         (
-            {
-                "type": "content_block_start",
-                "index": 0,
-                "content_block": {"type": "tool_use", "id": "t", "name": "Bash"},
-            },
-            messages.ContentBlockStart(0, "tool_use", "t", "Bash"),
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t", "name": "LS"}},
+            messages.ContentBlockStart(0, "tool_use", "t", "LS"),
         ),
         ({"type": "content_block_start", "index": 0, "content_block": 7}, messages.ContentBlockStart(0, "", None, "")),
         (delta(type="text_delta", text="hi"), messages.ContentBlockDelta(1, "text", "hi")),
