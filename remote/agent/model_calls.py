@@ -16,17 +16,6 @@ from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
 from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
-from ..model.model_request import (
-    SMALL,
-    THINKING,
-    HistoryMessage,
-    RequestPrefix,
-    betas_of,
-    max_tokens,
-    resolve_model,
-    small_model,
-    thinks,
-)
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
@@ -163,7 +152,7 @@ class ModelCalls:
     def on_model(self, name: str | None) -> Iterator[None]:
         before = self._agent.model
         if name:
-            self._lend(resolve_model(name, self._config.models.names))
+            self._lend(model_request.resolve_model(name, self._config.models.names))
         try:
             yield
         finally:
@@ -178,7 +167,7 @@ class ModelCalls:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         fallback = self._config.models.fallback
-        other = resolve_model(fallback, self._config.models.names) if fallback else ""
+        other = model_request.resolve_model(fallback, self._config.models.names) if fallback else ""
         other = other if other != agent.model else ""
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if other else None)
         self._call = ModelCall(settings, self._listener, policy)
@@ -260,8 +249,8 @@ class ModelCalls:
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
         conversation, reasoning = agent.conversation, self._config.models.reasoning
-        limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
-        higher = reasoning.allowed(max_tokens(known, escalated=True))
+        limit = reasoning.allowed(model_request.max_tokens(known, escalated=state.escalated))
+        higher = reasoning.allowed(model_request.max_tokens(known, escalated=True))
         conversation.seal()
         more, limit_asked, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
         body = model_request.body(
@@ -272,8 +261,10 @@ class ModelCalls:
             session_id=deps.log.session_id,
             more=more,
         )
-        betas = (*betas, *betas_of(model))
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=betas, thinks=thinks(known, more))
+        betas = (*betas, *model_request.betas_of(model))
+        return deps.call_settings(
+            body, withdraw_truncated=limit < higher, betas=betas, thinks=model_request.thinks(known, more)
+        )
 
     def _lend(self, model: str) -> None:
         self._lent = model
@@ -310,17 +301,17 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
-    small = small_model(agent.model, config.models.small, config.models.names)
-    chosen = small if model == SMALL else resolve_model(model, config.models.names)
-    prefix = RequestPrefix([{"type": "text", "text": system}], [])
+    small = model_request.small_model(agent.model, config.models.small, config.models.names)
+    chosen = small if model == model_request.SMALL else model_request.resolve_model(model, config.models.names)
+    prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
     return await text_answer(deps, agent, prefix, with_question([], text), chosen)
 
 
 async def text_answer(
     deps: AgentDeps,
     agent: AgentState,
-    prefix: RequestPrefix,
-    sent: list[HistoryMessage],
+    prefix: model_request.RequestPrefix,
+    sent: list[model_request.HistoryMessage],
     model: str,
     max_tokens: int = _MAX_TOKENS,
     retries: int = _MAX_RETRIES,
@@ -328,36 +319,40 @@ async def text_answer(
 ) -> str:
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
-    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
-    settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
+    body = model_request.body(
+        prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id
+    )
+    settings = deps.call_settings(
+        body, betas=model_request.betas_of(model), thinks=model_request.thinks(deps.models.facts(model), {})
+    )
     listener = listener or ReplyListener()
     end = await ModelCall(settings, listener, RetryPolicy(min(retries, deps.limits.max_retries))).run()
     agent.count(end.head.model, end.usage, model)
     return listener.text.strip()
 
 
-def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
-    ask = HistoryMessage("user")
+def with_question(history: Sequence[model_request.HistoryMessage], text: str) -> list[model_request.HistoryMessage]:
+    ask = model_request.HistoryMessage("user")
     for block in history[-1].blocks if history and history[-1].role == "user" else ():
         ask.put(block)
     ask.put({"type": "text", "text": text})
     return [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
 
 
-def _without_thinking(message: HistoryMessage) -> HistoryMessage:
-    if not any(block.get("type") in THINKING for block in message.blocks):
+def _without_thinking(message: model_request.HistoryMessage) -> model_request.HistoryMessage:
+    if not any(block.get("type") in model_request.THINKING for block in message.blocks):
         return message
-    made = HistoryMessage(message.role)
+    made = model_request.HistoryMessage(message.role)
     for block in message.blocks:
-        if block.get("type") not in THINKING:
+        if block.get("type") not in model_request.THINKING:
             made.put(block)
     return made
 
 
-async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
+async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> model_request.RequestPrefix:
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
     style = style_text(config.settings, home)
     if style:
         system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
-    return RequestPrefix(system, tools)
+    return model_request.RequestPrefix(system, tools)

@@ -13,7 +13,7 @@ from ..context.reminders import Occasion
 from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
 from ..session_store.journal import NotKept
-from . import agent_messages
+from . import agent_messages, turn_state
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
@@ -22,18 +22,7 @@ from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
 from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
-from .turn_state import (
-    DENIAL_FEEDBACK,
-    AgentState,
-    EndReason,
-    Interrupted,
-    LoopState,
-    Prompt,
-    StopSignal,
-    TokenTarget,
-    TurnEnding,
-    origin_of,
-)
+from .turn_state import EndReason, Prompt, TurnEnding
 
 if TYPE_CHECKING:
     from .compaction import Compactor
@@ -46,7 +35,7 @@ class Demands:
         self._ledger = context.agent.ledger
         self._log = context.log
         self._given_up: TurnEnding | None = None
-        self.target = TokenTarget()
+        self.target = turn_state.TokenTarget()
         if self._structured is not None:
             self._structured.begin_turn()
 
@@ -86,13 +75,13 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 class Turn:
-    def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, state: turn_state.AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state)
         self._agent, self._log = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
-        self._stop = StopSignal()
+        self._stop = turn_state.StopSignal()
         self._model = ModelCalls(context, self._listener, self._stop)
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(context)
@@ -139,7 +128,7 @@ class Turn:
             num_turns=num_turns,
             stop_reason=self._model.stop_reason,
             permission_denials=self._denials,
-            origin=origin_of(prompts),
+            origin=turn_state.origin_of(prompts),
             ttft_ms=self._listener.first_ms,
         )
 
@@ -160,7 +149,7 @@ class Turn:
                     self._calls = 0
                     return TurnEnding(EndReason.COMPLETED)
                 return await self._loop()
-        except Interrupted:
+        except turn_state.Interrupted:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
@@ -214,7 +203,7 @@ class Turn:
         self._log.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> TurnEnding:
-        state = LoopState()
+        state = turn_state.LoopState()
         while True:
             self._calls = state.calls
             await self._make_room()
@@ -243,7 +232,7 @@ class Turn:
                     return stopped
                 state = stopped
 
-    async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
+    async def _at_stop(self, ending: TurnEnding, state: turn_state.LoopState) -> TurnEnding | turn_state.LoopState:
         answered = self._demands.at_stop(ending)
         if answered is None or self._is_to_go_on(answered, state):
             return state.next_turn()
@@ -262,15 +251,15 @@ class Turn:
             self._tell("The model ended its turn without an answer.")
         return answered
 
-    def _is_last(self, state: LoopState) -> bool:
+    def _is_last(self, state: turn_state.LoopState) -> bool:
         limit = self._context.config.max_turns
         return limit is not None and state.calls >= limit
 
-    async def _after_tools(self, state: LoopState) -> TurnEnding | None:
+    async def _after_tools(self, state: turn_state.LoopState) -> TurnEnding | None:
         """Return how the turn ends after the tools of an answer, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
-            raise Interrupted
+            raise turn_state.Interrupted
         batch = [self._batch[each] for each in self._listener.submitted]
         self._batch = {}
         outcome = await self._stop.unless_set(after_batch(self._context, batch))
@@ -289,7 +278,7 @@ class Turn:
             await self._between_calls()
         return broken
 
-    def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
+    def _is_to_go_on(self, ending: TurnEnding, state: turn_state.LoopState) -> bool:
         """Tell an agent that has stopped before its token target to go on. Return whether it was told so."""
         target = self._demands.target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or self._is_last(state):
@@ -327,7 +316,7 @@ class Turn:
     async def clear(self) -> None:
         await self._compactor().clear()
 
-    async def _rescued(self, state: LoopState) -> bool:
+    async def _rescued(self, state: turn_state.LoopState) -> bool:
         return state.can_rescue and await self._stop.unless_set(self._compactor().rescue())
 
     async def _make_room(self) -> None:
@@ -359,7 +348,7 @@ class Turn:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._note(DENIAL_FEEDBACK)
+            self._note(turn_state.DENIAL_FEEDBACK)
         waiting = self._context.config.take_queued(self._log.agent_id)
         queued = (await self._stop.unless_set(self._opening.admit(waiting))).prompts
         said = await self._stop.unless_set(mentioned_blocks(self._context, queued))

@@ -10,23 +10,10 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Callable, Protocol
 
+from ccb.tunnel.wire import model_facts
 from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import (
-    AT_MOST,
-    BYTES_PER_TOKEN,
-    CCB_NAMES,
-    DEFAULT_MAX_TOKENS,
-    ESTIMATED,
-    LONG_CONTEXT,
-    TOKENS,
-    ModelFacts,
-    ModelNames,
-    at_most,
-    context_tokens,
-    count,
-    sent_name,
-)
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelFacts, ModelNames
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -37,8 +24,8 @@ LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 def resolve_model(name: str | None, names: ModelNames = CCB_NAMES) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
-    if name and name.endswith(LONG_CONTEXT):
-        return resolve_model(name[: -len(LONG_CONTEXT)], names) + LONG_CONTEXT
+    if name and name.endswith(model_facts.LONG_CONTEXT):
+        return resolve_model(name[: -len(model_facts.LONG_CONTEXT)], names) + model_facts.LONG_CONTEXT
     return names.resolved(name or "default")
 
 
@@ -48,11 +35,11 @@ def small_model(model: str, chosen: str, names: ModelNames = CCB_NAMES) -> str:
 
 
 def betas_of(model: str) -> tuple[str, ...]:
-    return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
+    return (LONG_CONTEXT_BETA,) if model.endswith(model_facts.LONG_CONTEXT) else ()
 
 
 def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
-    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, known.max_output)
+    return min(ESCALATED_MAX_TOKENS if escalated else model_facts.DEFAULT_MAX_TOKENS, known.max_output)
 
 
 Json = dict[str, Any]
@@ -272,16 +259,28 @@ def body(
             pieces.append(b",")
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
-    rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
+    rest = {
+        "model": model_facts.sent_name(model),
+        "max_tokens": max_tokens,
+        "stream": True,
+        "metadata": {"user_id": user},
+        **more,
+    }
     pieces.append(to_bytes(_END + dump(rest)[1:]))
     return pieces
 
 
 def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
     """Return the usage of an answer; what the provider does not tell is counted at most."""
-    if told.get(ESTIMATED) != AT_MOST and count(told, TOKENS[3]) and any(count(told, name) for name in TOKENS[:3]):
+    if (
+        told.get(model_facts.ESTIMATED) != model_facts.AT_MOST
+        and model_facts.count(told, model_facts.TOKENS[3])
+        and any(model_facts.count(told, name) for name in model_facts.TOKENS[:3])
+    ):
         return dict(told)
-    return at_most(told, sum(map(len, pieces)) // BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"]))
+    return model_facts.at_most(
+        told, sum(map(len, pieces)) // model_facts.BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"])
+    )
 
 
 def _rest(pieces: Sequence[bytes]) -> Json:
@@ -362,7 +361,7 @@ class ContextSize:
 
     def ended(self, usage: Mapping[str, Any]) -> None:
         """An answer is complete. Results of its first tools may be there already: the count is without them."""
-        self.counted = context_tokens(usage)
+        self.counted = model_facts.context_tokens(usage)
         self._since, self._during, self._answer = self._during, 0, ""
 
     def cleared(self, saved: int) -> None:

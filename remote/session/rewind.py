@@ -8,17 +8,10 @@ from functools import partial
 from typing import Any
 
 from ccb.tunnel.wire import client_requests as requests
+from ccb.tunnel.wire import journal_records
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    InputRecord,
-    MessageRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-)
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
@@ -167,7 +160,7 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
         for each in files
         if not each.why
     ]
-    log.emit(RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
+    log.emit(journal_records.RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
     await log.commit()
     if to:
         rewound, context = list(log.journal.rewound), agent.config.context
@@ -175,7 +168,7 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
             lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
         )
         for closed in close_open_tool_uses(conversation, _CUT):
-            log.emit(MessageRecord(closed.body))
+            log.emit(journal_records.MessageRecord(closed.body))
         agent.rewind(conversation)
         context.files.forget()
         context.todos.replace([])
@@ -202,7 +195,7 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
             failed.append({"path": path, "why": why})
         else:
             restored.append(path)
-    session.log.emit(RewoundRecord(failed))
+    session.log.emit(journal_records.RewoundRecord(failed))
     await session.log.commit()
     if restored:
         names = "\n".join(restored[:_MAX_NAMED])
@@ -214,7 +207,9 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
 
 async def _end_of(session: Session, message: str) -> int:
     def end(records: Iterable[Record]) -> int | None:
-        of_main = (each for each in records if each.kind == MessageRecord.kind and each.agent_id == MAIN_AGENT)
+        of_main = (
+            each for each in records if each.kind == journal_records.MessageRecord.kind and each.agent_id == MAIN_AGENT
+        )
         return next((record.seq for record in of_main if record.body.get("uuid") == message), None)
 
     found = await session.log.journal.examined(end)
@@ -229,19 +224,23 @@ def _check_drops(records: Iterable[Record], to: int, prompt: str, rewound: Seque
     begun = False
     for record in records:
         content = record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, UserMessage):
+        if isinstance(content, journal_records.InputRecord) and isinstance(content.public, UserMessage):
             uuids[content.id] = str(content.body.get("uuid"))
         if record.seq < to or record.agent_id != MAIN_AGENT:
             continue
         if any(start <= record.seq <= end for start, end in rewound):
             continue
-        if isinstance(content, PromptRecord):
+        if isinstance(content, journal_records.PromptRecord):
             begun = True
             if any(uuids.get(each) != prompt for each in content.input_ids):
                 raise RequestRefused(
                     f"{requests.DROPS_MORE} another prompt, or a notice of a task, would be left out too"
                 )
-        elif not begun and isinstance(content, MessageRecord) and content.body.get("type") in ("assistant", "user"):
+        elif (
+            not begun
+            and isinstance(content, journal_records.MessageRecord)
+            and content.body.get("type") in ("assistant", "user")
+        ):
             raise RequestRefused(f"{requests.DROPS_MORE} that message is not the last one of its turn")
 
 

@@ -8,16 +8,9 @@ import os
 import zlib
 from collections import OrderedDict, deque
 
+from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    FileChangeRecord,
-    ForkedRecord,
-    InputRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-)
+from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -56,7 +49,7 @@ class RewindPoints(Projection):
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.latest: OrderedDict[str, str] = OrderedDict()
-        self.unfinished: RewindRecord | None = None
+        self.unfinished: records.RewindRecord | None = None
         self._changes: deque[FileChange] = deque(maxlen=MAX_CHANGES)
         self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
 
@@ -76,27 +69,27 @@ class RewindPoints(Projection):
         """The number of the record after which every change is remembered."""
         return self._changes[0].seq if len(self._changes) == MAX_CHANGES else 0
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
         line = content.public
         if isinstance(line, UserMessage):
             self._inputs[content.id] = (line.uuid or content.id, line.text("\n")[:_MAX_TEXT])
             while len(self._inputs) > _MAX_INPUTS:
                 self._inputs.popitem(last=False)
 
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, content: PromptRecord, record: Record) -> None:
+    @on(records.PromptRecord, main_only=True)
+    def _prompt(self, content: records.PromptRecord, record: Record) -> None:
         for input_id in content.input_ids:
             said = self._inputs.pop(input_id, None)
             if said is not None:  # others are notices of the worker
                 self.points.append(Point(record.seq, record.time, *said))
 
-    @on(FileChangeRecord)
-    def _file_change(self, content: FileChangeRecord, record: Record) -> None:
+    @on(records.FileChangeRecord)
+    def _file_change(self, content: records.FileChangeRecord, record: Record) -> None:
         self._add(FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost))
 
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, record: Record) -> None:
+    @on(records.RewindRecord)
+    def _rewind(self, content: records.RewindRecord, record: Record) -> None:
         for each in content.files:
             mode = each.get("mode")
             path, before, after = (str(each.get(name, "")) for name in ("path", "before", "after"))
@@ -105,12 +98,12 @@ class RewindPoints(Projection):
             self.points = deque((each for each in self.points if each.seq < content.to), MAX_POINTS)
         self.unfinished = content if content.files else None
 
-    @on(RewoundRecord)
-    def _rewound(self, _: RewoundRecord, __: Record) -> None:
+    @on(records.RewoundRecord)
+    def _rewound(self, _: records.RewoundRecord, __: Record) -> None:
         self.unfinished = None
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.unfinished = None
 
     def _add(self, change: FileChange) -> None:
