@@ -319,9 +319,7 @@ async def text_answer(
 ) -> str:
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
-    body = model_request.body(
-        prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id
-    )
+    body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
     settings = deps.call_settings(
         body, betas=model_request.betas_of(model), thinks=model_request.thinks(deps.models.facts(model), {})
     )

@@ -56,27 +56,25 @@ def register_client_requests(session: Session) -> None:
     async def context_usage(_: None) -> Json:
         return (await agent.context_report()).public()
 
-    broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
-    broker.register_slow(protocol.SET_MODEL, lambda name: _set_model(session, name))
-    broker.register_slow(GET_CONTEXT_USAGE, context_usage)
-    broker.register_slow(requests.REMEMBER, lambda note: _remember(session, note))
+    broker.register(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register(protocol.SET_MODEL, lambda name: _set_model(session, name))
+    broker.register(GET_CONTEXT_USAGE, context_usage)
+    broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(requests.LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
-    broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
+    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.entries("commands")})
+    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.status})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
         CLIENT_MCP_MESSAGE,
         lambda it: _server(session, it.server_name, lambda servers: servers.said(it.server_name, it.message)),
     )
-    broker.register(
-        requests.BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()})
-    )
+    broker.register(requests.BACKGROUND_TASKS, lambda _: {"moved": agent.config.context.shells.move_all()})
     broker.register(requests.STOP_TASK, lambda task_id: _stop(session, task_id))
     broker.register(requests.READ_TASK, lambda task_id: _output(find_task(session, task_id)))
-    broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
-    broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
+    broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: {"cancelled": session.take_back(uuid)})
+    broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: {"moved": session.move(move)})
     # Changes by these hold from the next turn on, and over restarts.
     broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
     broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
@@ -213,28 +211,28 @@ async def _remember(session: Session, note: str) -> Json:
     return {"path": path}
 
 
-def _change_rules(session: Session, updates: list[Json]) -> RequestOutcome:
+def _change_rules(session: Session, updates: list[Json]) -> Json:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
         raise protocol.RequestRefused("; ".join(problems))
-    return RequestOutcome({})
+    return {}
 
 
-def _learn_models(session: Session, known: Json) -> RequestOutcome:
+def _learn_models(session: Session, known: Json) -> Json:
     session.learn_models(known["models"], known["thinking"])
-    return RequestOutcome({})
+    return {}
 
 
-def _set_effort(session: Session, level: str | None) -> RequestOutcome:
+def _set_effort(session: Session, level: str | None) -> Json:
     session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
-    return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
+    return {"effort": level, "applied": effort_of(model, session.models.facts(model), level)}
 
 
-def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
+def _set_tokens(session: Session, tokens: int | None) -> Json:
     session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
-    return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
+    return {"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))}
 
 
 _MAX_LINES = 200
@@ -248,9 +246,8 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
     return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 
-def _output(task: Task) -> RequestOutcome:
-    text = task.read(_MAX_LINES, _MAX_BYTES)
-    return RequestOutcome({"task_id": task.id, "status": task.status.public, "output": text})
+def _output(task: Task) -> Json:
+    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}
 
 
 _LISTED = (

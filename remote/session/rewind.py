@@ -97,9 +97,9 @@ async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
 
 
 def register_rewinds(session: Session) -> None:
-    session.broker.register_slow(requests.REWIND_FILES, partial(_rewind_files, session))
-    session.broker.register_slow(requests.REWIND_CONVERSATION, partial(_rewind_conversation, session))
-    session.broker.register_slow(requests.REWIND_POINTS, lambda _: _points(session))
+    session.broker.register(requests.REWIND_FILES, partial(_rewind_files, session))
+    session.broker.register(requests.REWIND_CONVERSATION, partial(_rewind_conversation, session))
+    session.broker.register(requests.REWIND_POINTS, lambda _: _points(session))
 
 
 async def finish_rewind(session: Session) -> None:

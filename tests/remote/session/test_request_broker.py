@@ -328,7 +328,7 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
         await go.wait()
         return {"thought": True}
 
-    door.register_slow(client_kind("think", dict), think)
+    door.register(client_kind("think", dict), think)
 
     ask(door, "soon", "think")
     asyncio.get_running_loop().call_soon(go.set)
@@ -356,10 +356,10 @@ async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> Non
         done.append(fields["what"])
         return described()
 
-    door.register_slow(client_kind("prepare", dict), prepare)
+    door.register(client_kind("prepare", dict), prepare)
     for what in ("a turn", "nonsense"):
         ask(door, what, "prepare", what=what)
     assert done == ["a turn"]
+    assert (await out.next())["response"]["error"] == "that is nonsense"
     await door.settle(30)
     assert (await out.next())["response"]["response"] == {"ready": True}
-    assert (await out.next())["response"]["error"] == "that is nonsense"
