@@ -87,7 +87,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
     log = host.log()
     options = with_own_files(options, os.path.dirname(host.context.spill.directory))
-    parts = SessionParts.make(log, ClientLaunches(options), InputQueue(), OpenRequests())
+    parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
@@ -106,11 +106,11 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     histories, log = restored.histories, restored.parts.log
     close_open_tools(log, histories)
     end_cut_agents(histories, log, restored.tasks.open)
-    ran = restored.recovered.hooks_run
+    ran, told_in = restored.recovered.hooks_run, restored.worker.told_in
     agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
-    if restored.directory not in ("", host.context.cwd):
-        agent.reminders.add("root", resumed_elsewhere(restored.directory, host.context.cwd))
-    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.mark
+    if told_in not in ("", host.context.cwd):
+        agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
+    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.worker.mark
 
 
 def sdk_requests(session: Session) -> None:

@@ -10,7 +10,6 @@ from typing import Any, Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -42,19 +41,13 @@ _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do
 
 
-@dataclass(frozen=True)
 class SessionParts:
-    log: SessionLog
-    inputs: InputQueue
-    launches: setup.ClientLaunches
-    broker: RequestBroker
-
-    @staticmethod
-    def make(
-        log: SessionLog, launches: setup.ClientLaunches, inputs: InputQueue, requests: OpenRequests
-    ) -> SessionParts:
+    def __init__(
+        self, log: SessionLog, launches: setup.ClientLaunches, inputs: InputQueue, requests: OpenRequests
+    ) -> None:
+        self.log, self.launches, self.inputs = log, launches, inputs
         log.follow(requests)
-        return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
+        self.broker = RequestBroker(log, launches.can_ask, requests)
 
 
 class Session:

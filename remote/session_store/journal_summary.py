@@ -73,39 +73,31 @@ class JournalSummary(Projection):
                 self._uuids.popitem(last=False)
 
 
-class WorkerMark(Projection):
-    """`mark` is that of the processes of the last worker. A copy does not take over its original's."""
+class LastWorker(Projection):
+    """`mark` is that of its processes: a copy does not take over its original's. `told_in` is the directory in which
+    the model was last told anything, "" when it was told nothing."""
 
     def __init__(self) -> None:
         self.mark = ""
+        self.told_in = ""
+        self._directory = ""
 
     @on(records.OptionsRecord, records.WorkerRecord)
     def _worker(self, content: records.OptionsRecord | records.WorkerRecord, _: Record) -> None:
         self.mark = self.mark if content.mark is None else content.mark
+        self._directory = content.cwd or self._directory
 
     @on(records.ForkedRecord)
     def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.mark = ""
 
-
-class KnownDirectory(Projection):
-    """`path` is the directory in which the model was last told anything; "" when it was told nothing."""
-
-    def __init__(self) -> None:
-        self.path = ""
-        self._now = ""
-
-    @on(records.OptionsRecord, records.WorkerRecord)
-    def _worker(self, content: records.OptionsRecord | records.WorkerRecord, _: Record) -> None:
-        self._now = content.cwd or self._now
-
     @on(records.PromptRecord, main_only=True)
     def _prompt(self, _: records.PromptRecord, __: Record) -> None:
-        self.path = self._now
+        self.told_in = self._directory
 
 
 def last_mark(path: str) -> str:
-    worker = WorkerMark()
+    worker = LastWorker()
     replay(_with_word(path, b'"mark"', b'"forked"'), worker)
     return worker.mark
 
