@@ -36,10 +36,7 @@ _SHARES = (1.0, 0.6, 0.35, 0.15)  # of a conversation that is too long even for 
 class Compactor:
     def __init__(self, context: TurnContext) -> None:
         self._context = context
-        self._config = context.config
-        self._deps = context.deps
-        self._agent = context.agent
-        self._log = context.log
+        self._config, self._deps, self._agent, self._log = context.config, context.deps, context.agent, context.log
 
     @property
     def limits(self) -> ContextLimits:
@@ -53,12 +50,10 @@ class Compactor:
             self.clear_old_results()
             if self._agent.tokens < self.limits.auto:
                 return
+        begun = begun or CompactStartRecord("auto", "")
         if not compactions.given_up:
             with suppress(ModelError, CompactionFailed):
-                if begun is not None:
-                    await self.compact(begun.trigger, begun.hint, again=True)
-                else:
-                    await self.compact("auto")
+                await self.compact(begun.trigger, begun.hint, again=compactions.unfinished is not None)
 
     async def rescue(self) -> bool:
         """Compact because the provider says that the request is too long. Return False if nothing can be done."""
@@ -71,12 +66,12 @@ class Compactor:
             if compactions.given_up and compactions.unfinished is not None:
                 raise CompactionFailed("its worker died too often")
             await self.compact("auto")
-        except ModelError as failure:
-            if not failure.prompt_too_long:
+        except (ModelError, CompactionFailed) as failure:
+            if isinstance(failure, ModelError) and not failure.prompt_too_long:
                 raise
-            await self._drop_everything()
-        except CompactionFailed:
-            await self._drop_everything()
+            # losing the conversation is better than a session that cannot go on
+            _log.error("the conversation is dropped: it is too long, and there is no summary of it")
+            await self._replace("auto", self._agent.tokens, LOST)
         return True
 
     def clear_old_results(self) -> int:
@@ -119,11 +114,6 @@ class Compactor:
         self._log.message(agent_messages.conversation_reset(self._deps.log.session_id))
         await self._log.commit()
         await self._starts_again("clear")
-
-    async def _drop_everything(self) -> None:
-        """Go on without the conversation: losing it is better than a session that cannot go on."""
-        _log.error("the conversation is dropped: it is too long, and there is no summary of it")
-        await self._replace("auto", self._agent.tokens, LOST)
 
     async def _summary(self, hint: str) -> str:
         """Return the model's summary. Where the conversation is too long even for that, leave out its beginning."""
@@ -193,27 +183,17 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
     found: list[str] = []
     saved = newer = 0
     for i in range(len(messages) - 1, 0, -1):
-        calls: dict[object, str] = {
-            b.get("id"): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"
-        }
-        results = [b for b in messages[i].blocks if b.get("type") == "tool_result"]
+        called = [block for block in messages[i - 1].blocks if block.get("type") == "tool_use"]
+        calls: dict[object, str] = {block.get("id"): str(block.get("name")) for block in called}
+        results = [block for block in messages[i].blocks if block.get("type") == "tool_result"]
         for block in reversed(results if messages[i].role == "user" else []):
-            tokens = block_tokens(block)
+            tokens, traits = block_tokens(block), BUILT_IN.get(calls.get(block.get("tool_use_id"), ""))
             newer += tokens if block.get("content") != CLEARED else keep + 1
-            if (
-                i < seen
-                and newer > keep
-                and tokens >= _MIN_TOKENS
-                and _is_repeatable(calls.get(block.get("tool_use_id")))
-            ):
+            repeatable = traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
+            if repeatable and i < seen and newer > keep and tokens >= _MIN_TOKENS:
                 found.append(str(block["tool_use_id"]))
                 saved += tokens - block_tokens({**block, "content": CLEARED})
     return found[::-1], saved
-
-
-def _is_repeatable(name: object) -> bool:
-    traits = BUILT_IN.get(str(name))
-    return traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:

@@ -100,7 +100,7 @@ class AnswerListener(TellingListener):
 
     def _sendable(self, block: Json) -> Json:
         """Return a tool call with a unique id and a valid name: some providers count ids from zero in each answer."""
-        if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
+        if not _WORD.fullmatch(block["id"]) or block["id"] in self._log.conversation.used_ids:
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
             block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
@@ -112,34 +112,21 @@ class AnswerListener(TellingListener):
 
 
 _MAX_LEFT_OUT = 20  # in one turn
-_ENDINGS = {
-    "max_tokens": (
-        "max_output_tokens",
-        EndReason.API_ERROR,
-        "the answer was cut off at the output token limit again and again. Ask for smaller steps.",
-    ),
-    "model_context_window_exceeded": (
-        "invalid_request",
-        EndReason.PROMPT_TOO_LONG,
-        "the conversation no longer fits the model's context window. Send /compact.",
-    ),
-    "refusal": (
-        "invalid_request",
-        EndReason.API_ERROR,
-        "the model refused to answer. Ask in another way, or choose another model.",
-    ),
+_CUT_OFF = "the answer was cut off at the output token limit again and again. Ask for smaller steps."
+_NO_ROOM = "the conversation no longer fits the model's context window. Send /compact."
+_REFUSAL = "the model refused to answer. Ask in another way, or choose another model."
+_ENDINGS: dict[str | None, tuple[str, EndReason, str]] = {  # by the stop reasons that are none of a finished answer
+    "max_tokens": ("max_output_tokens", EndReason.API_ERROR, _CUT_OFF),
+    "model_context_window_exceeded": ("invalid_request", EndReason.PROMPT_TOO_LONG, _NO_ROOM),
+    "refusal": ("invalid_request", EndReason.API_ERROR, _REFUSAL),
 }
-"""The error, the end and what the person is told, by the stop reasons that are none of a finished answer."""
 
 
 class ModelCalls:
     """Makes the calls, one at a time. `seconds` is what they took, `stop_reason` why the last answer ended."""
 
     def __init__(self, context: TurnContext, listener: AnswerListener, stop: StopSignal) -> None:
-        self._config = context.config
-        self._deps = context.deps
-        self._agent = context.agent
-        self._log = context.log
+        self._config, self._deps, self._agent, self._log = context.config, context.deps, context.agent, context.log
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
@@ -196,11 +183,8 @@ class ModelCalls:
     def interrupted(self) -> bool:
         """Record what came of an interrupted answer, which is charged for. Return False if there was none."""
         call, self._call = self._call, None
-        if call is None:
-            return False
-        if call.attempt is None:
-            return True
-        rest = call.attempt.salvage()
+        attempt = call.attempt if call is not None else None
+        rest = attempt.salvage() if attempt is not None else None
         if rest is not None:
             head, text, request_id = rest
             self._agent.count(head.model, head.usage)
@@ -208,14 +192,14 @@ class ModelCalls:
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._log.message({**line, "aborted": True})
-        call.attempt.close_events()
-        return True
+        if attempt is not None:
+            attempt.close_events()
+        return call is not None
 
     def ending_of(self, end: MessageEnd) -> TurnEnding:
-        found = _ENDINGS.get(end.stop_reason or "")
-        if found is None:
+        if end.stop_reason not in _ENDINGS:
             return TurnEnding(EndReason.COMPLETED, text="".join(self._listener.texts))
-        kind, terminal, what = found
+        kind, terminal, what = _ENDINGS[end.stop_reason]
         self._tell_api_error(f"API Error: {what}", kind)
         return TurnEnding(terminal, text=f"API Error: {what}")
 
@@ -252,15 +236,9 @@ class ModelCalls:
         limit = reasoning.allowed(model_request.max_tokens(known, escalated=state.escalated))
         higher = reasoning.allowed(model_request.max_tokens(known, escalated=True))
         conversation.seal()
-        more, limit_asked, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
-        body = model_request.body(
-            agent.prefix,
-            conversation.messages,
-            model=model,
-            max_tokens=limit_asked,
-            session_id=deps.log.session_id,
-            more=more,
-        )
+        more, most, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
+        sent, session = conversation.messages, deps.log.session_id
+        body = model_request.body(agent.prefix, sent, model=model, max_tokens=most, session_id=session, more=more)
         betas = (*betas, *model_request.betas_of(model))
         return deps.call_settings(
             body, withdraw_truncated=limit < higher, betas=betas, thinks=model_request.thinks(known, more)

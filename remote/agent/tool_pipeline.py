@@ -274,7 +274,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         reason = call.hooked.reason or "A hook wants a question before this."
         decision = replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
     if decision.behavior is Behavior.ALLOW:
-        context.agent.denials.permitted()
+        context.agent.denied_in_a_row = 0
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
         return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
@@ -305,7 +305,7 @@ async def _answered(
         text = answer.message or f"The user refused this use of {call.name}."
         by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
         raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
-    context.agent.denials.permitted()
+    context.agent.denied_in_a_row = 0
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:

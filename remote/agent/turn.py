@@ -28,44 +28,6 @@ if TYPE_CHECKING:
     from .compaction import Compactor
 
 
-class Demands:
-    def __init__(self, context: TurnContext) -> None:
-        self._structured = context.config.structured
-        self._budget = context.config.budget
-        self._ledger = context.agent.ledger
-        self._log = context.log
-        self._given_up: TurnEnding | None = None
-        self.target = turn_state.TokenTarget()
-        if self._structured is not None:
-            self._structured.begin_turn()
-
-    def called(self, call: ToolCall, outcome: CallOutcome) -> None:
-        if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
-            missed = self._structured.missed()
-            self._given_up = missed if isinstance(missed, TurnEnding) else None
-
-    def met(self, text: str) -> TurnEnding | None:
-        if self._structured is None or self._structured.value is None:
-            return None
-        return TurnEnding(EndReason.COMPLETED, text=text, structured=self._structured.value)
-
-    def broken(self) -> TurnEnding | None:
-        if self._given_up is not None or self._budget is None:
-            return self._given_up
-        return self._budget.spent(self._ledger.total_cost_usd)
-
-    def at_stop(self, ending: TurnEnding) -> TurnEnding | None:
-        """Return how the turn ends; None if the model still owes the value, and was told so."""
-        broken = self.broken()
-        if broken is not None or self._structured is None or ending.terminal is not EndReason.COMPLETED:
-            return broken or ending
-        missed = self._structured.missed()
-        if isinstance(missed, TurnEnding):
-            return missed
-        self._log.message(agent_messages.user_text(missed, synthetic=True))
-        return None
-
-
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
@@ -86,7 +48,9 @@ class Turn:
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(context)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
-        self._demands = Demands(context)
+        self._target = turn_state.TokenTarget()
+        if config.structured is not None:
+            config.structured.begin_turn()
         self._denials: list[Json] = []
         self._batch: dict[str, Json] = {}  # the calls of the present answer that have ended, by id
         self._calls = 1
@@ -192,8 +156,8 @@ class Turn:
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json]) -> None:
         items: list[PromptItem] = []
-        if not self._log.agent_id and self._demands.target.take(prompts):
-            self._tell(f"The agent works until it has written about {self._demands.target.tokens:,} tokens.")
+        if not self._log.agent_id and self._target.take(prompts):
+            self._tell(f"The agent works until it has written about {self._target.tokens:,} tokens.")
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
@@ -233,8 +197,14 @@ class Turn:
                 state = stopped
 
     async def _at_stop(self, ending: TurnEnding, state: turn_state.LoopState) -> TurnEnding | turn_state.LoopState:
-        answered = self._demands.at_stop(ending)
-        if answered is None or self._is_to_go_on(answered, state):
+        structured, answered = self._context.config.structured, self._broken() or ending
+        if structured is not None and answered.terminal is EndReason.COMPLETED:  # the model still owes the value
+            asking = structured.missed()
+            if structured.given_up is not None:
+                return structured.given_up
+            self._note(asking)
+            return state.next_turn()
+        if self._is_to_go_on(answered, state):
             return state.next_turn()
         if answered.terminal is EndReason.COMPLETED:
             outcome = await self._stop.unless_set(before_stop(self._context, answered, state))
@@ -265,22 +235,30 @@ class Turn:
         outcome = await self._stop.unless_set(after_batch(self._context, batch))
         if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
-        met = self._demands.met("".join(self._listener.texts))
-        if met is not None:
-            return met
+        structured = self._context.config.structured
+        if structured is not None and structured.value is not None:
+            text = "".join(self._listener.texts)
+            return TurnEnding(EndReason.COMPLETED, text=text, structured=structured.value)
         if self._is_last(state):
             limit = self._context.config.max_turns
             return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
             return self._hook_stopped(self._stopped_by_hook, EndReason.HOOK_STOPPED)
-        broken = self._demands.broken()
+        broken = self._broken()
         if broken is None:
             await self._between_calls()
         return broken
 
+    def _broken(self) -> TurnEnding | None:
+        """Return how the turn ends that breaks what the client demands: a value in time, a budget."""
+        config = self._context.config
+        if config.structured is not None and config.structured.given_up is not None:
+            return config.structured.given_up
+        return config.budget.spent(self._agent.ledger.total_cost_usd) if config.budget is not None else None
+
     def _is_to_go_on(self, ending: TurnEnding, state: turn_state.LoopState) -> bool:
         """Tell an agent that has stopped before its token target to go on. Return whether it was told so."""
-        target = self._demands.target
+        target = self._target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or self._is_last(state):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
@@ -334,12 +312,12 @@ class Turn:
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
-        self._demands.called(call, outcome)
+        structured = self._context.config.structured
+        if structured is not None and call.tool is structured and outcome.result.is_error:
+            structured.missed()
         self._batch[call.id] = batched(call, outcome.result)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
-        if outcome.feedback_due:
-            self._agent.feedback_due = True
         if outcome.ends_turn:
             self._refused = True
             self.interrupt()

@@ -229,7 +229,7 @@ def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:
         started = damaged or tool_use_id in conversation.started
         if tool_use_id in conversation.copied:
             return COPIED if started else COPIED_UNSTARTED
-        cut = histories.cut_agent(tool_use_id)
+        cut = histories.cut.get(tool_use_id)
         if cut is not None and conversation.agent_id == MAIN_AGENT:
             return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
         tree = histories.worktrees.get(tool_use_id)

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import takewhile
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire import model_facts
@@ -209,6 +210,10 @@ class HistoryMessage:
                 {**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in self._blocks
             ]
             self._encoded = None
+
+    def end_before(self, kinds: Sequence[str]) -> None:
+        gone = {id(block) for block in takewhile(lambda block: block.get("type") in kinds, reversed(self.blocks))}
+        self.keep(lambda block, _: id(block) not in gone)
 
     def begins_with(self, kind: str) -> bool:
         shown = self.blocks

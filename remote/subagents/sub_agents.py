@@ -142,8 +142,7 @@ def left_behind(tree: WorktreeRecord) -> str:
 
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
-    for history in histories.cut:
-        agent_id = history.conversation.agent_id
+    for agent_id, history in histories.cut.items():
         result: Json = {
             "type": "result",
             "subtype": "error_during_execution",
