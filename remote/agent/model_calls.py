@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import own_name
 from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
-from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
+from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
@@ -40,10 +40,10 @@ class TellingListener(ReplyListener):
     def silence(self, silent: float | None, left: float) -> None:
         self._log.progress("silence", agent_messages.model_silent(silent, left))
 
-    def retrying(self, retry: Retrying) -> None:
+    def retrying(self, failure: ModelError, attempt: int, most: int, delay: float) -> None:
         what = "model call failed (%s), attempt %d of %d follows in %.1f s"
-        _log.warning(what, retry.failure.kind, retry.attempt, retry.max_retries, retry.delay)
-        self._log.message(agent_messages.api_retry(retry))
+        _log.warning(what, failure.kind, attempt, most, delay)
+        self._log.message(agent_messages.api_retry(failure, attempt, most, delay))
 
 
 class AnswerListener(TellingListener):
@@ -238,7 +238,7 @@ class ModelCalls:
         conversation.seal()
         more, most, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
         sent, session = conversation.messages, deps.log.session_id
-        body = model_request.body(agent.prefix, sent, model=model, max_tokens=most, session_id=session, more=more)
+        body = model_request.body(agent.prefix, sent, model=model, max_tokens=most, session_id=session, **more)
         betas = (*betas, *model_request.betas_of(model))
         return deps.call_settings(
             body, withdraw_truncated=limit < higher, betas=betas, thinks=model_request.thinks(known, more)

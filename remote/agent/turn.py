@@ -145,7 +145,7 @@ class Turn:
         context += await self._stop.unless_set(mentioned_blocks(self._context, opened.prompts))
         self._add_prompts(prompts, [*context, *deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
-            self._log.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
+            self._log.record(MessageRecord(agent_messages.synthetic(opened.expanded)))
         await self._log.commit()
         await self._make_prefix()
 
@@ -274,7 +274,7 @@ class Turn:
 
     def _note(self, text: str) -> None:
         """Tell the model."""
-        self._log.message(agent_messages.user_text(text, synthetic=True))
+        self._log.message(agent_messages.user_text(text, isSynthetic=True))
 
     def _tell(self, text: str, level: str = "info") -> None:
         """Tell the person."""
@@ -342,7 +342,7 @@ class Turn:
         self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
-            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
+            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
         in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._log.message(agent_messages.user_text(note))

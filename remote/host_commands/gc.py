@@ -18,7 +18,7 @@ from ..session_store import session_registry as registry
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
-from .reports import Reports
+from .reports import Reports, text_of
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
@@ -81,21 +81,18 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
             remover.session(directory, "")
     for top in registry.state_directories():
         remover.directory(top, "")
-    _runtime_files(remover, {*registry.live_sessions()} - ending)
+    alive = {*registry.live_sessions()} - ending
+    for top, names in _listed(registry.runtime_directories()):
+        for name in filter(_RUNTIME.fullmatch, names):
+            session, ending_of_name = os.path.splitext(name)
+            if session in alive:
+                reports.kept(os.path.join(top, name), _LIVES)
+            else:
+                what = {".sock": "socket", ".lock": "lock"}.get(ending_of_name, "temp")
+                remover.file(os.path.join(top, name), what, "")
     _left_directories(remover, places)
     _bundles(remover, {str(entry.summary.get("bundle")) for entry in elsewhere.values()}, last=bundles)
     _own_directories(remover)
-
-
-def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
-    for top, names in _listed(registry.runtime_directories()):
-        for name in filter(_RUNTIME.fullmatch, names):
-            session, ending = os.path.splitext(name)
-            if session in alive:
-                remover.reports.kept(os.path.join(top, name), _LIVES)
-            else:
-                what = {".sock": "socket", ".lock": "lock"}.get(ending, "temp")
-                remover.file(os.path.join(top, name), what, "")
 
 
 def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:
@@ -150,7 +147,11 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
-    dead.update(_marks_of_memory_sessions(marked))
+    owners = registry.live_sessions()
+    asked = {owner.get("pid") for owner in owners.values()}
+    if all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid)):  # others may have marks in memory:
+        # a session in memory has its id as mark, and a daemon in another network namespace cannot be asked
+        dead.update({mark: mark for mark in marked if len(mark) == 36 and mark not in owners})
     for mark, session in dead.items():
         if mark in alive:
             continue
@@ -160,16 +161,6 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
         for pid, name in names:
             why = "left running by a tool of session %s" % session
             reports.report("ended", {"session": session, "pid": pid, "what": name, "why": why})
-
-
-def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
-    """Return the marks of ended sessions in memory, which are their ids; none while some daemon cannot be asked: it may
-    be in another network namespace."""
-    owners = registry.live_sessions()
-    found = {owner.get("pid") for owner in owners.values()}
-    if any(_is_daemon(pid) and pid not in found for pid in stopping.own_processes()):
-        return {}
-    return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
 
 
 def _is_daemon(pid: int) -> bool:
@@ -275,23 +266,11 @@ def _bundles(remover: stopping.Remover, in_use: set[str], last: Sequence[str]) -
 def _own_directories(remover: stopping.Remover) -> None:
     """Remove the directories of ccb, and empty parents that ccb created for them."""
     tops = registry.worker_directories()
-    parents = {os.path.dirname(path) for path in [*tops, *registry.state_directories()]} | set(
-        registry.runtime_directories()
-    )
+    parents = {os.path.dirname(path) for path in [*tops, *registry.state_directories()]}
+    parents.update(registry.runtime_directories())
     for path in filter(registry.is_ours, [*tops, *sorted(parents, key=len, reverse=True)]):
-        made = _made_for(path)
+        made = text_of(os.path.join(path, MADE), os.O_NOFOLLOW).split("\n")
         if remover.directory(path, "", mark=MADE):
             for each in made:
-                remover.directory(each, "made for ccb, and empty", empty_only=True)
-
-
-def _made_for(directory: str) -> list[str]:
-    try:
-        fd = os.open(os.path.join(directory, MADE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, encoding="utf-8") as file:
-            listed = file.read(65536).split("\n")
-    except (OSError, ValueError):
-        return []
-    return [
-        path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and registry.is_ours(path)
-    ]
+                if os.path.isabs(each) and path.startswith(each + "/") and registry.is_ours(each):
+                    remover.directory(each, "made for ccb, and empty", empty_only=True)

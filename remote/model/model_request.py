@@ -69,42 +69,29 @@ class Reasoning:
 
     @staticmethod
     def of(options: SessionOptions) -> Reasoning:
-        return Reasoning(
-            options.effort,
-            options.max_thinking_tokens,
-            options.thinking_display,
-            options.task_budget,
-            tuple(options.betas),
-            options.max_output_tokens,
-        )
+        display, budget, betas = options.thinking_display, options.task_budget, tuple(options.betas)
+        return Reasoning(options.effort, options.max_thinking_tokens, display, budget, betas, options.max_output_tokens)
 
     def allowed(self, tokens: int) -> int:
         return min(tokens, self.most or tokens)
 
-    def fields(
-        self, model: str, known: ModelFacts, limit: int, *, may_think: bool
-    ) -> tuple[Json, int, tuple[str, ...]]:
+    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int, Sequence[str]]:
         """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
-        body: Json = {}
-        betas = list(self.betas)
-        version = _version(model)
+        betas, version = list(self.betas), _version(model)
         effort = effort_of(model, known, self.effort)
-        if effort:
-            body["output_config"] = {"effort": effort}
-            if version < (4, 6):
-                betas.append(_EFFORT_BETA)
+        config: Json = {"effort": effort} if effort else {}
+        if effort and version < (4, 6):
+            betas.append(_EFFORT_BETA)
         if self.task_budget:
-            budget = {"type": "tokens", "total": self.task_budget}
-            body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
+            config["task_budget"] = {"type": "tokens", "total": self.task_budget}
             betas.append(_BUDGET_BETA)
+        body: Json = {"output_config": config} if config else {}
         thinking, limit = self._thinking(model, known, limit, may_think=may_think)
         if thinking.get("type") == "enabled" and version >= (4, 0):
             betas.append(_INTERLEAVED_BETA)
         if self.display and thinking.get("type") in ("adaptive", "enabled"):
             thinking["display"] = self.display
-        if thinking:
-            body["thinking"] = thinking
-        return body, limit, tuple(betas)
+        return {**body, "thinking": thinking} if thinking else body, limit, betas
 
     def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
         version, tokens = _version(model), self.thinking_tokens
@@ -205,11 +192,10 @@ class HistoryMessage:
             self._encoded = None
 
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
-        if any(block.get("tool_use_id") in tool_use_ids for block in self._blocks):
-            self._blocks = [
-                {**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in self._blocks
-            ]
-            self._encoded = None
+        for place, block in enumerate(self._blocks):
+            if block.get("tool_use_id") in tool_use_ids:
+                self._blocks[place] = {**block, "content": CLEARED}
+                self._encoded = None
 
     def end_before(self, kinds: Sequence[str]) -> None:
         gone = {id(block) for block in takewhile(lambda block: block.get("type") in kinds, reversed(self.blocks))}
@@ -229,8 +215,8 @@ class HistoryMessage:
 
     def encoded_with_cache_mark(self) -> bytes:
         *first, last = self.blocks
-        marked = {**last, "cache_control": {"type": "ephemeral"}}
-        return to_bytes(sendable({"role": self.role, "content": [*first, marked]}))
+        marked = [*first, {**last, "cache_control": {"type": "ephemeral"}}]
+        return to_bytes(sendable({"role": self.role, "content": marked}))
 
 
 class RequestPrefix:
@@ -249,11 +235,10 @@ class RequestPrefix:
 def body(
     prefix: RequestPrefix,
     messages: Sequence[HistoryMessage],
-    *,
     model: str,
     max_tokens: int,
     session_id: str,
-    more: Mapping[str, object] = {},
+    **more: object,
 ) -> list[bytes]:
     """Return the body in pieces: a large history is not copied or encoded again."""
     users = [i for i, message in enumerate(messages) if message.role == "user"]

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..agent.conversation import Conversation, close_open_tool_uses
-from ..session_store.file_history import FileChange, Point, RewindPoints
+from ..session_store.file_history import Point, RewindPoints
 from ..system.host import Host
 from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import shown
@@ -59,7 +59,7 @@ class PlannedFile:
 
 
 async def _planned(
-    context: ToolContext, points: RewindPoints, change: FileChange, keep: bool, *, lines: bool
+    context: ToolContext, points: RewindPoints, change: journal_records.FileChangeRecord, keep: bool, *, lines: bool
 ) -> PlannedFile | None:
     loop, path = asyncio.get_running_loop(), change.path
     try:
@@ -117,10 +117,10 @@ async def _points(session: Session) -> Json:
 
 
 def _point(session: Session, message: str) -> Point:
-    found = session.log.points.find(message)
-    if found is None:
-        raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
-    return found
+    for point in session.log.points.points:
+        if message and point.id == message:
+            return point
+    raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
 
 
 async def _rewind_files(session: Session, rewind: requests.FileRewind) -> Json:
@@ -155,18 +155,13 @@ async def _rewind_conversation(session: Session, rewind: requests.ConversationRe
 async def _carry_out(session: Session, message: str, to: int, files: Sequence[PlannedFile], text: str = "") -> Json:
     """Record the rewind, durably, before anything changes; then restore the files."""
     log, agent = session.log, session.agent
-    wanted: list[Json] = [
-        {"path": each.path, "before": each.before, "after": each.after, "mode": each.mode}
-        for each in files
-        if not each.why
-    ]
+    named = ("path", "before", "after", "mode")
+    wanted: list[Json] = [{name: getattr(each, name) for name in named} for each in files if not each.why]
     log.emit(journal_records.RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
     await log.commit()
     if to:
         rewound, context = list(log.journal.rewound), agent.config.context
-        conversation = await log.journal.examined(
-            lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
-        )
+        conversation = await log.journal.examined(partial(Conversation.from_records, rewound=rewound))
         for closed in close_open_tool_uses(conversation, _CUT):
             log.emit(journal_records.MessageRecord(closed.body))
         agent.rewind(conversation)
@@ -198,10 +193,8 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
     session.log.emit(journal_records.RewoundRecord(failed))
     await session.log.commit()
     if restored:
-        names = "\n".join(restored[:_MAX_NAMED])
-        session.agent.reminders.add(
-            "rewind", f"The user has put these files back to an earlier version. Read them again before use:\n{names}"
-        )
+        told = "The user has put these files back to an earlier version. Read them again before use:"
+        session.agent.reminders.add("rewind", "\n".join([told, *restored[:_MAX_NAMED]]))
     return failed
 
 
@@ -233,14 +226,9 @@ def _check_drops(records: Iterable[Record], to: int, prompt: str, rewound: Seque
         if isinstance(content, journal_records.PromptRecord):
             begun = True
             if any(uuids.get(each) != prompt for each in content.input_ids):
-                raise RequestRefused(
-                    f"{requests.DROPS_MORE} another prompt, or a notice of a task, would be left out too"
-                )
-        elif (
-            not begun
-            and isinstance(content, journal_records.MessageRecord)
-            and content.body.get("type") in ("assistant", "user")
-        ):
+                why = "another prompt, or a notice of a task, would be left out too"
+                raise RequestRefused(f"{requests.DROPS_MORE} {why}")
+        elif not begun and record.kind == "message" and record.body.get("type") in ("assistant", "user"):
             raise RequestRefused(f"{requests.DROPS_MORE} that message is not the last one of its turn")
 
 

@@ -31,18 +31,6 @@ class Point:
     text: str
 
 
-@dataclass(frozen=True)
-class FileChange:
-    """What was in a file before it was changed (`before`, `mode`) and after that, as in FileChangeRecord."""
-
-    seq: int
-    path: str
-    before: str
-    after: str
-    mode: int = 0
-    lost: str = ""
-
-
 class RewindPoints(Projection):
     """`points` are the prompts of the conversation, `latest` the digest of each changed file."""
 
@@ -50,24 +38,21 @@ class RewindPoints(Projection):
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.latest: OrderedDict[str, str] = OrderedDict()
         self.unfinished: records.RewindRecord | None = None
-        self._changes: deque[FileChange] = deque(maxlen=MAX_CHANGES)
+        self._changes: deque[tuple[int, records.FileChangeRecord]] = deque(maxlen=MAX_CHANGES)
         self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
 
-    def find(self, message: str) -> Point | None:
-        return next((point for point in self.points if message and point.id == message), None)
-
-    def changed_since(self, seq: int) -> list[FileChange]:
+    def changed_since(self, seq: int) -> list[records.FileChangeRecord]:
         """Return the first change of each file after record `seq`. A file changed again and back counts as well."""
-        first: OrderedDict[str, FileChange] = OrderedDict()
-        for change in self._changes:
-            if change.seq > seq:
+        first: dict[str, records.FileChangeRecord] = {}
+        for at, change in self._changes:
+            if at > seq:
                 first.setdefault(change.path, change)
         return list(first.values())
 
     @property
     def complete_since(self) -> int:
         """The number of the record after which every change is remembered."""
-        return self._changes[0].seq if len(self._changes) == MAX_CHANGES else 0
+        return self._changes[0][0] if len(self._changes) == MAX_CHANGES else 0
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, _: Record) -> None:
@@ -86,28 +71,25 @@ class RewindPoints(Projection):
 
     @on(records.FileChangeRecord)
     def _file_change(self, content: records.FileChangeRecord, record: Record) -> None:
-        self._add(FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost))
+        self._add(record.seq, content)
 
     @on(records.RewindRecord)
     def _rewind(self, content: records.RewindRecord, record: Record) -> None:
         for each in content.files:
             mode = each.get("mode")
             path, before, after = (str(each.get(name, "")) for name in ("path", "before", "after"))
-            self._add(FileChange(record.seq, path, before, after, mode if isinstance(mode, int) else 0))
+            change = records.FileChangeRecord("", path, before, after, mode if isinstance(mode, int) else 0)
+            self._add(record.seq, change)
         if content.to:
             self.points = deque((each for each in self.points if each.seq < content.to), MAX_POINTS)
         self.unfinished = content if content.files else None
 
-    @on(records.RewoundRecord)
-    def _rewound(self, _: records.RewoundRecord, __: Record) -> None:
+    @on(records.RewoundRecord, records.ForkedRecord)
+    def _rewound(self, _: records.RewoundRecord | records.ForkedRecord, __: Record) -> None:
         self.unfinished = None
 
-    @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
-        self.unfinished = None
-
-    def _add(self, change: FileChange) -> None:
-        self._changes.append(change)
+    def _add(self, seq: int, change: records.FileChangeRecord) -> None:
+        self._changes.append((seq, change))
         self.latest.pop(change.path, None)
         self.latest[change.path] = change.after
         while len(self.latest) > MAX_CHANGES:

@@ -270,18 +270,12 @@ class SnapshotProjection(Projection):
             live = [each for each in self._live if each.ended == _NEVER]
             self._live = [*live[1 - _MAX_PROMPTS :], prompt]
 
-    @on(records.PromptRecord)
-    def _prompt(self, content: records.PromptRecord, record: Record) -> None:
-        self._take(content.input_ids, record.seq)
-
-    @on(records.TakenRecord)
-    def _taken(self, content: records.TakenRecord, record: Record) -> None:
-        self._take([content.input_id], record.seq)
-
-    def _take(self, taken: list[str], seq: int) -> None:
+    @on(records.PromptRecord, records.TakenRecord)
+    def _taken(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
+        taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
         for prompt in self._live:
             if prompt.input_id in taken:
-                prompt.taken = min(prompt.taken, seq)
+                prompt.taken = min(prompt.taken, record.seq)
 
     @on(messages.TaskMessage, main_only=True)
     def _task(self, line: messages.TaskMessage, record: Record) -> None:
@@ -291,10 +285,10 @@ class SnapshotProjection(Projection):
             body = {"task_id": line.task_id, "description": line.description}
             self._tasks[line.task_id] = record.seq, body
 
-    @on(records.UnqueuedRecord)
-    def _unqueued(self, content: records.UnqueuedRecord, record: Record) -> None:
+    @on(records.UnqueuedRecord, records.ForkedRecord)
+    def _unqueued(self, content: records.UnqueuedRecord | records.ForkedRecord, record: Record) -> None:
         for prompt in self._prompts:
-            if prompt.input_id == content.id:
+            if isinstance(content, records.ForkedRecord) or prompt.input_id == content.id:
                 prompt.ended = min(prompt.ended, record.seq)
 
     @on(records.MovedRecord)
@@ -310,11 +304,6 @@ class SnapshotProjection(Projection):
         for prompt in self._live:
             if prompt.taken < record.seq < prompt.ended:
                 prompt.ended = record.seq
-
-    @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, record: Record) -> None:
-        for prompt in self._prompts:
-            prompt.ended = min(prompt.ended, record.seq)
 
     @on(records.RewindRecord)
     def _rewind(self, content: records.RewindRecord, _: Record) -> None:
