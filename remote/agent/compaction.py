@@ -174,6 +174,7 @@ class Compactor:
 
 
 _MIN_TOKENS = 100  # smaller results are not worth it
+_REPEATABLE = {name for name, each in BUILT_IN.items() if each.effect is not Effect.NONE or each is BASH_OUTPUT}
 
 
 def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str], int]:
@@ -183,14 +184,12 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
     found: list[str] = []
     saved = newer = 0
     for i in range(len(messages) - 1, 0, -1):
-        called = [block for block in messages[i - 1].blocks if block.get("type") == "tool_use"]
-        calls: dict[object, str] = {block.get("id"): str(block.get("name")) for block in called}
+        calls = {b.get("id"): b.get("name") for b in messages[i - 1].blocks if b.get("type") == "tool_use"}
         results = [block for block in messages[i].blocks if block.get("type") == "tool_result"]
         for block in reversed(results if messages[i].role == "user" else []):
-            tokens, traits = block_tokens(block), BUILT_IN.get(calls.get(block.get("tool_use_id"), ""))
+            tokens, name = block_tokens(block), calls.get(block.get("tool_use_id"))
             newer += tokens if block.get("content") != CLEARED else keep + 1
-            repeatable = traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
-            if repeatable and i < seen and newer > keep and tokens >= _MIN_TOKENS:
+            if name in _REPEATABLE and i < seen and newer > keep and tokens >= _MIN_TOKENS:
                 found.append(str(block["tool_use_id"]))
                 saved += tokens - block_tokens({**block, "content": CLEARED})
     return found[::-1], saved

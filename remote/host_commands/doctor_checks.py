@@ -469,11 +469,7 @@ def _file_system(path: str) -> tuple[str, str]:
 def bundle_cache(bundle: str) -> list[HostFinding]:
     ours = filter(is_ours, worker_directories())
     kept = [os.path.join(top, name) for top in ours for name in os.listdir(top) if _BUNDLE.fullmatch(name)]
-    home, runtime = session_paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
-    stores = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
-    tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []  # in the order of deploy/stub.py
-    stores += [os.path.join(top, "worker") for top in [*tops, "/tmp/ccb-%d" % os.getuid()]]  # noqa: S108
-    problems = [(top, _store_problem(top)) for top in stores]
+    problems = [(top, _store_problem(top)) for top in _stores()]
     own = next((path for path in kept if os.path.basename(path) == bundle + ".bundle"), "")
     place = os.path.dirname(own) or next((top for top, problem in problems if not problem), "")
     if not place:
@@ -492,6 +488,14 @@ def _store_problem(top: str) -> str:
     steps = (path for path in (os.path.dirname(top), top) if os.path.lexists(path))
     foreign = next(filter(None, (_foreign(step, step) for step in steps)), "")
     return foreign or _write_problem(there, _BUNDLE_SIZE)[0]
+
+
+def _stores() -> list[str]:
+    """Return where a bundle may be stored, in the order of deploy/stub.py."""
+    home, runtime = session_paths.home_directory(), os.environ.get("XDG_RUNTIME_DIR") or ""
+    found = worker_directories()[:1] if home or (os.environ.get("XDG_CACHE_HOME") or "").startswith("/") else []
+    tops = [os.path.join(runtime, "ccb")] if runtime.startswith("/") else []
+    return found + [os.path.join(top, "worker") for top in [*tops, "/tmp/ccb-%d" % os.getuid()]]  # noqa: S108
 
 
 def running_sessions() -> list[HostFinding]:

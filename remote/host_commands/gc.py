@@ -147,11 +147,7 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
             alive.add(mark)
         elif mark in marked and not entry.elsewhere:
             dead[mark] = entry.session
-    owners = registry.live_sessions()
-    asked = {owner.get("pid") for owner in owners.values()}
-    if all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid)):  # others may have marks in memory:
-        # a session in memory has its id as mark, and a daemon in another network namespace cannot be asked
-        dead.update({mark: mark for mark in marked if len(mark) == 36 and mark not in owners})
+    dead.update(_marks_of_memory_sessions(marked))
     for mark, session in dead.items():
         if mark in alive:
             continue
@@ -161,6 +157,14 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
         for pid, name in names:
             why = "left running by a tool of session %s" % session
             reports.report("ended", {"session": session, "pid": pid, "what": name, "why": why})
+
+
+def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
+    """Return the marks of ended sessions in memory, their ids; none while a daemon in another network may have them."""
+    owners = registry.live_sessions()
+    asked = {owner.get("pid") for owner in owners.values()}
+    known = all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid))
+    return {mark: mark for mark in marked if known and len(mark) == 36 and mark not in owners}
 
 
 def _is_daemon(pid: int) -> bool:

@@ -272,12 +272,23 @@ def error_in(event: Json) -> ModelError | None:
         return None
     fields = error if isinstance(error, dict) else event
     said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
-    named = [fields.get(name) for name in ("type", "code", "status")]
-    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
-    kinds = (each for each in named if isinstance(each, str) and each not in ("", "error", str(status)))
-    kind = next(kinds, "api_error")
+    status, kind = _class_of(fields)
     text = said if said and kind in said else f"{said} ({kind})" if said else kind
     return ModelError(text, status=status or status_of(kind), error_type=kind)
+
+
+def _class_of(error: Json) -> tuple[int | None, str]:
+    named = [error.get(name) for name in ("type", "code", "status")]
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    return status, kinds[0] if kinds else "api_error"
+
+
+def _class_of(error: Json) -> tuple[int | None, str]:
+    named = [error.get(name) for name in ("type", "code", "status")]
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    return status, kinds[0] if kinds else "api_error"
 
 
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
