@@ -19,6 +19,7 @@ from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
 from ..model.model_request import SMALL, small_model
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
+from ..system.deadline import in_thread
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
@@ -258,7 +259,7 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
     lost = ""
     if change.data is not None:
         history = context.config.context.history
-        lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
+        lost = await in_thread(history.keep, change.data)
     record = FileChangeRecord(tool_use_id, spelled(change.path), change.before, change.after, change.mode, lost)
     context.log.record(record)
     await context.log.commit()

@@ -96,7 +96,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     parts.launches.use(options)
     host.journal.flush_soon()
     session = Session(parts, agent, clients, sdk_requests)
-    session.watch_tasks()
+    session.notices.begin()
     return _answering(session)
 
 

@@ -25,7 +25,7 @@ from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
-from ..system.deadline import first_of, within
+from ..system.deadline import first_of, in_thread, within
 from ..tools.tool_contract import ToolContext
 from .model_streams import ModelStreams, StreamLink
 
@@ -130,12 +130,11 @@ class AttachedClient:
         return False
 
     async def _send_pages(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             frame = await self._pages.get()
             size = min(frame.most, _MAX_PAGE)
             try:
-                records = await loop.run_in_executor(None, self._journal.page, frame.before, size)
+                records = await in_thread(self._journal.page, frame.before, size)
             except OSError as error:
                 log.error("earlier events cannot be read: %s", error)
                 records = []
@@ -209,10 +208,10 @@ class AttachedClients:
         self._begin = begin
         self._changed = changed
         self._stop = stop
-        self._names: NameFinder | None = None
+        self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
-        self._ending = False
+        self.ending = False  # the daemon is: attaches and inputs are refused
 
     @property
     def viewers(self) -> int:
@@ -246,10 +245,10 @@ class AttachedClients:
     async def _know_cages(self) -> None:
         """Ask which cages there are, before a frame that depends on it: that would hold all clients up."""
         if self._context.host.known_cages() is None:
-            await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
+            await in_thread(self._context.host.cages)
 
     def _attach(self, client: AttachedClient, frame: frames.Attach) -> None:
-        if self._ending:
+        if self.ending:
             client.outbox.close()
             return
         if frame.have > self._journal.seq:
@@ -279,7 +278,8 @@ class AttachedClients:
         if drives:
             self.driver = client
             if self.session is not None:
-                self.session.meet_driver()
+                self.session.broker.ask_driver_again()
+                self.session.inputs.wake()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
 
@@ -337,14 +337,14 @@ class AttachedClients:
                 outbox.control(frames.Fenced(self._lease.epoch, by))
 
     def _find_names(self, client: AttachedClient, frame: frames.FindNames) -> None:
-        if self.session is None or self._ending:
+        if self.session is None or self.ending:
             return
-        if self._names is None:
+        if self.names is None:
             from ..tools.search_process import NameFinder
 
-            self._names = NameFinder(self._context.cwd, self._context.host)
+            self.names = NameFinder(self._context.cwd, self._context.host)
         epoch, number = self._lease.epoch, frame.request
-        self._names.find(
+        self.names.find(
             client, frame.query, lambda found: client.outbox.control(frames.NamesFound(epoch, number, found))
         )
 
@@ -360,7 +360,7 @@ class AttachedClients:
 
     def _take_input(self, client: AttachedClient, frame: frames.Input) -> None:
         """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
-        if self._ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
+        if self.ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
@@ -425,10 +425,6 @@ class AttachedClients:
             finisher.outbox.finish(frames.Bye("the session goes on for the others"))
         return True
 
-    def refuse(self) -> None:
-        """The daemon is ending: refuse further attaches and inputs."""
-        self._ending = True
-
     async def close(self, *, session_over: bool) -> None:
         """End all connections. Say goodbye only if the session is over, so that otherwise the clients come back."""
         for outbox in self.outboxes:
@@ -442,10 +438,6 @@ class AttachedClients:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def stop_finding(self) -> None:
-        if self._names is not None:
-            await self._names.close()
 
 
 GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Callable
 
 from ccb import __version__
@@ -245,11 +245,16 @@ class Daemon:
             await asyncio.wait(reasons_to_end, return_when=asyncio.FIRST_COMPLETED)
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)
         finally:
-            self.clients.refuse()
+            self.clients.ending = True
             if self.session is not None:
                 self.session.broker.suspend()
             server.close()
-            await _cancelled([*reasons_to_end, upkeep])
+            tasks = [*reasons_to_end, upkeep]
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    log.error("the session ended in a bug", exc_info=ended)
             await self._close()
 
     async def _run_turns(self) -> None:
@@ -265,7 +270,8 @@ class Daemon:
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
-        await self.clients.stop_finding()
+        if self.clients.names is not None:
+            await self.clients.names.close()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
         root = await self.context.directory.soon(self.context.directory.identity)
@@ -307,15 +313,6 @@ class Daemon:
         if cages is not None and self.session is not None:
             hello["sandbox"] = self.session.agent.config.permissions.cage_in_force
         self.clients.add(reader, writer, hello)
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancel the tasks and wait for them. An error in one of them is a bug and is logged."""
-    for task in tasks:
-        task.cancel()
-    for ended in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(ended, Exception):
-            log.error("the session ended in a bug", exc_info=ended)
 
 
 async def keep_reachable(

@@ -81,18 +81,21 @@ def clean_host(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> No
             remover.session(directory, "")
     for top in registry.state_directories():
         remover.directory(top, "")
-    alive = {*registry.live_sessions()} - ending
-    for top, names in _listed(registry.runtime_directories()):
-        for name in filter(_RUNTIME.fullmatch, names):
-            session, ending_of_name = os.path.splitext(name)
-            if session in alive:
-                reports.kept(os.path.join(top, name), _LIVES)
-            else:
-                what = {".sock": "socket", ".lock": "lock"}.get(ending_of_name, "temp")
-                remover.file(os.path.join(top, name), what, "")
+    _runtime_files(remover, {*registry.live_sessions()} - ending)
     _left_directories(remover, places)
     _bundles(remover, {str(entry.summary.get("bundle")) for entry in elsewhere.values()}, last=bundles)
     _own_directories(remover)
+
+
+def _runtime_files(remover: stopping.Remover, alive: set[str]) -> None:
+    for top, names in _listed(registry.runtime_directories()):
+        for name in filter(_RUNTIME.fullmatch, names):
+            session, ending = os.path.splitext(name)
+            if session in alive:
+                remover.reports.kept(os.path.join(top, name), _LIVES)
+            else:
+                what = {".sock": "socket", ".lock": "lock"}.get(ending, "temp")
+                remover.file(os.path.join(top, name), what, "")
 
 
 def _listed(tops: Iterable[str]) -> Iterable[tuple[str, list[str]]]:

@@ -222,7 +222,7 @@ def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callab
         inputs.put(input_id, line, echo=session.options.replay_user_messages)
     for notice, agent_id in recovered.notices.values():
         inputs.notify(notice, agent_id)
-    session.watch_tasks(restored.tasks)
+    session.notices.begin(restored.tasks)
     log.journal.flush_soon()
     return session
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents
+from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
@@ -195,7 +195,7 @@ async def _remember(session: Session, note: str) -> Json:
     context = session.agent.config.context
     host = context.host
     paths = [os.path.join(context.cwd, name) for name in ("CLAUDE.md", "AGENTS.md")]
-    path = next((each for each in paths if os.path.lexists(each)), paths[0])
+    path = next(filter(os.path.lexists, paths), paths[0])
     real = host.real_path(path)
     if not is_under(real, host.real_path(context.cwd)):
         raise protocol.RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
@@ -292,10 +292,10 @@ def register_context_commands(session: Session) -> None:
     commands, agent = session.agent.commands, session.agent
 
     async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.compact(call.arguments))
+        return Printed(await agent.running_turn.compact(call.arguments))
 
     async def clear(_: CommandCall) -> Printed:
-        await agent.clear()
+        await agent.running_turn.clear()
         return Printed("")
 
     async def context(_: CommandCall) -> Printed:
@@ -321,9 +321,7 @@ async def _memory(session: Session) -> str:
 
     context = session.agent.config.context
     sources = instruction_sources(session.options)
-    files = await asyncio.get_running_loop().run_in_executor(
-        None, find_instructions, context.cwd, context.cages.home, sources
-    )
+    files = await in_thread(find_instructions, context.cwd, context.cages.home, sources)
     if not files:
         return "There are no instruction files. /init writes a CLAUDE.md for this project."
     lines = [f"  {each.path}  ({each.scope}, {len(each.text):,} characters)" for each in files]
@@ -346,13 +344,9 @@ def _line(agent: AgentDefinition) -> str:
     facts = [
         _WHOSE.get(agent.source, agent.source),
         _SMALL if agent.model == SMALL else f"model {agent.model}" if agent.model else "",
+        "only reads" if agent.read_only else "",
+        "in a worktree of its own" if agent.isolation else "",
+        f"tools {', '.join(agent.tools) or 'none'}" if agent.tools is not None else "",
+        f"mode {agent.permission_mode} at most" if agent.permission_mode else "",
     ]
-    if agent.read_only:
-        facts.append("only reads")
-    if agent.isolation:
-        facts.append("in a worktree of its own")
-    if agent.tools is not None:
-        facts.append(f"tools {', '.join(agent.tools) or 'none'}")
-    if agent.permission_mode:
-        facts.append(f"mode {agent.permission_mode} at most")
     return f"{agent.name} ({'; '.join(filter(None, facts))}): {agent.description[:_MAX_DESCRIPTION]}"

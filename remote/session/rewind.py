@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..agent.conversation import Conversation, close_open_tool_uses
 from ..session_store.file_history import Point, RewindPoints
+from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import shown
@@ -61,10 +61,10 @@ class PlannedFile:
 async def _planned(
     context: ToolContext, points: RewindPoints, change: journal_records.FileChangeRecord, keep: bool, *, lines: bool
 ) -> PlannedFile | None:
-    loop, path = asyncio.get_running_loop(), change.path
+    path = change.path
     try:
         info, data = await _present(context.host, unspelled(path))
-        real = spelled(await loop.run_in_executor(None, context.host.real_path, unspelled(path)))
+        real = spelled(await in_thread(context.host.real_path, unspelled(path)))
     except (OSError, NotAFile) as error:
         return PlannedFile(path, ABSENT, change.before, why=str(error))
     now = ABSENT if info is None else digest_of(data)
@@ -72,16 +72,16 @@ async def _planned(
         return None
     if real != path:
         return PlannedFile(path, now, change.before, why=f"its path leads to {real} now")
-    then = b"" if change.before == ABSENT else await loop.run_in_executor(None, context.history.load, change.before)
+    then = b"" if change.before == ABSENT else await in_thread(context.history.load, change.before)
     if then is None:
         return PlannedFile(path, now, change.before, why=change.lost or _LOST)
     if keep and info is not None:
-        await loop.run_in_executor(None, context.history.keep, data)
+        await in_thread(context.history.keep, data)
     old, new = shown(data), shown(then)
-    stats = await loop.run_in_executor(None, compared, old, new, 0)
+    stats = await in_thread(compared, old, new, 0)
     mode = change.mode or (info.mode if info is not None else 0)
     foreign = now != points.latest.get(path)
-    diff = await loop.run_in_executor(None, compared, new, old, PATCH_BYTES) if lines else None
+    diff = await in_thread(compared, new, old, PATCH_BYTES) if lines else None
     return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign, diff=diff)
 
 
@@ -173,11 +173,11 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
     """Restore files, and tell the model. Return failures. May be done again after it was cut off."""
-    context, loop, failed, restored = session.agent.config.context, asyncio.get_running_loop(), [], []
+    context, failed, restored = session.agent.config.context, [], []
     for each in files:
         path, after, data, why = each["path"], each["after"], None, ""
         if after != ABSENT:
-            data = await loop.run_in_executor(None, context.history.load, after)
+            data = await in_thread(context.history.load, after)
             why = _LOST if data is None else ""
         if not why:
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from dataclasses import asdict, replace
@@ -14,6 +13,7 @@ from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 from ..session_store.journal import NotKept
 from ..settings import worker_settings
 from ..settings.worker_settings import Layer, WorkerSettings
+from ..system.deadline import in_thread
 
 if TYPE_CHECKING:
     from ..settings.project_switches import Project
@@ -62,8 +62,7 @@ class SessionSettings:
 
         self._settled, self.failure = True, ""
         try:
-            loop = asyncio.get_running_loop()
-            project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
+            project = await in_thread(read_project, self._cwd, self._home, self.current.sources)
             if self._problems:
                 project = replace(project, problems=(*self._problems, *project.problems))
             if await self._counts(project):
@@ -86,9 +85,8 @@ class SessionSettings:
             return True
         from ..settings.project_switches import EVERY_CALL
 
-        question = ProjectTrust(
-            project.directories[0], project.fingerprint, [asdict(each) for each in project.switches], project.problems
-        )
+        switches = [asdict(each) for each in project.switches]
+        question = ProjectTrust(project.directories[0], project.fingerprint, switches, project.problems)
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
             question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that
         if len(json.dumps(asdict(question))) > _MAX_QUESTION:
