@@ -76,15 +76,9 @@ class Agent:
     def interrupted(self) -> bool:
         return self._turn is not None and self._turn.interrupted
 
-    async def compact(self, hint: str) -> str:
-        return await self._running().compact(hint)
-
-    async def clear(self) -> None:
-        await self._running().clear()
-
-    def _running(self) -> Turn:
-        if self._turn is None:
-            raise RuntimeError("no turn is running")
+    @property
+    def running_turn(self) -> Turn:
+        assert self._turn is not None
         return self._turn
 
     async def context_report(self) -> ContextReport:
@@ -214,12 +208,10 @@ class ContextReport:
         return round(100 * self.used / self.limits.window)
 
     def public(self) -> Json:
-        shown = [
-            {"name": name, "tokens": tokens, "color": _LOOKS[name][1]} for name, tokens in self.parts.items() if tokens
-        ]
         cells = [{"categoryName": name, "color": _LOOKS[name][1], "isFilled": True} for name in self._cells()]
+        shown = [(name, tokens) for name, tokens in self.parts.items() if tokens]
         return {
-            "categories": shown,
+            "categories": [{"name": name, "tokens": tokens, "color": _LOOKS[name][1]} for name, tokens in shown],
             "totalTokens": self.used,
             "maxTokens": self.limits.window,
             "rawMaxTokens": self.limits.window,

@@ -64,9 +64,8 @@ class OfferedTools:
     role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
-        if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
-            return False
-        return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
+        offered = self.role is None or tool.name in FINDERS or self.role.offers(tool.name)
+        return offered and (self.names is None or tool.name in self.names or tool.name not in BUILT_IN)
 
 
 @dataclass(frozen=True)
@@ -125,10 +124,8 @@ class AgentConfig:
     def with_options(self, options: SessionOptions) -> AgentConfig:
         return replace(self, models=ModelChoice.of(options), max_turns=options.max_turns)
 
-    def visible_tools(self) -> dict[str, Tool]:
-        return self._allowed(self.tools)
-
-    def _allowed(self, tools: Iterable[Tool]) -> dict[str, Tool]:
+    def visible_tools(self, of: Iterable[Tool] | None = None) -> dict[str, Tool]:
+        tools = self.tools if of is None else of
         return {tool.name: tool for tool in tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
@@ -150,7 +147,7 @@ class AgentConfig:
 
     def deferred_tools(self) -> dict[str, Tool]:
         """Return the visible tools that no request declares, by name."""
-        return self._allowed(self.tools.deferred)
+        return self.visible_tools(self.tools.deferred)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
@@ -83,15 +84,8 @@ class Ledger(Projection):
     def _add_to_sums(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
         cost = known.cost_usd(usage)
         self.total_cost_usd += cost
-        entry = self.model_usage.setdefault(
-            model,
-            {
-                **dict.fromkeys(_MODEL_USAGE, 0),
-                "costUSD": 0.0,
-                "contextWindow": known.context_window,
-                "maxOutputTokens": known.max_output,
-            },
-        )
+        limits = {"contextWindow": known.context_window, "maxOutputTokens": known.max_output}
+        entry = self.model_usage.setdefault(model, {**dict.fromkeys(_MODEL_USAGE, 0), "costUSD": 0.0, **limits})
         entry["costUSD"] += cost
         for name, public in zip(TOKENS, _MODEL_USAGE):
             entry[public] += count(usage, name)
@@ -153,21 +147,13 @@ class AgentHistories(Projection):
         return self._by_id[agent_id]
 
     @property
-    def cut(self) -> list[AgentHistory]:
-        return [history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT]
-
-    def cut_agent(self, agent_id: str) -> AgentHistory | None:
-        return self._by_id.get(agent_id) if agent_id != MAIN_AGENT else None
+    def cut(self) -> dict[str, AgentHistory]:
+        return {agent_id: history for agent_id, history in self._by_id.items() if agent_id != MAIN_AGENT}
 
     def close_open_tool_uses(self, why: Callable[[Conversation, str], str]) -> Iterator[tuple[str, MessageRecord]]:
         """Close the open tool uses of each history, the main agent's last. Yield the results; the caller emits them."""
         for agent_id, history in sorted(self._by_id.items(), key=lambda item: item[0] == MAIN_AGENT):
-            conversation = history.conversation
-
-            def reason(tool_use_id: str, conversation: Conversation = conversation) -> str:
-                return why(conversation, tool_use_id)
-
-            for message in close_open_tool_uses(conversation, reason):
+            for message in close_open_tool_uses(history.conversation, partial(why, history.conversation)):
                 yield agent_id, message
 
 

@@ -13,7 +13,6 @@ from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 from ..context.git_state import current_branch
 from ..context.system_prompt import style_name
 from ..model.answer_stream import MessageHead
-from ..model.model_call import Retrying
 from ..model.retry import OF_THE_LAPTOP, ModelError
 from ..permissions.engine import PermissionEngine
 from ..permissions.modes import cage_text
@@ -61,12 +60,12 @@ def init_message(config: AgentConfig, tools: Sequence[str], model: str, version:
     )
 
 
-def status_message(value: str | None, **more: object) -> Json:
+def status_message(value: str | None = None, **more: object) -> Json:
     return _system("status", status=value, **more)
 
 
 def mode_message(permissions: PermissionEngine) -> Json:
-    return status_message(None, permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
+    return status_message(permissionMode=permissions.mode, sandbox=permissions.cage_in_force)
 
 
 def compact_boundary(trigger: str, pre_tokens: int, post_tokens: int, prefix_tokens: int) -> Json:
@@ -80,7 +79,7 @@ def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[st
 
 
 def compact_summary(text: str) -> Json:
-    return {**user_text(text, synthetic=True), "isCompactSummary": True}
+    return user_text(text, isSynthetic=True, isCompactSummary=True)
 
 
 def session_title(title: str) -> Json:
@@ -129,13 +128,13 @@ def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> 
     return body
 
 
-def user_text(text: str, *, synthetic: bool = False) -> Json:
-    return user_blocks([{"type": "text", "text": text}], synthetic=synthetic)
+def user_text(text: str, **more: object) -> Json:
+    content = [{"type": "text", "text": text}]
+    return {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None, **more}
 
 
-def user_blocks(blocks: Sequence[Json], *, synthetic: bool = False) -> Json:
-    body: Json = {"type": "user", "message": {"role": "user", "content": list(blocks)}, "parent_tool_use_id": None}
-    return {**body, "isSynthetic": True} if synthetic else body
+def synthetic(blocks: Sequence[Json]) -> Json:
+    return {**user_text("", isSynthetic=True), "message": {"role": "user", "content": list(blocks)}}
 
 
 def informational(text: str, level: str = "info") -> Json:
@@ -143,19 +142,12 @@ def informational(text: str, level: str = "info") -> Json:
 
 
 def command_output(text: str) -> Json:
-    return {**user_text(f"<local-command-stdout>{text}</local-command-stdout>"), "isReplay": True}
+    return user_text(f"<local-command-stdout>{text}</local-command-stdout>", isReplay=True)
 
 
-def api_retry(retry: Retrying) -> Json:
-    failure = retry.failure
-    body = _system(
-        "api_retry",
-        attempt=retry.attempt,
-        max_retries=retry.max_retries,
-        retry_delay_ms=round(retry.delay * 1000),
-        error_status=failure.status,
-        error=failure.kind,
-    )
+def api_retry(failure: ModelError, attempt: int, most: int, delay: float) -> Json:
+    times = {"attempt": attempt, "max_retries": most, "retry_delay_ms": round(delay * 1000)}
+    body = _system("api_retry", **times, error_status=failure.status, error=failure.kind)
     if failure.error_type.startswith(OF_THE_LAPTOP):
         body.update(api_error_type=failure.error_type, message=failure.message)
     elif failure.silent:
@@ -165,9 +157,8 @@ def api_retry(retry: Retrying) -> Json:
 
 def model_silent(silent: float | None, left: float) -> Json:
     """Return the message about a silent model that is asked again in `left` seconds; with None, it has gone on."""
-    if silent is None:
-        return _system("model_silent", silent_ms=None, retry_in_ms=None)
-    return _system("model_silent", silent_ms=round(silent * 1000), retry_in_ms=round(left * 1000))
+    times = (None, None) if silent is None else (round(silent * 1000), round(left * 1000))
+    return _system("model_silent", silent_ms=times[0], retry_in_ms=times[1])
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:

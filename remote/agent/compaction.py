@@ -36,10 +36,7 @@ _SHARES = (1.0, 0.6, 0.35, 0.15)  # of a conversation that is too long even for 
 class Compactor:
     def __init__(self, context: TurnContext) -> None:
         self._context = context
-        self._config = context.config
-        self._deps = context.deps
-        self._agent = context.agent
-        self._log = context.log
+        self._config, self._deps, self._agent, self._log = context.config, context.deps, context.agent, context.log
 
     @property
     def limits(self) -> ContextLimits:
@@ -53,12 +50,10 @@ class Compactor:
             self.clear_old_results()
             if self._agent.tokens < self.limits.auto:
                 return
+        begun = begun or CompactStartRecord("auto", "")
         if not compactions.given_up:
             with suppress(ModelError, CompactionFailed):
-                if begun is not None:
-                    await self.compact(begun.trigger, begun.hint, again=True)
-                else:
-                    await self.compact("auto")
+                await self.compact(begun.trigger, begun.hint, again=compactions.unfinished is not None)
 
     async def rescue(self) -> bool:
         """Compact because the provider says that the request is too long. Return False if nothing can be done."""
@@ -71,12 +66,12 @@ class Compactor:
             if compactions.given_up and compactions.unfinished is not None:
                 raise CompactionFailed("its worker died too often")
             await self.compact("auto")
-        except ModelError as failure:
-            if not failure.prompt_too_long:
+        except (ModelError, CompactionFailed) as failure:
+            if isinstance(failure, ModelError) and not failure.prompt_too_long:
                 raise
-            await self._drop_everything()
-        except CompactionFailed:
-            await self._drop_everything()
+            # losing the conversation is better than a session that cannot go on
+            _log.error("the conversation is dropped: it is too long, and there is no summary of it")
+            await self._replace("auto", self._agent.tokens, LOST)
         return True
 
     def clear_old_results(self) -> int:
@@ -105,7 +100,7 @@ class Compactor:
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._log.record(CompactEndRecord("failed"))
-            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
+            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
             _log.warning("the conversation was not compacted: %s", failure)
             raise
         return await self._replace(trigger, pre, summary)
@@ -119,11 +114,6 @@ class Compactor:
         self._log.message(agent_messages.conversation_reset(self._deps.log.session_id))
         await self._log.commit()
         await self._starts_again("clear")
-
-    async def _drop_everything(self) -> None:
-        """Go on without the conversation: losing it is better than a session that cannot go on."""
-        _log.error("the conversation is dropped: it is too long, and there is no summary of it")
-        await self._replace("auto", self._agent.tokens, LOST)
 
     async def _summary(self, hint: str) -> str:
         """Return the model's summary. Where the conversation is too long even for that, leave out its beginning."""
@@ -171,7 +161,7 @@ class Compactor:
         self._log.record(MessageRecord(body))
         if more:
             self._log.record(PromptRecord(more, []))
-        self._log.message({**agent_messages.status_message(None), "compact_result": "success"})
+        self._log.message({**agent_messages.status_message(), "compact_result": "success"})
         await self._log.commit()
         payload = {"trigger": trigger, "compact_summary": summary}
         await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=self._log.agent_id)
@@ -184,6 +174,7 @@ class Compactor:
 
 
 _MIN_TOKENS = 100  # smaller results are not worth it
+_REPEATABLE = {name for name, each in BUILT_IN.items() if each.effect is not Effect.NONE or each is BASH_OUTPUT}
 
 
 def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str], int]:
@@ -193,27 +184,15 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
     found: list[str] = []
     saved = newer = 0
     for i in range(len(messages) - 1, 0, -1):
-        calls: dict[object, str] = {
-            b.get("id"): str(b.get("name")) for b in messages[i - 1].blocks if b.get("type") == "tool_use"
-        }
-        results = [b for b in messages[i].blocks if b.get("type") == "tool_result"]
+        calls = {b.get("id"): b.get("name") for b in messages[i - 1].blocks if b.get("type") == "tool_use"}
+        results = [block for block in messages[i].blocks if block.get("type") == "tool_result"]
         for block in reversed(results if messages[i].role == "user" else []):
-            tokens = block_tokens(block)
+            tokens, name = block_tokens(block), calls.get(block.get("tool_use_id"))
             newer += tokens if block.get("content") != CLEARED else keep + 1
-            if (
-                i < seen
-                and newer > keep
-                and tokens >= _MIN_TOKENS
-                and _is_repeatable(calls.get(block.get("tool_use_id")))
-            ):
+            if name in _REPEATABLE and i < seen and newer > keep and tokens >= _MIN_TOKENS:
                 found.append(str(block["tool_use_id"]))
                 saved += tokens - block_tokens({**block, "content": CLEARED})
     return found[::-1], saved
-
-
-def _is_repeatable(name: object) -> bool:
-    traits = BUILT_IN.get(str(name))
-    return traits is not None and (traits.effect is not Effect.NONE or traits is BASH_OUTPUT)
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:

@@ -72,7 +72,6 @@ class KeptPrompts:
     def __init__(self) -> None:
         self._first: list[str] = []
         self._latest: deque[str] = deque()
-        self._first_chars = self._latest_chars = 0
         self._left_out = 0
 
     def add(self, text: str) -> None:
@@ -80,14 +79,12 @@ class KeptPrompts:
         if not text or text.startswith("<"):  # nobody, or the worker itself
             return
         text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " […]"
-        if not self._latest and self._first_chars + len(text) <= _MAX_FIRST:
+        if not self._latest and sum(map(len, self._first)) + len(text) <= _MAX_FIRST:
             self._first.append(text)
-            self._first_chars += len(text)
             return
         self._latest.append(text)
-        self._latest_chars += len(text)
-        while self._latest_chars > _MAX_LATEST:
-            self._latest_chars -= len(self._latest.popleft())
+        while sum(map(len, self._latest)) > _MAX_LATEST:
+            self._latest.popleft()
             self._left_out += 1
 
     def texts(self) -> list[str]:
@@ -122,7 +119,7 @@ class Conversation(Projection):
         self.prompts = KeptPrompts()
         self.files: list[str] = []
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
-        self._used_ids: set[str] = set()
+        self.used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
         self._answer: _Answer | None = None
         self._makers: dict[int, str] = {}  # the models that were asked for thinking, by its hash
@@ -159,9 +156,6 @@ class Conversation(Projection):
             elif not message.begins_with("tool_result"):
                 break
         return first is None or any(first.begins_with(each) for each in THINKING)
-
-    def is_used(self, tool_use_id: str) -> bool:
-        return tool_use_id in self._used_ids
 
     def apply(self, record: Record) -> None:
         """Take a record of this agent, unless a rewind has taken it back."""
@@ -208,7 +202,7 @@ class Conversation(Projection):
         """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
         for message in self.messages:
             if message.role == "assistant":
-                _trim(message)
+                message.end_before(THINKING)
         self._drop_empty()
 
     @on(records.InputRecord)
@@ -248,7 +242,7 @@ class Conversation(Projection):
             return
         for block in filter(_is_sendable, line.blocks):
             tool_use_id = str(block.get("id")) if block.get("type") == "tool_use" else ""
-            if tool_use_id in self._used_ids:
+            if tool_use_id in self.used_ids:
                 continue
             answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.mark)
@@ -260,7 +254,7 @@ class Conversation(Projection):
             self.size.answered(line.message_id, block)
             if tool_use_id:
                 self._open[tool_use_id] = answer.message
-                self._used_ids.add(tool_use_id)
+                self.used_ids.add(tool_use_id)
                 given = block.get("input")
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
@@ -286,7 +280,7 @@ class Conversation(Projection):
     def _user_line(self, line: UserMessage, _: Record) -> None:
         if line.is_summary:
             self.messages, self._answer = [], None
-            for known in (self._open, self._used_ids, self.started, self.copied, self._makers):
+            for known in (self._open, self.used_ids, self.started, self.copied, self._makers):
                 known.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
                 self.prompts, self.files = KeptPrompts(), []
@@ -375,8 +369,7 @@ class Conversation(Projection):
 
 
 def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
-    """Give every open tool_use an error result with the text `why`. The results are applied; the caller emits them.
-    This is the only way in which tool_uses are closed."""
+    """Give every open tool_use, here only, an error result `why`. It is applied; the caller emits it."""
     closed = []
     for tool_use_id in conversation.open_tool_uses:
         text = why if isinstance(why, str) else why(tool_use_id)
@@ -400,14 +393,6 @@ def tool_result_message(
         "parent_tool_use_id": None,
         "tool_use_result": content if structured is None else structured,
     }
-
-
-def _trim(message: HistoryMessage) -> None:
-    end = len(message.blocks)
-    while end and message.blocks[end - 1].get("type") in THINKING:
-        end -= 1
-    gone = {id(block) for block in message.blocks[end:]}
-    message.keep(lambda block, _: id(block) not in gone)
 
 
 def _hash(block: Json) -> int:

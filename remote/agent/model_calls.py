@@ -15,18 +15,7 @@ from ccb.tunnel.wire.tool_traits import own_name
 from ..context.system_prompt import style_text
 from ..model import model_request
 from ..model.answer_stream import BlockDone, MessageHead
-from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener, Retrying
-from ..model.model_request import (
-    SMALL,
-    THINKING,
-    HistoryMessage,
-    RequestPrefix,
-    betas_of,
-    max_tokens,
-    resolve_model,
-    small_model,
-    thinks,
-)
+from ..model.model_call import CallSettings, MessageEnd, ModelCall, ReplyListener
 from ..model.retry import LAPTOP_BUDGET, MAX_OVERLOADS, ModelError, RetryPolicy
 from ..session_store.journal import NotKept
 from ..tools.tool_contract import Tool
@@ -51,10 +40,10 @@ class TellingListener(ReplyListener):
     def silence(self, silent: float | None, left: float) -> None:
         self._log.progress("silence", agent_messages.model_silent(silent, left))
 
-    def retrying(self, retry: Retrying) -> None:
+    def retrying(self, failure: ModelError, attempt: int, most: int, delay: float) -> None:
         what = "model call failed (%s), attempt %d of %d follows in %.1f s"
-        _log.warning(what, retry.failure.kind, retry.attempt, retry.max_retries, retry.delay)
-        self._log.message(agent_messages.api_retry(retry))
+        _log.warning(what, failure.kind, attempt, most, delay)
+        self._log.message(agent_messages.api_retry(failure, attempt, most, delay))
 
 
 class AnswerListener(TellingListener):
@@ -111,7 +100,7 @@ class AnswerListener(TellingListener):
 
     def _sendable(self, block: Json) -> Json:
         """Return a tool call with a unique id and a valid name: some providers count ids from zero in each answer."""
-        if not _WORD.fullmatch(block["id"]) or self._log.conversation.is_used(block["id"]):
+        if not _WORD.fullmatch(block["id"]) or block["id"] in self._log.conversation.used_ids:
             block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
             block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
@@ -123,34 +112,21 @@ class AnswerListener(TellingListener):
 
 
 _MAX_LEFT_OUT = 20  # in one turn
-_ENDINGS = {
-    "max_tokens": (
-        "max_output_tokens",
-        EndReason.API_ERROR,
-        "the answer was cut off at the output token limit again and again. Ask for smaller steps.",
-    ),
-    "model_context_window_exceeded": (
-        "invalid_request",
-        EndReason.PROMPT_TOO_LONG,
-        "the conversation no longer fits the model's context window. Send /compact.",
-    ),
-    "refusal": (
-        "invalid_request",
-        EndReason.API_ERROR,
-        "the model refused to answer. Ask in another way, or choose another model.",
-    ),
+_CUT_OFF = "the answer was cut off at the output token limit again and again. Ask for smaller steps."
+_NO_ROOM = "the conversation no longer fits the model's context window. Send /compact."
+_REFUSAL = "the model refused to answer. Ask in another way, or choose another model."
+_ENDINGS: dict[str | None, tuple[str, EndReason, str]] = {  # by the stop reasons that are none of a finished answer
+    "max_tokens": ("max_output_tokens", EndReason.API_ERROR, _CUT_OFF),
+    "model_context_window_exceeded": ("invalid_request", EndReason.PROMPT_TOO_LONG, _NO_ROOM),
+    "refusal": ("invalid_request", EndReason.API_ERROR, _REFUSAL),
 }
-"""The error, the end and what the person is told, by the stop reasons that are none of a finished answer."""
 
 
 class ModelCalls:
     """Makes the calls, one at a time. `seconds` is what they took, `stop_reason` why the last answer ended."""
 
     def __init__(self, context: TurnContext, listener: AnswerListener, stop: StopSignal) -> None:
-        self._config = context.config
-        self._deps = context.deps
-        self._agent = context.agent
-        self._log = context.log
+        self._config, self._deps, self._agent, self._log = context.config, context.deps, context.agent, context.log
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
@@ -163,7 +139,7 @@ class ModelCalls:
     def on_model(self, name: str | None) -> Iterator[None]:
         before = self._agent.model
         if name:
-            self._lend(resolve_model(name, self._config.models.names))
+            self._lend(model_request.resolve_model(name, self._config.models.names))
         try:
             yield
         finally:
@@ -178,7 +154,7 @@ class ModelCalls:
             self._log.progress("", agent_messages.status_message("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         fallback = self._config.models.fallback
-        other = resolve_model(fallback, self._config.models.names) if fallback else ""
+        other = model_request.resolve_model(fallback, self._config.models.names) if fallback else ""
         other = other if other != agent.model else ""
         policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if other else None)
         self._call = ModelCall(settings, self._listener, policy)
@@ -207,11 +183,8 @@ class ModelCalls:
     def interrupted(self) -> bool:
         """Record what came of an interrupted answer, which is charged for. Return False if there was none."""
         call, self._call = self._call, None
-        if call is None:
-            return False
-        if call.attempt is None:
-            return True
-        rest = call.attempt.salvage()
+        attempt = call.attempt if call is not None else None
+        rest = attempt.salvage() if attempt is not None else None
         if rest is not None:
             head, text, request_id = rest
             self._agent.count(head.model, head.usage)
@@ -219,14 +192,14 @@ class ModelCalls:
                 block = {"type": "text", "text": text}
                 line = agent_messages.assistant(head, block, request_id, self._deps.clock.wall())
                 self._log.message({**line, "aborted": True})
-        call.attempt.close_events()
-        return True
+        if attempt is not None:
+            attempt.close_events()
+        return call is not None
 
     def ending_of(self, end: MessageEnd) -> TurnEnding:
-        found = _ENDINGS.get(end.stop_reason or "")
-        if found is None:
+        if end.stop_reason not in _ENDINGS:
             return TurnEnding(EndReason.COMPLETED, text="".join(self._listener.texts))
-        kind, terminal, what = found
+        kind, terminal, what = _ENDINGS[end.stop_reason]
         self._tell_api_error(f"API Error: {what}", kind)
         return TurnEnding(terminal, text=f"API Error: {what}")
 
@@ -260,20 +233,16 @@ class ModelCalls:
         assert agent.prefix is not None
         model, known = agent.model, agent.facts
         conversation, reasoning = agent.conversation, self._config.models.reasoning
-        limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
-        higher = reasoning.allowed(max_tokens(known, escalated=True))
+        limit = reasoning.allowed(model_request.max_tokens(known, escalated=state.escalated))
+        higher = reasoning.allowed(model_request.max_tokens(known, escalated=True))
         conversation.seal()
-        more, limit_asked, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
-        body = model_request.body(
-            agent.prefix,
-            conversation.messages,
-            model=model,
-            max_tokens=limit_asked,
-            session_id=deps.log.session_id,
-            more=more,
+        more, most, betas = reasoning.fields(model, known, limit, may_think=conversation.may_think)
+        sent, session = conversation.messages, deps.log.session_id
+        body = model_request.body(agent.prefix, sent, model=model, max_tokens=most, session_id=session, **more)
+        betas = (*betas, *model_request.betas_of(model))
+        return deps.call_settings(
+            body, withdraw_truncated=limit < higher, betas=betas, thinks=model_request.thinks(known, more)
         )
-        betas = (*betas, *betas_of(model))
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=betas, thinks=thinks(known, more))
 
     def _lend(self, model: str) -> None:
         self._lent = model
@@ -310,17 +279,17 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 
 
 async def judged(config: AgentConfig, deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
-    small = small_model(agent.model, config.models.small, config.models.names)
-    chosen = small if model == SMALL else resolve_model(model, config.models.names)
-    prefix = RequestPrefix([{"type": "text", "text": system}], [])
+    small = model_request.small_model(agent.model, config.models.small, config.models.names)
+    chosen = small if model == model_request.SMALL else model_request.resolve_model(model, config.models.names)
+    prefix = model_request.RequestPrefix([{"type": "text", "text": system}], [])
     return await text_answer(deps, agent, prefix, with_question([], text), chosen)
 
 
 async def text_answer(
     deps: AgentDeps,
     agent: AgentState,
-    prefix: RequestPrefix,
-    sent: list[HistoryMessage],
+    prefix: model_request.RequestPrefix,
+    sent: list[model_request.HistoryMessage],
     model: str,
     max_tokens: int = _MAX_TOKENS,
     retries: int = _MAX_RETRIES,
@@ -329,35 +298,37 @@ async def text_answer(
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = model_request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.log.session_id)
-    settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
+    settings = deps.call_settings(
+        body, betas=model_request.betas_of(model), thinks=model_request.thinks(deps.models.facts(model), {})
+    )
     listener = listener or ReplyListener()
     end = await ModelCall(settings, listener, RetryPolicy(min(retries, deps.limits.max_retries))).run()
     agent.count(end.head.model, end.usage, model)
     return listener.text.strip()
 
 
-def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
-    ask = HistoryMessage("user")
+def with_question(history: Sequence[model_request.HistoryMessage], text: str) -> list[model_request.HistoryMessage]:
+    ask = model_request.HistoryMessage("user")
     for block in history[-1].blocks if history and history[-1].role == "user" else ():
         ask.put(block)
     ask.put({"type": "text", "text": text})
     return [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
 
 
-def _without_thinking(message: HistoryMessage) -> HistoryMessage:
-    if not any(block.get("type") in THINKING for block in message.blocks):
+def _without_thinking(message: model_request.HistoryMessage) -> model_request.HistoryMessage:
+    if not any(block.get("type") in model_request.THINKING for block in message.blocks):
         return message
-    made = HistoryMessage(message.role)
+    made = model_request.HistoryMessage(message.role)
     for block in message.blocks:
-        if block.get("type") not in THINKING:
+        if block.get("type") not in model_request.THINKING:
             made.put(block)
     return made
 
 
-async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
+async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> model_request.RequestPrefix:
     tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
     style = style_text(config.settings, home)
     if style:
         system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
-    return RequestPrefix(system, tools)
+    return model_request.RequestPrefix(system, tools)

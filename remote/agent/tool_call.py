@@ -38,12 +38,11 @@ class DecidedBy(Enum):
 @dataclass(frozen=True)
 class CallOutcome:
     """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
-    and the rest of the turn. `feedback_due`: many calls were denied. `stop_reason`: a hook ends the turn."""
+    and the rest of the turn. `stop_reason`: a hook ends the turn."""
 
     result: ToolResult
     denial: Json | None = None
     ends_turn: bool = False
-    feedback_due: bool = False
     stop_reason: str | None = None
     decided_by: DecidedBy | None = None
 
@@ -101,8 +100,9 @@ def call_context(context: TurnContext) -> ToolContext:
 def denied(context: TurnContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
     denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
     is_answer = call.tool.traits.asks  # a question that the person declines is no action that the model may not take
-    feedback_due = not is_answer and context.agent.denials.denied()
-    return CallOutcome(error_result(text), denial=denial, feedback_due=feedback_due, decided_by=by)
+    if not is_answer:
+        context.agent.denied()
+    return CallOutcome(error_result(text), denial=denial, decided_by=by)
 
 
 def error_result(text: str) -> ToolResult:

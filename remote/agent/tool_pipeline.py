@@ -19,27 +19,16 @@ from ..hooks.hook_table import DIRECTORY_ADDED, PERMISSION_DENIED, PRE_TOOL_USE
 from ..model.model_request import SMALL, small_model
 from ..permissions.rules import Behavior, Decision, headless_denial
 from ..session_store.journal import NotKept
+from ..system.deadline import in_thread
 from ..tools.input_schema import issues
 from ..tools.output import limited
 from ..tools.todo import TodoWrite
 from ..tools.tool_contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange, WebAccess
 from . import agent_hooks, agent_messages
+from . import tool_call as calls
 from .agent_config import AgentConfig
 from .conversation import tool_result_message
-from .tool_call import (
-    CallOutcome,
-    CallRefused,
-    DecidedBy,
-    ModeSwitch,
-    ParsedCall,
-    ToolCall,
-    TurnContext,
-    call_context,
-    denied,
-    error_result,
-    tool_use_error,
-    validate,
-)
+from .tool_call import CallOutcome, CallRefused, DecidedBy, ParsedCall, ToolCall, TurnContext
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.web_fetch import FetchedText
@@ -130,9 +119,9 @@ class ToolExecutor:
 async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
     try:
         if call.tool is None:
-            raise CallRefused(tool_use_error(f"Error: No such tool available: {call.name}"))
+            raise CallRefused(calls.tool_use_error(f"Error: No such tool available: {call.name}"))
         if call.broken:
-            raise CallRefused(tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
+            raise CallRefused(calls.tool_use_error(f"InputValidationError: {call.name}: {call.broken}"))
         parsed = await checked(context, ParsedCall(call.id, call.tool, call.input))
         ran = replace(await run_tool(context, parsed), decided_by=parsed.allowed_by)
         outcome = await post_tool_use(context, parsed, ran)
@@ -154,7 +143,7 @@ async def run_call(context: TurnContext, call: ToolCall) -> CallOutcome:
 async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
     """Pass a call through the checks, and record that it starts. A bug in a check refuses."""
     try:
-        call = await validate(context, call)
+        call = await calls.validate(context, call)
         call = await pre_tool_use(context, call)
         call = await permission(context, call)
     except (CallRefused, NotKept):
@@ -162,7 +151,7 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("a check of %s failed", call.name)
         text = f"{call.name} was not run, because a check of it failed: {type(error).__name__}: {error}"
-        raise CallRefused(CallOutcome(error_result(text))) from None
+        raise CallRefused(CallOutcome(calls.error_result(text))) from None
     context.printed[call.id] = ""  # durable before the tool runs: a restart must know that it may have had effects
     context.log.record(ToolStartRecord(call.id, call.name))
     await context.log.commit()
@@ -170,35 +159,35 @@ async def checked(context: TurnContext, call: ParsedCall) -> ParsedCall:
 
 
 async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
-    call = replace(call, input=call.tool.question(call.input, call_context(context)))
+    call = replace(call, input=call.tool.question(call.input, calls.call_context(context)))
     outcome = await agent_hooks.run_for_call(context, PRE_TOOL_USE, call)
     if isinstance(call.tool, TodoWrite) and not outcome.blocked:
-        old = call_context(context).todos.items
+        old = calls.call_context(context).todos.items
         why_not = await agent_hooks.before_todos(context, old, call.input["todos"])
         if why_not:
-            raise CallRefused(denied(context, call, why_not, DecidedBy.HOOK))
+            raise CallRefused(calls.denied(context, call, why_not, DecidedBy.HOOK))
     if outcome is NOTHING:
         return call
     if outcome.refuses:
         text = f"PreToolUse:{call.name} hook error: {outcome.why}"
         stop = (outcome.stop_reason or text) if outcome.stops else None
-        raise CallRefused(replace(denied(context, call, text, DecidedBy.HOOK), stop_reason=stop))
+        raise CallRefused(replace(calls.denied(context, call, text, DecidedBy.HOOK), stop_reason=stop))
     call = replace(call, hooked=outcome)
     if outcome.updated_input is None:
         return call
-    return await validate(context, replace(call, input=outcome.updated_input))
+    return await calls.validate(context, replace(call, input=outcome.updated_input))
 
 
 async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
     hooked = await agent_hooks.after_tool(context, call, outcome.result)
-    await context.deps.hooks.directory_is(call_context(context).shells.cwd, context.log.agent_id)
+    await context.deps.hooks.directory_is(calls.call_context(context).shells.cwd, context.log.agent_id)
     output = hooked.output
     if output is None and call.name.startswith("mcp__"):
         output = hooked.mcp_output
     if output is not None:
         from ..mcp.mcp_tools import replaced_result
 
-        outcome = replace(outcome, result=replaced_result(output, call_context(context).spill))
+        outcome = replace(outcome, result=replaced_result(output, calls.call_context(context).spill))
     if not hooked.stops:
         return outcome
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")
@@ -227,7 +216,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         return await context.deps.broker.request(request)
 
     mine = replace(
-        call_context(context).call,
+        calls.call_context(context).call,
         tool_use_id=call.id,
         agent_id=log.agent_id,
         cage=call.cage,
@@ -249,7 +238,7 @@ async def run_tool(context: TurnContext, call: ParsedCall) -> CallOutcome:
         return CallOutcome(result)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
         _log.exception("tool %s failed", call.name)
-        return CallOutcome(error_result(f"{call.name} failed: {type(error).__name__}: {error}"))
+        return CallOutcome(calls.error_result(f"{call.name} failed: {type(error).__name__}: {error}"))
     finally:
         heartbeat.cancel()
 
@@ -270,7 +259,7 @@ async def _keep_version(context: TurnContext, tool_use_id: str, change: Upcoming
     lost = ""
     if change.data is not None:
         history = context.config.context.history
-        lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
+        lost = await in_thread(history.keep, change.data)
     record = FileChangeRecord(tool_use_id, spelled(change.path), change.before, change.after, change.mode, lost)
     context.log.record(record)
     await context.log.commit()
@@ -286,7 +275,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         reason = call.hooked.reason or "A hook wants a question before this."
         decision = replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
     if decision.behavior is Behavior.ALLOW:
-        context.agent.denials.permitted()
+        context.agent.denied_in_a_row = 0
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
         return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
@@ -302,7 +291,7 @@ async def permission(context: TurnContext, call: ParsedCall) -> ParsedCall:
         preview = shown
         answer = await _ask(context, call, decision, preview)
     elif judge is not None:
-        answer = await ask_tool(judge, call.name, call.input, call.id, call_context(context))
+        answer = await ask_tool(judge, call.name, call.input, call.id, calls.call_context(context))
     else:
         raise CallRefused(await _deny_unasked(context, call, decision))
     seen = preview.version if preview is not None else None
@@ -316,15 +305,15 @@ async def _answered(
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         by = DecidedBy.HOOK if call.allowed_by is DecidedBy.HOOK else DecidedBy.PERSON_REFUSED
-        raise CallRefused(replace(denied(context, call, text, by), ends_turn=answer.interrupt))
-    context.agent.denials.permitted()
+        raise CallRefused(replace(calls.denied(context, call, text, by), ends_turn=answer.interrupt))
+    context.agent.denied_in_a_row = 0
     call = replace(call, cage=decision.cage)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
             return replace(call, pinned=decision.pinned, approved=seen)
-        return await validate(context, replace(call, input=answer.updated_input))
+        return await calls.validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
-        ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
+        calls.ModeSwitch(context.config.permissions, context.log).apply(answer.updates)
         for update in answer.updates:
             for each in update.get("directories") or () if update.get("type") == "addDirectories" else ():
                 payload = {"directory": str(each), "source": "permission_update"}
@@ -346,7 +335,7 @@ async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decisi
     context.log.message(agent_messages.permission_denied(call.name, call.id, text, decision))
     if (await agent_hooks.run_for_call(context, PERMISSION_DENIED, call, reason=text)).retry:
         text += "\nA hook says that you may try this call again."
-    return denied(context, call, text, DecidedBy.CONFIG)
+    return calls.denied(context, call, text, DecidedBy.CONFIG)
 
 
 async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, preview: Preview | None) -> ToolPermission:
@@ -360,7 +349,7 @@ async def _ask(context: TurnContext, call: ParsedCall, decision: Decision, previ
         )
     except RequestFailed as error:
         _log.exception("asking for %s failed", call.name)
-        raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None
+        raise CallRefused(CallOutcome(calls.error_result(f"Tool permission request failed: Error: {error}"))) from None
 
 
 async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, context: ToolContext) -> ToolPermission:

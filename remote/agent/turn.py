@@ -13,7 +13,7 @@ from ..context.reminders import Occasion
 from ..model.model_request import ContextLimits
 from ..model.retry import ModelError
 from ..session_store.journal import NotKept
-from . import agent_messages
+from . import agent_messages, turn_state
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
@@ -22,59 +22,10 @@ from .model_calls import AnswerListener, ModelCalls, new_prefix
 from .prompt_opening import Opened, PromptOpening, granted, mentioned_blocks
 from .tool_call import NOT_RUN, STOPPED, CallOutcome, ToolCall, TurnContext
 from .tool_pipeline import ToolExecutor
-from .turn_state import (
-    DENIAL_FEEDBACK,
-    AgentState,
-    EndReason,
-    Interrupted,
-    LoopState,
-    Prompt,
-    StopSignal,
-    TokenTarget,
-    TurnEnding,
-    origin_of,
-)
+from .turn_state import EndReason, Prompt, TurnEnding
 
 if TYPE_CHECKING:
     from .compaction import Compactor
-
-
-class Demands:
-    def __init__(self, context: TurnContext) -> None:
-        self._structured = context.config.structured
-        self._budget = context.config.budget
-        self._ledger = context.agent.ledger
-        self._log = context.log
-        self._given_up: TurnEnding | None = None
-        self.target = TokenTarget()
-        if self._structured is not None:
-            self._structured.begin_turn()
-
-    def called(self, call: ToolCall, outcome: CallOutcome) -> None:
-        if self._structured is not None and call.tool is self._structured and outcome.result.is_error:
-            missed = self._structured.missed()
-            self._given_up = missed if isinstance(missed, TurnEnding) else None
-
-    def met(self, text: str) -> TurnEnding | None:
-        if self._structured is None or self._structured.value is None:
-            return None
-        return TurnEnding(EndReason.COMPLETED, text=text, structured=self._structured.value)
-
-    def broken(self) -> TurnEnding | None:
-        if self._given_up is not None or self._budget is None:
-            return self._given_up
-        return self._budget.spent(self._ledger.total_cost_usd)
-
-    def at_stop(self, ending: TurnEnding) -> TurnEnding | None:
-        """Return how the turn ends; None if the model still owes the value, and was told so."""
-        broken = self.broken()
-        if broken is not None or self._structured is None or ending.terminal is not EndReason.COMPLETED:
-            return broken or ending
-        missed = self._structured.missed()
-        if isinstance(missed, TurnEnding):
-            return missed
-        self._log.message(agent_messages.user_text(missed, synthetic=True))
-        return None
 
 
 Json = dict[str, Any]
@@ -86,18 +37,20 @@ _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool h
 
 
 class Turn:
-    def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, state: turn_state.AgentState) -> None:
         log = AgentLog(deps.log, state.conversation, deps.followers)
         self._context = context = TurnContext(config, deps, log, state)
         self._agent, self._log = state, log
         self._executor = ToolExecutor(context, self._call_ended)
         self._listener = AnswerListener(context, self._executor.submit)
-        self._stop = StopSignal()
+        self._stop = turn_state.StopSignal()
         self._model = ModelCalls(context, self._listener, self._stop)
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(context)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
-        self._demands = Demands(context)
+        self._target = turn_state.TokenTarget()
+        if config.structured is not None:
+            config.structured.begin_turn()
         self._denials: list[Json] = []
         self._batch: dict[str, Json] = {}  # the calls of the present answer that have ended, by id
         self._calls = 1
@@ -139,7 +92,7 @@ class Turn:
             num_turns=num_turns,
             stop_reason=self._model.stop_reason,
             permission_denials=self._denials,
-            origin=origin_of(prompts),
+            origin=turn_state.origin_of(prompts),
             ttft_ms=self._listener.first_ms,
         )
 
@@ -160,7 +113,7 @@ class Turn:
                     self._calls = 0
                     return TurnEnding(EndReason.COMPLETED)
                 return await self._loop()
-        except Interrupted:
+        except turn_state.Interrupted:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
@@ -192,7 +145,7 @@ class Turn:
         context += await self._stop.unless_set(mentioned_blocks(self._context, opened.prompts))
         self._add_prompts(prompts, [*context, *deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
-            self._log.record(MessageRecord(agent_messages.user_blocks(opened.expanded, synthetic=True)))
+            self._log.record(MessageRecord(agent_messages.synthetic(opened.expanded)))
         await self._log.commit()
         await self._make_prefix()
 
@@ -203,8 +156,8 @@ class Turn:
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json]) -> None:
         items: list[PromptItem] = []
-        if not self._log.agent_id and self._demands.target.take(prompts):
-            self._tell(f"The agent works until it has written about {self._demands.target.tokens:,} tokens.")
+        if not self._log.agent_id and self._target.take(prompts):
+            self._tell(f"The agent works until it has written about {self._target.tokens:,} tokens.")
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
@@ -214,7 +167,7 @@ class Turn:
         self._log.record(PromptRecord(list(context), items))
 
     async def _loop(self) -> TurnEnding:
-        state = LoopState()
+        state = turn_state.LoopState()
         while True:
             self._calls = state.calls
             await self._make_room()
@@ -243,9 +196,15 @@ class Turn:
                     return stopped
                 state = stopped
 
-    async def _at_stop(self, ending: TurnEnding, state: LoopState) -> TurnEnding | LoopState:
-        answered = self._demands.at_stop(ending)
-        if answered is None or self._is_to_go_on(answered, state):
+    async def _at_stop(self, ending: TurnEnding, state: turn_state.LoopState) -> TurnEnding | turn_state.LoopState:
+        structured, answered = self._context.config.structured, self._broken() or ending
+        if structured is not None and answered.terminal is EndReason.COMPLETED:  # the model still owes the value
+            asking = structured.missed()
+            if structured.given_up is not None:
+                return structured.given_up
+            self._note(asking)
+            return state.next_turn()
+        if self._is_to_go_on(answered, state):
             return state.next_turn()
         if answered.terminal is EndReason.COMPLETED:
             outcome = await self._stop.unless_set(before_stop(self._context, answered, state))
@@ -262,36 +221,44 @@ class Turn:
             self._tell("The model ended its turn without an answer.")
         return answered
 
-    def _is_last(self, state: LoopState) -> bool:
+    def _is_last(self, state: turn_state.LoopState) -> bool:
         limit = self._context.config.max_turns
         return limit is not None and state.calls >= limit
 
-    async def _after_tools(self, state: LoopState) -> TurnEnding | None:
+    async def _after_tools(self, state: turn_state.LoopState) -> TurnEnding | None:
         """Return how the turn ends after the tools of an answer, None if the model is called again."""
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
-            raise Interrupted
+            raise turn_state.Interrupted
         batch = [self._batch[each] for each in self._listener.submitted]
         self._batch = {}
         outcome = await self._stop.unless_set(after_batch(self._context, batch))
         if outcome.refuses:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
-        met = self._demands.met("".join(self._listener.texts))
-        if met is not None:
-            return met
+        structured = self._context.config.structured
+        if structured is not None and structured.value is not None:
+            text = "".join(self._listener.texts)
+            return TurnEnding(EndReason.COMPLETED, text=text, structured=structured.value)
         if self._is_last(state):
             limit = self._context.config.max_turns
             return TurnEnding(EndReason.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
         if self._stopped_by_hook is not None:
             return self._hook_stopped(self._stopped_by_hook, EndReason.HOOK_STOPPED)
-        broken = self._demands.broken()
+        broken = self._broken()
         if broken is None:
             await self._between_calls()
         return broken
 
-    def _is_to_go_on(self, ending: TurnEnding, state: LoopState) -> bool:
+    def _broken(self) -> TurnEnding | None:
+        """Return how the turn ends that breaks what the client demands: a value in time, a budget."""
+        config = self._context.config
+        if config.structured is not None and config.structured.given_up is not None:
+            return config.structured.given_up
+        return config.budget.spent(self._agent.ledger.total_cost_usd) if config.budget is not None else None
+
+    def _is_to_go_on(self, ending: TurnEnding, state: turn_state.LoopState) -> bool:
         """Tell an agent that has stopped before its token target to go on. Return whether it was told so."""
-        target = self._demands.target
+        target = self._target
         if not target.tokens or ending.terminal is not EndReason.COMPLETED or self._is_last(state):
             return False
         nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
@@ -307,7 +274,7 @@ class Turn:
 
     def _note(self, text: str) -> None:
         """Tell the model."""
-        self._log.message(agent_messages.user_text(text, synthetic=True))
+        self._log.message(agent_messages.user_text(text, isSynthetic=True))
 
     def _tell(self, text: str, level: str = "info") -> None:
         """Tell the person."""
@@ -327,7 +294,7 @@ class Turn:
     async def clear(self) -> None:
         await self._compactor().clear()
 
-    async def _rescued(self, state: LoopState) -> bool:
+    async def _rescued(self, state: turn_state.LoopState) -> bool:
         return state.can_rescue and await self._stop.unless_set(self._compactor().rescue())
 
     async def _make_room(self) -> None:
@@ -345,12 +312,12 @@ class Turn:
     def _call_ended(self, call: ToolCall, outcome: CallOutcome) -> None:
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
-        self._demands.called(call, outcome)
+        structured = self._context.config.structured
+        if structured is not None and call.tool is structured and outcome.result.is_error:
+            structured.missed()
         self._batch[call.id] = batched(call, outcome.result)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
-        if outcome.feedback_due:
-            self._agent.feedback_due = True
         if outcome.ends_turn:
             self._refused = True
             self.interrupt()
@@ -359,7 +326,7 @@ class Turn:
         """Record the reminders, prompts and notes that go to the model together with the tool results."""
         if self._agent.feedback_due:
             self._agent.feedback_due = False
-            self._note(DENIAL_FEEDBACK)
+            self._note(turn_state.DENIAL_FEEDBACK)
         waiting = self._context.config.take_queued(self._log.agent_id)
         queued = (await self._stop.unless_set(self._opening.admit(waiting))).prompts
         said = await self._stop.unless_set(mentioned_blocks(self._context, queued))
@@ -375,7 +342,7 @@ class Turn:
         self._close_open(self._why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._log.record(CompactEndRecord("interrupted"))
-            self._log.message({**agent_messages.status_message(None), "compact_result": "failed"})
+            self._log.message({**agent_messages.status_message(), "compact_result": "failed"})
         in_tools = self._refused or bool(not answering and self._listener.submitted)
         note = agent_messages.INTERRUPTED_FOR_TOOL if in_tools else agent_messages.INTERRUPTED
         self._log.message(agent_messages.user_text(note))

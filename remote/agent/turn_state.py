@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -32,29 +31,10 @@ DENIAL_FEEDBACK = (
 )
 
 
-class DenialCounter:
-    """Counts denied calls over all turns of an agent: a model may try a refused action again in variants."""
-
-    def __init__(self) -> None:
-        self._in_a_row = 0
-        self._in_all = 0
-
-    def denied(self) -> bool:
-        self._in_a_row += 1
-        self._in_all += 1
-        if self._in_a_row < _MAX_IN_A_ROW and self._in_all < _MAX_IN_ALL:
-            return False
-        self._in_a_row = self._in_all = 0
-        return True
-
-    def permitted(self) -> None:
-        self._in_a_row = 0
-
-
 @dataclass
 class AgentState:
     """What an agent keeps between turns: `tools` the model may call, `listed` those that requests declare, `prefix`
-    what opens each request."""
+    what opens each request. A model may try a refused action again in variants: denials are counted over all turns."""
 
     conversation: Conversation
     ledger: Ledger
@@ -62,9 +42,17 @@ class AgentState:
     model: str
     tools: dict[str, Tool]
     listed: tuple[Tool, ...]
-    denials: DenialCounter = field(default_factory=DenialCounter)
+    denied_in_a_row: int = 0
+    denied_in_all: int = 0
     feedback_due: bool = False
     prefix: RequestPrefix | None = None
+
+    def denied(self) -> None:
+        self.denied_in_a_row += 1
+        self.denied_in_all += 1
+        if self.denied_in_a_row >= _MAX_IN_A_ROW or self.denied_in_all >= _MAX_IN_ALL:
+            self.denied_in_a_row = self.denied_in_all = 0
+            self.feedback_due = True
 
     @property
     def prefix_tokens(self) -> int:
@@ -75,8 +63,7 @@ class AgentState:
         return self.models.facts(self.model)
 
     def count(self, answered: str, usage: Mapping[str, Any], asked: str = "") -> None:
-        """Count an answer of `answered`, as the model names itself, for a request to `asked`, "" for the present
-        one."""
+        """Count an answer of `answered`, as the model names itself, for a request to `asked` ("": the present one)."""
         model = self.models.paid_as(answered, asked or self.model)
         self.ledger.add(model, self.models.facts(model), usage)
 
@@ -242,12 +229,15 @@ class StructuredOutput(Tool):
         self.value = tool_input
         return ToolResult("The result was taken.")
 
-    def missed(self) -> str | TurnEnding:
-        """Return what to tell a model that has not given a fitting value, or how the turn ends."""
+    def missed(self) -> str:
+        """Return what to tell a model that has not given a fitting value."""
         self._tries += 1
-        if self._tries < MAX_TRIES:
-            return _ASK
-        return TurnEnding(EndReason.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
+        return _ASK
+
+    @property
+    def given_up(self) -> TurnEnding | None:
+        errors = (f"No fitting value after {MAX_TRIES} tries",)
+        return TurnEnding(EndReason.NO_STRUCTURED_OUTPUT, errors=errors) if self._tries >= MAX_TRIES else None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     """Start a session; its first record has `facts`. Raise JournalError, HostRefusal, or ValueError for its options."""
     log = host.log()
     options = with_own_files(options, os.path.dirname(host.context.spill.directory))
-    parts = SessionParts.make(log, ClientLaunches(options), InputQueue(), OpenRequests())
+    parts = SessionParts(log, ClientLaunches(options), InputQueue(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
@@ -96,7 +96,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     parts.launches.use(options)
     host.journal.flush_soon()
     session = Session(parts, agent, clients, sdk_requests)
-    session.watch_tasks()
+    session.notices.begin()
     return _answering(session)
 
 
@@ -106,11 +106,11 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     histories, log = restored.histories, restored.parts.log
     close_open_tools(log, histories)
     end_cut_agents(histories, log, restored.tasks.open)
-    ran = restored.recovered.hooks_run
+    ran, told_in = restored.recovered.hooks_run, restored.worker.told_in
     agent, clients = _main_agent(host, restored.parts, histories.main, source="resume", ran=ran)
-    if restored.directory not in ("", host.context.cwd):
-        agent.reminders.add("root", resumed_elsewhere(restored.directory, host.context.cwd))
-    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.mark
+    if told_in not in ("", host.context.cwd):
+        agent.reminders.add("root", resumed_elsewhere(told_in, host.context.cwd))
+    return _answering(take_up(restored, agent, clients, sdk_requests)), restored.worker.mark
 
 
 def sdk_requests(session: Session) -> None:
@@ -229,7 +229,7 @@ def close_open_tools(log: SessionLog, histories: AgentHistories) -> None:
         started = damaged or tool_use_id in conversation.started
         if tool_use_id in conversation.copied:
             return COPIED if started else COPIED_UNSTARTED
-        cut = histories.cut_agent(tool_use_id)
+        cut = histories.cut.get(tool_use_id)
         if cut is not None and conversation.agent_id == MAIN_AGENT:
             return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
         tree = histories.worktrees.get(tool_use_id)

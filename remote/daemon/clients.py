@@ -11,31 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.wire.frames import (
-    Applied,
-    Attach,
-    Attached,
-    Bye,
-    CallData,
-    CallEnd,
-    CallHead,
-    Credit,
-    Detach,
-    Fenced,
-    Fetch,
-    FindNames,
-    Frame,
-    FrameError,
-    Input,
-    Json,
-    NamesFound,
-    Past,
-    Ping,
-    Pong,
-    Refused,
-    Snapshot,
-    Stop,
-)
+from ccb.tunnel.wire import frames
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import DriverRecord, to_page
 from ccb.tunnel.wire.messages import UserMessage, parse_message
 from ccb.tunnel.wire.ndjson import FrameDecoder, dump, to_bytes
@@ -48,7 +25,7 @@ from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
 from ..session_store.session_files import DriverLease
-from ..system.deadline import first_of, within
+from ..system.deadline import first_of, in_thread, within
 from ..tools.tool_contract import ToolContext
 from .model_streams import ModelStreams, StreamLink
 
@@ -82,17 +59,17 @@ class AttachedClient:
         self.name = ""
         self.outbox = ClientOutbox(journal)
         self.model_link: StreamLink | None = None
-        self.late: list[Input | Stop] = []  # at most as many as a laptop has unconfirmed
+        self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
         self._journal = journal
         self._calls = calls
         self._reader = reader
         self._writer = writer
         self._greeting = greeting
         writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
-        self._pages: asyncio.Queue[Fetch] = asyncio.Queue(_MAX_PAGES)
+        self._pages: asyncio.Queue[frames.Fetch] = asyncio.Queue(_MAX_PAGES)
         self._heard = time.monotonic()
 
-    async def run(self, take: Callable[[AttachedClient, Frame], Awaitable[None]]) -> None:
+    async def run(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
         """Serve until the client leaves, falls silent or is closed."""
         loop = asyncio.get_running_loop()
         work = (self._read(take), self._write(), self._watch(), self._send_pages())
@@ -108,7 +85,7 @@ class AttachedClient:
             self.outbox.close()
             self._writer.transport.abort()  # free the unsent bytes of a peer that reads nothing
 
-    async def _read(self, take: Callable[[AttachedClient, Frame], Awaitable[None]]) -> None:
+    async def _read(self, take: Callable[[AttachedClient, frames.Frame], Awaitable[None]]) -> None:
         decoder = FrameDecoder()
         while True:
             data = await self._reader.read(65536)
@@ -119,47 +96,49 @@ class AttachedClient:
                 for frame in decoder.feed(data):
                     if self._counts(frame):
                         await take(self, frame)
-                    if isinstance(frame, Detach):
+                    if isinstance(frame, frames.Detach):
                         return
-            except FrameError as error:
+            except frames.FrameError as error:
                 log.error("the client sent something that is not a frame: %s", error.reason)
                 text = "the laptop sent something that is not a frame: %s" % error.reason
-                self.outbox.close(Refused("bad_attach", text))
+                self.outbox.close(frames.Refused("bad_attach", text))
                 await asyncio.sleep(1)  # time to write the refusal; the connection ends when either task ends
                 return
 
-    def _counts(self, frame: Frame) -> bool:
+    def _counts(self, frame: frames.Frame) -> bool:
         """Return whether a frame may change the session, by role and epoch. Act on the other frames."""
         role = self.outbox.role
-        if isinstance(frame, Attach):
+        if isinstance(frame, frames.Attach):
             return not role
-        if isinstance(frame, (Detach, FindNames)):
+        if isinstance(frame, (frames.Detach, frames.FindNames)):
             return bool(role)
-        if isinstance(frame, (Input, Stop)):
+        if isinstance(frame, (frames.Input, frames.Stop)):
             return role == "driver" and frame.epoch == self.outbox.epoch
-        if isinstance(frame, Ping):
-            self.outbox.control(Pong(self.outbox.epoch, frame.n))
-        elif isinstance(frame, Fetch) and role:
+        if isinstance(frame, frames.Ping):
+            self.outbox.control(frames.Pong(self.outbox.epoch, frame.n))
+        elif isinstance(frame, frames.Fetch) and role:
             if self._pages.full():
                 log.warning("client %s asked for too many pages of earlier events, and is detached", self.name)
                 self.outbox.close()
             else:
                 self._pages.put_nowait(frame)
-        elif isinstance(frame, (CallHead, CallData, CallEnd, Credit)) and self.model_link is not None:
+        elif (
+            isinstance(frame, (frames.CallHead, frames.CallData, frames.CallEnd, frames.Credit))
+            and self.model_link is not None
+        ):
             self._calls.handle(self.model_link, frame)
         return False
 
     async def _send_pages(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             frame = await self._pages.get()
             size = min(frame.most, _MAX_PAGE)
             try:
-                records = await loop.run_in_executor(None, self._journal.page, frame.before, size)
+                records = await in_thread(self._journal.page, frame.before, size)
             except OSError as error:
                 log.error("earlier events cannot be read: %s", error)
                 records = []
-            await self.outbox.bulk(Past(self.outbox.epoch, frame.request, to_page(records)))
+            await self.outbox.bulk(frames.Past(self.outbox.epoch, frame.request, to_page(records)))
 
     async def _watch(self) -> None:
         """Return when a client stays silent. A worker that was suspended first reads what arrived meanwhile."""
@@ -178,7 +157,7 @@ class AttachedClient:
                 return
             if quiet >= PING_AFTER_S and now - asked >= PING_AFTER_S:
                 asked, pings = now, pings + 1
-                self.outbox.control(Ping(self.outbox.epoch, pings))
+                self.outbox.control(frames.Ping(self.outbox.epoch, pings))
 
     async def _write(self) -> None:
         if self._greeting is not None:
@@ -229,10 +208,10 @@ class AttachedClients:
         self._begin = begin
         self._changed = changed
         self._stop = stop
-        self._names: NameFinder | None = None
+        self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
-        self._ending = False
+        self.ending = False  # the daemon is: attaches and inputs are refused
 
     @property
     def viewers(self) -> int:
@@ -247,39 +226,39 @@ class AttachedClients:
         self._clients[client] = serving
         self._lifetime.count(len(self._clients))
 
-    async def _take(self, client: AttachedClient, frame: Frame) -> None:
-        if isinstance(frame, Attach):
+    async def _take(self, client: AttachedClient, frame: frames.Frame) -> None:
+        if isinstance(frame, frames.Attach):
             if self.session is not None or frame.options.get("sandbox") == WORKSPACE:
                 await self._know_cages()
             self._attach(client, frame)
-        elif isinstance(frame, Detach):
+        elif isinstance(frame, frames.Detach):
             self._detach(client, done=frame.done)
-        elif isinstance(frame, FindNames):
+        elif isinstance(frame, frames.FindNames):
             self._find_names(client, frame)
-        elif isinstance(frame, Input):
+        elif isinstance(frame, frames.Input):
             if frame.body.get("type") == "control_request":
                 await self._know_cages()
             self._take_input(client, frame)
-        elif isinstance(frame, Stop):
+        elif isinstance(frame, frames.Stop):
             self._take_stop(client, frame)
 
     async def _know_cages(self) -> None:
         """Ask which cages there are, before a frame that depends on it: that would hold all clients up."""
         if self._context.host.known_cages() is None:
-            await asyncio.get_running_loop().run_in_executor(None, self._context.host.cages)
+            await in_thread(self._context.host.cages)
 
-    def _attach(self, client: AttachedClient, frame: Attach) -> None:
-        if self._ending:
+    def _attach(self, client: AttachedClient, frame: frames.Attach) -> None:
+        if self.ending:
             client.outbox.close()
             return
         if frame.have > self._journal.seq:
             text = "the laptop has seen event %d, the journal ends at %d" % (frame.have, self._journal.seq)
-            client.outbox.close(Refused("bad_attach", text))
+            client.outbox.close(frames.Refused("bad_attach", text))
             return
         if frame.role == "driver" and not self._grant(client, frame):
             return
         role = "driver" if frame.role == "driver" else "viewer"
-        client.outbox.control(Attached(self._lease.epoch, role, self._journal.durable, self._lease.driver))
+        client.outbox.control(frames.Attached(self._lease.epoch, role, self._journal.durable, self._lease.driver))
         client.outbox.admit(role, self._lease.epoch, self._skip(client, frame))
         session = self.session
         if session is not None and session.options.partial_messages:
@@ -288,7 +267,7 @@ class AttachedClients:
         self._link_calls(client, frame)
         self._changed()
 
-    def _link_calls(self, client: AttachedClient, frame: Attach) -> None:
+    def _link_calls(self, client: AttachedClient, frame: frames.Attach) -> None:
         """Let model calls use the client's link: all if it drives, else only those that it made as driver."""
         outbox, name = client.outbox, str(frame.options.get("client", ""))
         drives = outbox.role == "driver"
@@ -299,22 +278,23 @@ class AttachedClients:
         if drives:
             self.driver = client
             if self.session is not None:
-                self.session.meet_driver()
+                self.session.broker.ask_driver_again()
+                self.session.inputs.wake()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
 
-    def _skip(self, client: AttachedClient, frame: Attach) -> int:
+    def _skip(self, client: AttachedClient, frame: frames.Attach) -> int:
         """Return after which event the client is sent all. A snapshot replaces the earlier ones."""
         start = self._journal.tail_start(frame.tail) if frame.tail else 0
         if start <= frame.have or self.session is None:
             return frame.have
-        client.outbox.control(Snapshot(self._lease.epoch, start, self.session.snapshot(start)))
+        client.outbox.control(frames.Snapshot(self._lease.epoch, start, self.session.snapshot(start)))
         return start
 
-    def _grant(self, client: AttachedClient, frame: Attach) -> bool:
+    def _grant(self, client: AttachedClient, frame: frames.Attach) -> bool:
         """Make the client the driver, or refuse it with the reason. Return whether it drives."""
         if frame.epoch <= self._lease.epoch:
-            client.outbox.close(Fenced(self._lease.epoch, self.driver.name if self.driver else ""))
+            client.outbox.close(frames.Fenced(self._lease.epoch, self.driver.name if self.driver else ""))
             return False
         session = self.session  # None: the session begins with this driver
         try:
@@ -326,13 +306,15 @@ class AttachedClients:
                 if given is not None:
                     session.relaunch(given)
         except HostRefusal as refusal:
-            client.outbox.close(Refused(refusal.code, refusal.message, refusal.data))
+            client.outbox.close(frames.Refused(refusal.code, refusal.message, refusal.data))
             return False
-        except (FrameError, ValueError) as error:
-            client.outbox.close(Refused("bad_attach", str(error)))
+        except (frames.FrameError, ValueError) as error:
+            client.outbox.close(frames.Refused("bad_attach", str(error)))
             return False
         except (JournalError, OSError) as error:
-            client.outbox.close(Refused("no_storage", str(error), {"tried": [os.path.dirname(self._journal.path)]}))
+            client.outbox.close(
+                frames.Refused("no_storage", str(error), {"tried": [os.path.dirname(self._journal.path)]})
+            )
             return False
         if session is not None and self._finisher is not None:  # an earlier driver; if it comes back it asks again
             self._finisher = None
@@ -352,19 +334,21 @@ class AttachedClients:
     def _fence(self, by: str) -> None:
         for outbox in self.outboxes:
             if outbox.role == "viewer":
-                outbox.control(Fenced(self._lease.epoch, by))
+                outbox.control(frames.Fenced(self._lease.epoch, by))
 
-    def _find_names(self, client: AttachedClient, frame: FindNames) -> None:
-        if self.session is None or self._ending:
+    def _find_names(self, client: AttachedClient, frame: frames.FindNames) -> None:
+        if self.session is None or self.ending:
             return
-        if self._names is None:
+        if self.names is None:
             from ..tools.search_process import NameFinder
 
-            self._names = NameFinder(self._context.cwd, self._context.host)
+            self.names = NameFinder(self._context.cwd, self._context.host)
         epoch, number = self._lease.epoch, frame.request
-        self._names.find(client, frame.query, lambda found: client.outbox.control(NamesFound(epoch, number, found)))
+        self.names.find(
+            client, frame.query, lambda found: client.outbox.control(frames.NamesFound(epoch, number, found))
+        )
 
-    def _take_stop(self, client: AttachedClient, frame: Stop) -> None:
+    def _take_stop(self, client: AttachedClient, frame: frames.Stop) -> None:
         if not frame.finish:
             self._stop()
         elif client.late:  # prompts that wait for room come first
@@ -374,9 +358,9 @@ class AttachedClients:
             if self.session is not None:
                 self.session.turns.finish(self.session.options.background_wait_ms / 1000)
 
-    def _take_input(self, client: AttachedClient, frame: Input) -> None:
+    def _take_input(self, client: AttachedClient, frame: frames.Input) -> None:
         """Apply an input, or keep it until there is room. What ends a turn overtakes the prompts."""
-        if self._ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
+        if self.ending or client is not self.driver:  # the laptop sends an input again until it is confirmed
             return
         if (client.late and isinstance(parse_message(frame.body), UserMessage)) or not self._applied(client, frame):
             client.late.append(frame)
@@ -386,12 +370,12 @@ class AttachedClients:
     def _take_late(self, client: AttachedClient) -> None:
         late, client.late = client.late, []
         for frame in late if client is self.driver else ():
-            if isinstance(frame, Stop):
+            if isinstance(frame, frames.Stop):
                 self._take_stop(client, frame)
             else:
                 self._take_input(client, frame)
 
-    def _applied(self, client: AttachedClient, frame: Input) -> bool:
+    def _applied(self, client: AttachedClient, frame: frames.Input) -> bool:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
         session = self.session
         assert session is not None, "a driver has begun it"
@@ -402,7 +386,7 @@ class AttachedClients:
         except JournalError as error:
             if not session.refuse_input(frame.body, error):
                 return False
-            client.outbox.control(Applied(self._lease.epoch, frame.id))
+            client.outbox.control(frames.Applied(self._lease.epoch, frame.id))
         return True
 
     def _detach(self, client: AttachedClient, *, done: bool) -> None:
@@ -438,18 +422,14 @@ class AttachedClients:
             self._lifetime.released = True
         if finisher in self._clients:
             self._detach(finisher, done=True)
-            finisher.outbox.finish(Bye("the session goes on for the others"))
+            finisher.outbox.finish(frames.Bye("the session goes on for the others"))
         return True
-
-    def refuse(self) -> None:
-        """The daemon is ending: refuse further attaches and inputs."""
-        self._ending = True
 
     async def close(self, *, session_over: bool) -> None:
         """End all connections. Say goodbye only if the session is over, so that otherwise the clients come back."""
         for outbox in self.outboxes:
             if session_over and outbox.role:
-                outbox.finish(Bye("the session has ended"))
+                outbox.finish(frames.Bye("the session has ended"))
             else:
                 outbox.close()
         tasks = list(self._clients.values())
@@ -458,10 +438,6 @@ class AttachedClients:
             for task in late:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def stop_finding(self) -> None:
-        if self._names is not None:
-            await self._names.close()
 
 
 GRACE_S = 24 * 3600.0  # seconds that a session may work, or wait for an answer, without any client

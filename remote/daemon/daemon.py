@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Callable
 
 from ccb import __version__
@@ -86,8 +86,8 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
-    if launch.params.get("shell"):
-        daemon.ask_shell(os.path.dirname(launch.text("bundle_path")))
+    if launch.params.get("shell"):  # the first turn waits for the environment of the person's shell
+        daemon.context.login.begin(os.path.dirname(launch.text("bundle_path")))
     try:
         await daemon.run(launch.listener, first)
     finally:
@@ -120,9 +120,9 @@ class Daemon:
         self._session_over = False  # a person or program ended the session, so it is over for its clients too
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
-        self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
+        self.context = make_context(str(facts["cwd"]), where.file("outputs"), token)
         self.clients = AttachedClients(
-            self.journal, self._context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
+            self.journal, self.context, self._lease, self._lifetime, self._calls, self._begin, self.changed, self.stop
         )
         self._summary = self._new_summary()
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
@@ -134,12 +134,12 @@ class Daemon:
         return self.clients.session
 
     def _new_summary(self) -> SummaryFile:
-        cwd = os.path.realpath(self._context.cwd)
+        cwd = os.path.realpath(self.context.cwd)
         fields = {
             "session": self._facts["session"],
             "cwd": cwd,
-            "directory": self._context.cwd,
-            "root": self._context.directory.identity(),
+            "directory": self.context.cwd,
+            "root": self.context.directory.identity(),
             "earlier": earlier_directories(self._where.state, cwd),
             "created": created_at(self._where.state),
             "socket": self._where.socket,
@@ -153,15 +153,15 @@ class Daemon:
 
     def _worker(self) -> Json:
         """Return the facts about this worker for the journal: its identity, and the mark of the processes it starts."""
-        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self._context.host.session}
+        return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": self.context.host.session}
 
     def _session_host(self) -> SessionHost:
         session, outboxes = str(self._facts["session"]), self.clients.outboxes
-        return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self._context, __version__)
+        return SessionHost(session, self.journal, outboxes, self.changed, self._calls, self.context, __version__)
 
     def _resume(self) -> None:
         session, self._left_behind = resume_session(self._session_host())
-        session.log.emit(WorkerRecord(**self._worker(), cwd=self._context.cwd))
+        session.log.emit(WorkerRecord(**self._worker(), cwd=self.context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.clients.session = session
         self._begun.set()
@@ -181,7 +181,7 @@ class Daemon:
     def _activity(self) -> Activity:
         if self.session is None:
             return Activity.NOT_BEGUN
-        if self.session.state != "idle" or self._context.shells.busy or self._context.tasks.running:
+        if self.session.state != "idle" or self.context.shells.busy or self.context.tasks.running:
             return Activity.BUSY
         return Activity.IDLE if self.session.inputs.any_prompt else Activity.UNPROMPTED
 
@@ -217,15 +217,11 @@ class Daemon:
         from ..system.regular_files import remove_left_files  # which nothing else needs at the start
 
         adopt_orphans()
-        directories = [self._context.cwd, *self._context.add_dirs]
+        directories = [self.context.cwd, *self.context.add_dirs]
         changed = list(self.session.log.points.latest) if self.session is not None else []
-        self._context.host.cages()
+        self.context.host.cages()
         remove_left(directories)
         remove_left_files([*directories, *map(os.path.dirname, reversed(changed))])
-
-    def ask_shell(self, directory: str) -> None:
-        """Find the environment of the person's shell, which is kept in `directory`. The first turn waits for it."""
-        self._context.login.begin(directory)
 
     async def run(self, listener: socket.socket, first: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -236,7 +232,7 @@ class Daemon:
         server = await asyncio.start_unix_server(self._accept, sock=listener)
         if self._left_behind:  # end what a killed worker has left running
             await stop_marked(self._left_behind)
-            self._context.spill.sweep()
+            self.context.spill.sweep()
         turns = loop.create_task(self._run_turns())
         reasons_to_end = [
             turns,
@@ -249,11 +245,16 @@ class Daemon:
             await asyncio.wait(reasons_to_end, return_when=asyncio.FIRST_COMPLETED)
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)
         finally:
-            self.clients.refuse()
+            self.clients.ending = True
             if self.session is not None:
                 self.session.broker.suspend()
             server.close()
-            await _cancelled([*reasons_to_end, upkeep])
+            tasks = [*reasons_to_end, upkeep]
+            for task in tasks:
+                task.cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    log.error("the session ended in a bug", exc_info=ended)
             await self._close()
 
     async def _run_turns(self) -> None:
@@ -269,15 +270,16 @@ class Daemon:
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
-        await self.clients.stop_finding()
+        if self.clients.names is not None:
+            await self.clients.names.close()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
-        root = await self._context.directory.identity_now()
-        await close_context(self._context)
+        root = await self.context.directory.soon(self.context.directory.identity)
+        await close_context(self.context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)
         await self._copy.close()
-        if WORKTREES in self._context.cwd and self.journal.path:
+        if WORKTREES in self.context.cwd and self.journal.path:
             from ..subagents.worktrees import give_back
 
             try:
@@ -300,7 +302,7 @@ class Daemon:
             log.warning("%s connected to the session's socket, and was refused", who)
             writer.close()
             return
-        cages = self._context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
+        cages = self.context.host.known_cages()  # known from the first turn on: asking the kernel takes 50 ms
         facts = self._facts
         if cages is not None and cages.mechanism is CageMechanism.NONE:
             notes = facts["notes"]
@@ -311,15 +313,6 @@ class Daemon:
         if cages is not None and self.session is not None:
             hello["sandbox"] = self.session.agent.config.permissions.cage_in_force
         self.clients.add(reader, writer, hello)
-
-
-async def _cancelled(tasks: Sequence[asyncio.Task[object]]) -> None:
-    """Cancel the tasks and wait for them. An error in one of them is a bug and is logged."""
-    for task in tasks:
-        task.cancel()
-    for ended in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(ended, Exception):
-            log.error("the session ended in a bug", exc_info=ended)
 
 
 async def keep_reachable(

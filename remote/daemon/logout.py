@@ -61,15 +61,8 @@ def _busctl(*words: str) -> str | None:
     import subprocess
 
     try:
-        argv = ["busctl", *words]
-        asked = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_BUS_S,
-            check=True,
-        )
+        argv, nothing = ["busctl", *words], subprocess.DEVNULL
+        asked = subprocess.run(argv, stdin=nothing, stdout=subprocess.PIPE, stderr=nothing, timeout=_BUS_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return asked.stdout.decode("utf-8", "replace")

@@ -119,10 +119,8 @@ def about() -> list[HostFinding]:
     except KeyError:
         user, shell = "uid %d has no entry in the user database" % uid, os.environ.get("SHELL") or "unknown"
     return [
-        HostFinding("system", INFO, ", ".join(part for part in parts if part)),
-        HostFinding("user", OK, user)
-        if uid
-        else HostFinding("user", INFO, user + ": the agent can do everything here"),
+        HostFinding("system", INFO, ", ".join(filter(None, parts))),
+        HostFinding("user", OK if uid else INFO, user + ("" if uid else ": the agent can do everything here")),
         HostFinding("worker python", OK, "%s %s" % (sys.executable, platform.python_version())),
         HostFinding("login shell", INFO, shell),
     ]
@@ -260,14 +258,6 @@ class Quota(NamedTuple):
     limit: int
     nodes: int
     max_nodes: int
-
-    @property
-    def left(self) -> int | None:
-        return max(0, self.limit - self.used) if self.limit else None
-
-    @property
-    def nodes_left(self) -> int | None:
-        return max(0, self.max_nodes - self.nodes) if self.max_nodes else None
 
     def __str__(self) -> str:
         parts = ["%s of %s" % (size_text(self.used), size_text(self.limit))] if self.limit else []
@@ -417,13 +407,14 @@ def _room(path: str, device: str) -> tuple[list[str], list[str]]:
         facts.append("%d inodes free" % info.f_favail)
         if info.f_favail < _NODES:
             short.append("only %d inodes free" % info.f_favail if info.f_favail else "no inodes")
-    limits = of_path(path, device)
-    if limits is not None:
-        facts.append(str(limits))
-        if limits.left is not None and limits.left < _ROOM:
-            short.append("only %s left of the quota" % size_text(limits.left))
-        if limits.nodes_left is not None and limits.nodes_left < _NODES:
-            short.append("only %d files left of the quota" % limits.nodes_left)
+    quota = of_path(path, device)
+    if quota is not None:
+        facts.append(str(quota))
+        left, nodes_left = max(0, quota.limit - quota.used), max(0, quota.max_nodes - quota.nodes)
+        if quota.limit and left < _ROOM:
+            short.append("only %s left of the quota" % size_text(left))
+        if quota.max_nodes and nodes_left < _NODES:
+            short.append("only %d files left of the quota" % nodes_left)
     return facts, short
 
 
@@ -464,7 +455,7 @@ def _write_problem(path: str, size: int = 4096) -> tuple[str, str]:
 
 def _file_system(path: str) -> tuple[str, str]:
     real, best, kind, device = os.path.realpath(path), "", "", ""
-    for line in text_of("/proc/self/mountinfo", 1 << 20).splitlines():
+    for line in text_of("/proc/self/mountinfo", most=1 << 20).splitlines():
         before, _, after = line.partition(" - ")
         fields, (found, _, rest) = before.split(), after.partition(" ")
         if len(fields) > 4 and after:

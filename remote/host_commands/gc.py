@@ -18,7 +18,7 @@ from ..session_store import session_registry as registry
 from ..session_store.session_paths import MADE
 from ..system.process import stop_marked
 from . import stopping
-from .reports import Reports
+from .reports import Reports, text_of
 
 _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
@@ -163,13 +163,11 @@ def end_leftovers(reports: Reports, dry_run: bool) -> None:
 
 
 def _marks_of_memory_sessions(marked: Iterable[str]) -> dict[str, str]:
-    """Return the marks of ended sessions in memory, which are their ids; none while some daemon cannot be asked: it may
-    be in another network namespace."""
+    """Return the marks of ended sessions in memory, their ids; none while a daemon in another network may have them."""
     owners = registry.live_sessions()
-    found = {owner.get("pid") for owner in owners.values()}
-    if any(_is_daemon(pid) and pid not in found for pid in stopping.own_processes()):
-        return {}
-    return {mark: mark for mark in marked if len(mark) == 36 and mark not in owners}
+    asked = {owner.get("pid") for owner in owners.values()}
+    known = all(pid in asked for pid in stopping.own_processes() if _is_daemon(pid))
+    return {mark: mark for mark in marked if known and len(mark) == 36 and mark not in owners}
 
 
 def _is_daemon(pid: int) -> bool:
@@ -275,23 +273,11 @@ def _bundles(remover: stopping.Remover, in_use: set[str], last: Sequence[str]) -
 def _own_directories(remover: stopping.Remover) -> None:
     """Remove the directories of ccb, and empty parents that ccb created for them."""
     tops = registry.worker_directories()
-    parents = {os.path.dirname(path) for path in [*tops, *registry.state_directories()]} | set(
-        registry.runtime_directories()
-    )
+    parents = {os.path.dirname(path) for path in [*tops, *registry.state_directories()]}
+    parents.update(registry.runtime_directories())
     for path in filter(registry.is_ours, [*tops, *sorted(parents, key=len, reverse=True)]):
-        made = _made_for(path)
+        made = text_of(os.path.join(path, MADE), os.O_NOFOLLOW).split("\n")
         if remover.directory(path, "", mark=MADE):
             for each in made:
-                remover.directory(each, "made for ccb, and empty", empty_only=True)
-
-
-def _made_for(directory: str) -> list[str]:
-    try:
-        fd = os.open(os.path.join(directory, MADE), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with open(fd, encoding="utf-8") as file:
-            listed = file.read(65536).split("\n")
-    except (OSError, ValueError):
-        return []
-    return [
-        path for path in listed if os.path.isabs(path) and directory.startswith(path + "/") and registry.is_ours(path)
-    ]
+                if os.path.isabs(each) and path.startswith(each + "/") and registry.is_ours(each):
+                    remover.directory(each, "made for ccb, and empty", empty_only=True)

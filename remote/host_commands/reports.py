@@ -23,9 +23,9 @@ class HostFinding:
         self.fix = fix if state != OK else ""
 
 
-def text_of(path: str, most: int = 65536) -> str:
+def text_of(path: str, flags: int = 0, most: int = 65536) -> str:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | flags)
         with os.fdopen(fd, "rb") as file:
             return file.read(most).decode("utf-8", "replace")
     except OSError:

@@ -132,13 +132,8 @@ class _Block:
             return dict(self.start), ""
         tool_input, broken = _tool_input(text, self.start.get("input"))
         name = self.start.get("name")
-        block: Json = {
-            "type": self.kind,
-            "id": str(self.start.get("id") or ""),
-            "name": name if isinstance(name, str) else "",
-            "input": tool_input,
-        }
-        return block, broken
+        named = {"id": str(self.start.get("id") or ""), "name": name if isinstance(name, str) else ""}
+        return {"type": self.kind, **named, "input": tool_input}, broken
 
 
 class MessageAssembler:
@@ -165,34 +160,31 @@ class MessageAssembler:
             raise failure
         if kind == "message_start":
             self._start(_object(event, "message"))
-            return None
-        if kind not in PUBLIC_EVENTS:
-            return None
-        if self.head is None:
+        elif kind not in PUBLIC_EVENTS:
+            pass
+        elif self.head is None:
             raise _wrong(f"the answer starts with {kind} instead of message_start")
-        if kind == "content_block_start":
+        elif kind == "content_block_start":
             index = _index(event)
             if index in self._open:
                 raise _wrong(f"the answer starts block {index} twice")
             self._open[index] = _Block(_object(event, "content_block"))
-            return None
-        if kind == "content_block_delta":
+        elif kind == "content_block_delta":
             self.size += self._block(_index(event)).add(_object(event, "delta"))
             if self.size > MAX_MESSAGE:
                 raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
-            return None
-        if kind == "content_block_stop":
+        elif kind == "content_block_stop":
             index = _index(event)
             block, broken = self._block(index).finish()
             del self._open[index]
             bare = block.get("type") == "tool_use" and not (broken or block["input"])
             return BlockDone(index, block, broken, bare)
-        if kind == "message_delta":
+        elif kind == "message_delta":
             self._end(event)
-            return None
-        if self._open:
+        elif self._open:
             raise _wrong("the answer ends inside a block")
-        self.finished = True
+        else:
+            self.finished = True
         return None
 
     def final_usage(self) -> Json:
@@ -228,23 +220,15 @@ class MessageAssembler:
             self.stop_reason = reason
 
 
-def decode_event(data: str) -> Json:
+def decode_event(data: str, name: str = "") -> Json:
+    """Return an event of this name. What stands in an `error` need not be JSON."""
     try:
-        event = load(data)
+        event, why = load(data), "an object"
     except (ValueError, RecursionError) as error:
-        raise _wrong(f"the answer holds an event that is not JSON ({error})") from None
-    if not isinstance(event, dict):
-        raise _wrong("the answer holds an event that is not an object")
-    return event
-
-
-def event_of(name: str, data: str) -> Json:
-    try:
-        event = decode_event(data)
-    except ModelError:
-        if name != "error":
-            raise
-        event = {"message": " ".join(data.split())[:1_000]}
+        event, why = None, f"JSON ({error})"
+    if not isinstance(event, dict) and name != "error":
+        raise _wrong(f"the answer holds an event that is not {why}")
+    event = event if isinstance(event, dict) else {"message": " ".join(data.split())[:1_000]}
     return {"type": "error", "error": event} if name == "error" and error_in(event) is None else event
 
 
@@ -291,6 +275,13 @@ def error_in(event: Json) -> ModelError | None:
     status, kind = _class_of(fields)
     text = said if said and kind in said else f"{said} ({kind})" if said else kind
     return ModelError(text, status=status or status_of(kind), error_type=kind)
+
+
+def _class_of(error: Json) -> tuple[int | None, str]:
+    named = [error.get(name) for name in ("type", "code", "status")]
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    return status, kinds[0] if kinds else "api_error"
 
 
 def _class_of(error: Json) -> tuple[int | None, str]:

@@ -27,14 +27,6 @@ _TOLD_AFTER_S, _TOLD_EVERY_S = 30.0, 60.0  # seconds of silence after which, and
 _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
 
 
-@dataclass(frozen=True)
-class Retrying:
-    attempt: int
-    max_retries: int
-    delay: float
-    failure: ModelError
-
-
 class ReplyListener:
     def __init__(self) -> None:
         self.blocks: list[Json] = []
@@ -54,7 +46,7 @@ class ReplyListener:
     def withdrawn(self, message_id: str) -> None:
         self.blocks.clear()
 
-    def retrying(self, retry: Retrying) -> None: ...
+    def retrying(self, failure: ModelError, attempt: int, most: int, delay: float) -> None: ...
 
 
 class Clock:
@@ -161,7 +153,9 @@ class Attempt:
                         self._take(event)
                     return self._end()
                 if "event-stream" not in _kind(response):
-                    raise await _wrong_type(response)
+                    said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
+                    what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
+                    raise ModelError(f"{what}{f' ({said})' if said else ''}; is the base URL right?", retry=Retry.NO)
                 return await self._stream(response)
         except ModelLinkError as error:
             raise ModelError(str(error) or "the connection to the model was lost") from error
@@ -172,7 +166,7 @@ class Attempt:
             if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
                 start += chunk[:_MAX_ERROR_BODY]
             for event in parser.feed(chunk):
-                self._take(answers.event_of(event.name, event.data))
+                self._take(answers.decode_event(event.data, event.name))
                 if self._assembler.finished:
                     return self._end()
         if self._assembler.stop_reason is not None:
@@ -284,12 +278,6 @@ def _kind(response: ModelResponse) -> str:
     return response.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
 
 
-async def _wrong_type(response: ModelResponse) -> ModelError:
-    said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
-    what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
-    return ModelError(f"{what}{f' ({said})' if said else ''}; is the base URL right?", retry=Retry.NO)
-
-
 async def _start_of(response: ModelResponse) -> str:
     pieces, size = [], 0
     async for chunk in response.body():
@@ -347,8 +335,7 @@ class ModelCall:
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise
-                most = self._policy.max_retries_for(failure)
-                self._listener.retrying(Retrying(self._policy.attempt, most, delay, failure))
+                self._listener.retrying(failure, self._policy.attempt, self._policy.max_retries_for(failure), delay)
                 await self._settings.clock.sleep(delay)
 
 
@@ -377,12 +364,10 @@ class ModelReply:
 async def ask(
     settings_of: Callable[[list[bytes]], CallSettings], max_retries: int, question: ModelQuestion
 ) -> ModelReply:
-    messages = [{"role": "user", "content": question.text}]
     body: Json = {"model": question.model, "max_tokens": question.max_tokens, "system": question.system}
-    body.update(messages=messages, stream=True)
+    body.update(messages=[{"role": "user", "content": question.text}], stream=True)
     if question.tools:
         body["tools"] = list(question.tools)
     listener = ReplyListener()
-    call = ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries))
-    end = await call.run()
+    end = await ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries)).run()
     return ModelReply(listener.blocks, end.head.model or question.model, end.usage)

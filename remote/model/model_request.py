@@ -8,25 +8,13 @@ import json
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import takewhile
 from typing import Any, Callable, Protocol
 
+from ccb.tunnel.wire import model_facts
 from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_facts import (
-    AT_MOST,
-    BYTES_PER_TOKEN,
-    CCB_NAMES,
-    DEFAULT_MAX_TOKENS,
-    ESTIMATED,
-    LONG_CONTEXT,
-    TOKENS,
-    ModelFacts,
-    ModelNames,
-    at_most,
-    context_tokens,
-    count,
-    sent_name,
-)
+from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelFacts, ModelNames
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
 
@@ -37,8 +25,8 @@ LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 def resolve_model(name: str | None, names: ModelNames = CCB_NAMES) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
-    if name and name.endswith(LONG_CONTEXT):
-        return resolve_model(name[: -len(LONG_CONTEXT)], names) + LONG_CONTEXT
+    if name and name.endswith(model_facts.LONG_CONTEXT):
+        return resolve_model(name[: -len(model_facts.LONG_CONTEXT)], names) + model_facts.LONG_CONTEXT
     return names.resolved(name or "default")
 
 
@@ -48,11 +36,11 @@ def small_model(model: str, chosen: str, names: ModelNames = CCB_NAMES) -> str:
 
 
 def betas_of(model: str) -> tuple[str, ...]:
-    return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
+    return (LONG_CONTEXT_BETA,) if model.endswith(model_facts.LONG_CONTEXT) else ()
 
 
 def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
-    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, known.max_output)
+    return min(ESCALATED_MAX_TOKENS if escalated else model_facts.DEFAULT_MAX_TOKENS, known.max_output)
 
 
 Json = dict[str, Any]
@@ -81,42 +69,29 @@ class Reasoning:
 
     @staticmethod
     def of(options: SessionOptions) -> Reasoning:
-        return Reasoning(
-            options.effort,
-            options.max_thinking_tokens,
-            options.thinking_display,
-            options.task_budget,
-            tuple(options.betas),
-            options.max_output_tokens,
-        )
+        display, budget, betas = options.thinking_display, options.task_budget, tuple(options.betas)
+        return Reasoning(options.effort, options.max_thinking_tokens, display, budget, betas, options.max_output_tokens)
 
     def allowed(self, tokens: int) -> int:
         return min(tokens, self.most or tokens)
 
-    def fields(
-        self, model: str, known: ModelFacts, limit: int, *, may_think: bool
-    ) -> tuple[Json, int, tuple[str, ...]]:
+    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int, Sequence[str]]:
         """Return fields of the body for an answer of at most `limit` tokens, the output limit, and the betas."""
-        body: Json = {}
-        betas = list(self.betas)
-        version = _version(model)
+        betas, version = list(self.betas), _version(model)
         effort = effort_of(model, known, self.effort)
-        if effort:
-            body["output_config"] = {"effort": effort}
-            if version < (4, 6):
-                betas.append(_EFFORT_BETA)
+        config: Json = {"effort": effort} if effort else {}
+        if effort and version < (4, 6):
+            betas.append(_EFFORT_BETA)
         if self.task_budget:
-            budget = {"type": "tokens", "total": self.task_budget}
-            body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
+            config["task_budget"] = {"type": "tokens", "total": self.task_budget}
             betas.append(_BUDGET_BETA)
+        body: Json = {"output_config": config} if config else {}
         thinking, limit = self._thinking(model, known, limit, may_think=may_think)
         if thinking.get("type") == "enabled" and version >= (4, 0):
             betas.append(_INTERLEAVED_BETA)
         if self.display and thinking.get("type") in ("adaptive", "enabled"):
             thinking["display"] = self.display
-        if thinking:
-            body["thinking"] = thinking
-        return body, limit, tuple(betas)
+        return {**body, "thinking": thinking} if thinking else body, limit, betas
 
     def _thinking(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> tuple[Json, int]:
         version, tokens = _version(model), self.thinking_tokens
@@ -217,11 +192,14 @@ class HistoryMessage:
             self._encoded = None
 
     def clear_results(self, tool_use_ids: Collection[str]) -> None:
-        if any(block.get("tool_use_id") in tool_use_ids for block in self._blocks):
-            self._blocks = [
-                {**b, "content": CLEARED} if b.get("tool_use_id") in tool_use_ids else b for b in self._blocks
-            ]
-            self._encoded = None
+        for place, block in enumerate(self._blocks):
+            if block.get("tool_use_id") in tool_use_ids:
+                self._blocks[place] = {**block, "content": CLEARED}
+                self._encoded = None
+
+    def end_before(self, kinds: Sequence[str]) -> None:
+        gone = {id(block) for block in takewhile(lambda block: block.get("type") in kinds, reversed(self.blocks))}
+        self.keep(lambda block, _: id(block) not in gone)
 
     def begins_with(self, kind: str) -> bool:
         shown = self.blocks
@@ -237,8 +215,8 @@ class HistoryMessage:
 
     def encoded_with_cache_mark(self) -> bytes:
         *first, last = self.blocks
-        marked = {**last, "cache_control": {"type": "ephemeral"}}
-        return to_bytes(sendable({"role": self.role, "content": [*first, marked]}))
+        marked = [*first, {**last, "cache_control": {"type": "ephemeral"}}]
+        return to_bytes(sendable({"role": self.role, "content": marked}))
 
 
 class RequestPrefix:
@@ -257,11 +235,10 @@ class RequestPrefix:
 def body(
     prefix: RequestPrefix,
     messages: Sequence[HistoryMessage],
-    *,
     model: str,
     max_tokens: int,
     session_id: str,
-    more: Mapping[str, object] = {},
+    **more: object,
 ) -> list[bytes]:
     """Return the body in pieces: a large history is not copied or encoded again."""
     users = [i for i, message in enumerate(messages) if message.role == "user"]
@@ -272,16 +249,28 @@ def body(
             pieces.append(b",")
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
-    rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
+    rest = {
+        "model": model_facts.sent_name(model),
+        "max_tokens": max_tokens,
+        "stream": True,
+        "metadata": {"user_id": user},
+        **more,
+    }
     pieces.append(to_bytes(_END + dump(rest)[1:]))
     return pieces
 
 
 def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
     """Return the usage of an answer; what the provider does not tell is counted at most."""
-    if told.get(ESTIMATED) != AT_MOST and count(told, TOKENS[3]) and any(count(told, name) for name in TOKENS[:3]):
+    if (
+        told.get(model_facts.ESTIMATED) != model_facts.AT_MOST
+        and model_facts.count(told, model_facts.TOKENS[3])
+        and any(model_facts.count(told, name) for name in model_facts.TOKENS[:3])
+    ):
         return dict(told)
-    return at_most(told, sum(map(len, pieces)) // BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"]))
+    return model_facts.at_most(
+        told, sum(map(len, pieces)) // model_facts.BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"])
+    )
 
 
 def _rest(pieces: Sequence[bytes]) -> Json:
@@ -362,7 +351,7 @@ class ContextSize:
 
     def ended(self, usage: Mapping[str, Any]) -> None:
         """An answer is complete. Results of its first tools may be there already: the count is without them."""
-        self.counted = context_tokens(usage)
+        self.counted = model_facts.context_tokens(usage)
         self._since, self._during, self._answer = self._during, 0, ""
 
     def cleared(self, saved: int) -> None:

@@ -23,16 +23,11 @@ _STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-
-
 _KINDS = {
-    400: "invalid_request",
-    401: "authentication_failed",
+    **dict.fromkeys((400, 413, 422), "invalid_request"),
+    **dict.fromkeys((401, 403), "authentication_failed"),
     402: "billing_error",
-    403: "authentication_failed",
     404: "model_not_found",
-    413: "invalid_request",
-    422: "invalid_request",
     429: "rate_limit",
     529: "overloaded",
 }
@@ -130,21 +125,15 @@ MAX_OVERLOADS = 3  # in one call, before another model takes over
 
 @dataclass(frozen=True)
 class RetrySettings:
-    """Times are in seconds."""
-
     max_retries: int = 10
     silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
     thinking_silence: float = 600.0  # the same for a model that thinks
 
     def over(self, environ: Mapping[str, str]) -> RetrySettings:
         """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS."""
-        retries = _whole(environ.get("CCB_MAX_RETRIES"))
-        silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
-        return RetrySettings(
-            max_retries=self.max_retries if retries is None else retries,
-            silence=self.silence if not silence else silence / 1000,
-            thinking_silence=self.thinking_silence if not silence else silence / 1000,
-        )
+        retries, silence = (_whole(environ.get(f"CCB_{name}")) for name in ("MAX_RETRIES", "STREAM_IDLE_TIMEOUT_MS"))
+        silences = (silence / 1000, silence / 1000) if silence else (self.silence, self.thinking_silence)
+        return RetrySettings(self.max_retries if retries is None else retries, *silences)
 
 
 class RetryPolicy:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -18,9 +17,11 @@ from ccb.tunnel.wire.session_options import SessionOptions
 from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig
 from ..agent.turn_state import Budget, StructuredOutput
+from ..context.system_prompt import style_names
 from ..permissions.modes import Sandbox, SandboxError
 from ..session_store.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
+from ..system.deadline import in_thread
 from ..tools.agent_definitions import AgentDefinition
 
 if TYPE_CHECKING:
@@ -245,10 +246,7 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
 
 
 async def output_styles(agent: Agent) -> list[str]:
-    from ..context.system_prompt import style_names
-
-    settings, home = agent.config.settings, agent.config.context.cages.home
-    return await asyncio.get_running_loop().run_in_executor(None, style_names, settings, home)
+    return await in_thread(style_names, agent.config.settings, agent.config.context.cages.home)
 
 
 _MAX_LAUNCHES = 32

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ..session_store.session_paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..slash_commands.command_registry import CommandCall, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents, connected_names, defines_agents, memory_directory, memory_text
+from ..system.deadline import in_thread
 from ..tools.agent_definitions import INHERIT, AgentDefinition
 from .client_setup import ClientSetup
 from .session_settings import SessionSettings
@@ -87,9 +87,9 @@ class SessionExtensions:
         await self._find()
         await self._clients.settle(self._options())
         role = self._agent.config.offer.role
-        unmet = role.unmet(connected_names(self._clients.running)) if role is not None else ""
-        if self._settings.failure or unmet:
-            self._refuse(self._settings.failure or unmet)
+        why = self._settings.failure or (role.unmet(connected_names(self._clients.running)) if role is not None else "")
+        if why:
+            self._refuse(why)
 
     async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""
@@ -155,7 +155,7 @@ class SessionExtensions:
         if defines_agents(*sources):
             from ..subagents.agent_catalogue import Catalogue
 
-            catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
+            catalogue = await in_thread(Catalogue, *sources)
             definitions = catalogue.definitions
             for problem in catalogue.problems:
                 self._warn(problem)
@@ -183,7 +183,7 @@ class SessionExtensions:
             text = role.prompt
             memory = memory_directory(role, context.cwd, context.cages.home, trusted=config.settings.trusted)
         if memory:
-            notes = await asyncio.get_running_loop().run_in_executor(None, memory_text, memory)
+            notes = await in_thread(memory_text, memory)
             text = f"{text}\n\n{notes}"
         config.permissions.remember_in(memory)
         self._prompts = session_prompt(options, context.cwd, context.host, context.cages, text)

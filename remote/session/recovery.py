@@ -21,7 +21,7 @@ from ..agent.agent import Agent
 from ..agent.agent_histories import AgentHistories
 from ..permissions.modes import PLAN
 from ..permissions.rules import COMMAND_LINE
-from ..session_store.journal_summary import KnownDirectory, WorkerMark, prompt_start
+from ..session_store.journal_summary import LastWorker, prompt_start
 from ..session_store.session_log import SessionLog
 from .client_setup import ClientLaunches, ClientSetup
 from .request_broker import OpenRequests
@@ -31,16 +31,25 @@ from .turns import InputQueue, JournalledTasks
 Json = dict[str, Any]
 
 
-class UnfinishedPrompts(Projection):
-    """The prompts and notices that no turn has taken. A damaged record may have been the one that took them: prompts
-    before it become `doubtful`, those without a known result `unanswered`."""
+class Recovered(Projection):
+    """The state in which the last worker left the session. `waiting` and `notices` has no turn taken. A damaged record
+    may have been the one that took them: prompts before it become `doubtful`, those without a known result
+    `unanswered`. It must take each record before `requests`, which tells which answer is the first one."""
 
-    def __init__(self, inputs: InputQueue) -> None:
+    def __init__(self, inputs: InputQueue, requests: OpenRequests) -> None:
+        self.options = SessionOptions()
+        self.mode_before_plan = "default"
+        self.launches: deque[SessionOptions] = deque(maxlen=100)
+        self.turn_open = self.result_due = False
+        self.updates: list[Json] = []
+        self.damage: set[str] = set()
+        self.hooks_run: set[str] = set()  # keys of the hooks that run only once
         self.waiting: OrderedDict[str, UserMessage] = OrderedDict()
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
         self.notices: OrderedDict[str, tuple[records.QueuedRecord, str]] = OrderedDict()
         self._inputs = inputs
+        self._requests = requests
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
     def answered(self) -> None:
@@ -48,6 +57,16 @@ class UnfinishedPrompts(Projection):
         if not self._taken and self.unanswered:
             self.unanswered.popitem(last=False)
         self._taken = False
+
+    @on(records.OptionsRecord)
+    def _options(self, content: records.OptionsRecord, _: Record) -> None:
+        rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
+        self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
+        if content.options is not None:
+            options = SessionOptions.from_json(content.options)
+            self._mode(options.permission_mode)
+            self.options = options
+            self.launches.append(self.options)
 
     @on(records.InputRecord)
     def _input(self, content: records.InputRecord, _: Record) -> None:
@@ -58,6 +77,12 @@ class UnfinishedPrompts(Projection):
             self._inputs.any_prompt = True
             if not repeated:
                 self.waiting[content.id] = line
+        elif isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
+            with suppress(RequestRefused):
+                self.updates += CHANGE_RULES.read(line.request)
+        elif isinstance(line, ControlResponse) and self._requests.kind_of(line.request_id) == CAN_USE_TOOL.name:
+            granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
+            self.updates += [each for each in granted if each.get("type") != "setMode"]
 
     @on(records.QueuedRecord)
     def _queued(self, content: records.QueuedRecord, record: Record) -> None:
@@ -83,90 +108,23 @@ class UnfinishedPrompts(Projection):
         kept = {key: (each, to) for key, (each, to) in self.notices.items() if to != record.agent_id}
         self.notices = OrderedDict(kept)
 
-    def _forget(self, input_id: str) -> None:
-        for prompts in (self.waiting, self.doubtful, self.unanswered):
-            prompts.pop(input_id, None)
-
-    @on(records.PromptRecord)
-    def _prompt(self, content: records.PromptRecord, record: Record) -> None:
-        for input_id in content.input_ids:
-            self.notices.pop(input_id, None)
-        if record.agent_id != MAIN_AGENT:
-            return
-        self._taken = self._taken or bool(content.items)
-        for input_id in content.input_ids:
-            self._forget(input_id)
-
-    @on(records.TakenRecord, main_only=True)
-    def _taken_input(self, content: records.TakenRecord, _: Record) -> None:
-        self._taken = True
-        self._forget(content.input_id)
+    @on(records.PromptRecord, records.TakenRecord)
+    def _take(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
+        taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
+        of_main = record.agent_id == MAIN_AGENT
+        if isinstance(content, records.PromptRecord):
+            for input_id in taken:
+                self.notices.pop(input_id, None)
+            self._taken = self._taken or (of_main and bool(content.items))
+        else:
+            self._taken = self._taken or of_main
+        for prompts in (self.waiting, self.doubtful, self.unanswered) if of_main else ():
+            for input_id in taken:
+                prompts.pop(input_id, None)
 
     @on(records.TurnStartRecord, main_only=True)
     def _turn_start(self, _: records.TurnStartRecord, __: Record) -> None:
         self._taken = False
-
-    @on(ResultMessage, main_only=True)
-    def _result(self, _: ResultMessage, __: Record) -> None:
-        self.answered()
-
-    @on(records.DamagedRecord)
-    def _damaged(self, damage: records.DamagedRecord, _: Record) -> None:
-        if not damage.what:
-            self.doubtful.update((input_id, prompt_start(line)) for input_id, line in self.waiting.items())
-            self.unanswered.update(dict.fromkeys(self.waiting))
-            self.waiting.clear()
-
-    @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
-        """Drop the prompts of the original: the copy does not answer them. Notices wait for the copy's next turn."""
-        for prompts in (self.waiting, self.doubtful, self.unanswered):
-            prompts.clear()
-        self.notices = OrderedDict((key, (replace(each, wakes=False), to)) for key, (each, to) in self.notices.items())
-        self._taken = False
-
-
-class Recovered(Projection):
-    """The state in which the last worker left the session. It must take each record after `requests`, which tells which
-    answer is the first one."""
-
-    def __init__(self, requests: OpenRequests) -> None:
-        self._requests = requests
-        self.options = SessionOptions()
-        self.mode_before_plan = "default"
-        self.launches: deque[SessionOptions] = deque(maxlen=100)
-        self.turn_open = False
-        self.result_due = False
-        self.updates: list[Json] = []
-        self.damage: set[str] = set()
-        self.hooks_run: set[str] = set()  # keys of the hooks that run only once
-
-    @on(records.OptionsRecord)
-    def _options(self, content: records.OptionsRecord, _: Record) -> None:
-        rules = [each for each in self.updates if str(each.get("type")).endswith("Rules")]
-        self.updates = [each for each in rules if each.get("destination") != COMMAND_LINE]
-        if content.options is not None:
-            options = SessionOptions.from_json(content.options)
-            self._mode(options.permission_mode)
-            self.options = options
-            self.launches.append(self.options)
-
-    @on(records.ForkedRecord)
-    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
-        self.updates.clear()
-        self.result_due = False
-
-    @on(records.DamagedRecord)
-    def _damaged(self, damage: records.DamagedRecord, _: Record) -> None:
-        if damage.what:
-            self.damage.add(damage.what)
-
-    @on(records.HookRecord)
-    def _hook(self, content: records.HookRecord, _: Record) -> None:
-        self.hooks_run.update(content.once.split())
-
-    @on(records.TurnStartRecord, main_only=True)
-    def _turn_start(self, _: records.TurnStartRecord, __: Record) -> None:
         self.turn_open = self.result_due = True
 
     @on(records.TurnEndRecord, main_only=True)
@@ -175,7 +133,29 @@ class Recovered(Projection):
 
     @on(ResultMessage, main_only=True)
     def _result(self, _: ResultMessage, __: Record) -> None:
+        self.answered()
         self.result_due = False
+
+    @on(records.DamagedRecord)
+    def _damaged(self, damage: records.DamagedRecord, _: Record) -> None:
+        if damage.what:
+            self.damage.add(damage.what)
+        else:
+            self.doubtful.update((input_id, prompt_start(line)) for input_id, line in self.waiting.items())
+            self.unanswered.update(dict.fromkeys(self.waiting))
+            self.waiting.clear()
+
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
+        """Drop the prompts of the original: the copy does not answer them. Notices wait for the copy's next turn."""
+        for state in (self.waiting, self.doubtful, self.unanswered, self.updates):
+            state.clear()
+        self.notices = OrderedDict((key, (replace(each, wakes=False), to)) for key, (each, to) in self.notices.items())
+        self._taken = self.result_due = False
+
+    @on(records.HookRecord)
+    def _hook(self, content: records.HookRecord, _: Record) -> None:
+        self.hooks_run.update(content.once.split())
 
     @on(SystemMessage, main_only=True)
     def _system(self, line: SystemMessage, _: Record) -> None:
@@ -189,21 +169,8 @@ class Recovered(Projection):
 
     @on(records.ReasoningRecord)
     def _reasoning(self, content: records.ReasoningRecord, _: Record) -> None:
-        tokens = content.thinking_tokens
-        self.options = replace(
-            self.options, effort=content.effort or None, max_thinking_tokens=None if tokens < 0 else tokens
-        )
-
-    @on(records.InputRecord)
-    def _input(self, content: records.InputRecord, _: Record) -> None:
-        line = content.public
-        if isinstance(line, ControlRequest) and line.subtype == CHANGE_RULES.name:
-            with suppress(RequestRefused):
-                self.updates += CHANGE_RULES.read(line.request)
-        if not isinstance(line, ControlResponse) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
-            return
-        granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates
-        self.updates += [each for each in granted if each.get("type") != "setMode"]
+        tokens = None if content.thinking_tokens < 0 else content.thinking_tokens
+        self.options = replace(self.options, effort=content.effort or None, max_thinking_tokens=tokens)
 
 
 _MAX_REPORTS = 20  # of damaged lines
@@ -217,59 +184,56 @@ _DOUBTFUL = (
 class Restored:
     parts: SessionParts
     recovered: Recovered
-    prompts: UnfinishedPrompts
     histories: AgentHistories
     tasks: JournalledTasks
-    mark: str  # of the processes that the last worker may have left
+    worker: LastWorker
     reported: frozenset[str]  # input ids of the prompts whose loss is reported now
-    directory: str  # that the model knows
 
 
 def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
     """Read the journal, report its damage, and withdraw requests that no task waits for any more."""
     inputs, requests, histories = InputQueue(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
-    recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    worker, tasks, known = WorkerMark(), JournalledTasks(), KnownDirectory()
-    log.read(recovered, prompts, requests, histories, worker, tasks, known)
+    recovered, worker, tasks = Recovered(inputs, requests), LastWorker(), JournalledTasks()
+    log.read(recovered, requests, histories, worker, tasks)
     launches = ClientLaunches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
-    parts = SessionParts.make(log, launches, inputs, requests)
-    reported = _report_damage(log, recovered, prompts)
+    parts = SessionParts(log, launches, inputs, requests)
+    reported = _report_damage(log, recovered)
     parts.broker.resume()
-    return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported, known.path)
+    return Restored(parts, recovered, histories, tasks, worker, reported)
 
 
 def take_up(restored: Restored, agent: Agent, clients: ClientSetup, rare: Callable[[Session], None]) -> Session:
     """Return the session. Write a result for an interrupted turn and for each prompt that may be lost."""
     session = Session(restored.parts, agent, clients, rare)
-    log, recovered, prompts = session.log, restored.recovered, restored.prompts
+    log, recovered, inputs = session.log, restored.recovered, session.inputs
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])
-        prompts.answered()
-    for _ in range(len(restored.reported & prompts.unanswered.keys())):  # the sender of each prompt waits for a result
+        recovered.answered()
+    for _ in range(len(restored.reported & recovered.unanswered.keys())):  # the sender of each waits for a result
         session.turns.fail([_DOUBTFUL])
     if recovered.turn_open:
         log.emit(records.TurnEndRecord())
-    for input_id, line in prompts.waiting.items():
-        restored.parts.inputs.put(input_id, line, echo=session.options.replay_user_messages)
-    for notice, agent_id in prompts.notices.values():
-        restored.parts.inputs.notify(notice, agent_id)
-    session.watch_tasks(restored.tasks)
+    for input_id, line in recovered.waiting.items():
+        inputs.put(input_id, line, echo=session.options.replay_user_messages)
+    for notice, agent_id in recovered.notices.values():
+        inputs.notify(notice, agent_id)
+    session.notices.begin(restored.tasks)
     log.journal.flush_soon()
     return session
 
 
-def _report_damage(log: SessionLog, recovered: Recovered, prompts: UnfinishedPrompts) -> frozenset[str]:
+def _report_damage(log: SessionLog, recovered: Recovered) -> frozenset[str]:
     """Report new damage. Return the input ids of the doubtful prompts in it."""
     reports = [damage for damage in log.journal.damaged if damage not in recovered.damage]
     if len(reports) > _MAX_REPORTS:
         reports[_MAX_REPORTS:] = [f"{len(reports) - _MAX_REPORTS} more damaged lines were passed over"]
     doubtful = set()
-    for input_id, text in prompts.doubtful.items():
+    for input_id, text in recovered.doubtful.items():
         report = f"a prompt may have been answered or not, and was not run again: {text}"
         if report not in recovered.damage:
             reports.append(report)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Collection
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.dataclass import dataclass
@@ -78,6 +78,9 @@ class RequestOutcome:
     then: Callable[[], object] = lambda: None
 
 
+Handled = Union[Json, RequestOutcome, Awaitable[Json]]
+
+
 class RequestBroker:
     """Sends the worker's requests, and answers requests to it. The first answer counts; later ones are recorded."""
 
@@ -89,8 +92,7 @@ class RequestBroker:
         self._open: OrderedDict[str, tuple[protocol.Request[Any, Any], asyncio.Future[protocol.Answer]]] = OrderedDict()
         self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self.journalled = journalled or OpenRequests()
-        self._handlers: dict[str, Callable[[Json], RequestOutcome]] = {}
-        self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
+        self._handlers: dict[str, Callable[[Json], Handled]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._suspended = False
 
@@ -188,18 +190,13 @@ class RequestBroker:
     # What clients ask.
 
     def register(
-        self, kind: protocol.RequestKind[protocol.P, protocol.A], handler: Callable[[protocol.P], RequestOutcome]
+        self, kind: protocol.RequestKind[protocol.P, protocol.A], handler: Callable[[protocol.P], Handled]
     ) -> None:
+        """Let `handler` answer. It is called at once; an awaitable that it returns is awaited beside all else."""
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
-    def register_slow(
-        self, kind: protocol.RequestKind[protocol.P, protocol.A], handler: Callable[[protocol.P], Awaitable[Json]]
-    ) -> None:
-        """Let `handler` answer. It is called at once; what it returns is awaited beside everything else."""
-        self._slow[kind.name] = lambda fields: handler(kind.read(fields))
-
     def handles(self, name: str) -> bool:
-        return name in self._slow or name in self._handlers
+        return name in self._handlers
 
     async def settle(self, wait_s: float) -> None:
         if self._working:
@@ -215,10 +212,8 @@ class RequestBroker:
             answer: protocol.Answer = protocol.Success(line.request_id, await work)
         except asyncio.CancelledError:  # only `close` does that
             answer = protocol.Failure(line.request_id, "the session has ended before the answer")
-        except protocol.RequestRefused as refused:
-            answer = protocol.Failure(line.request_id, str(refused), refused.code)
-        except NotKept as error:
-            answer = protocol.Failure(line.request_id, str(error))
+        except (protocol.RequestRefused, NotKept) as error:
+            answer = protocol.Failure(line.request_id, str(error), getattr(error, "code", ""))
         except Exception as error:  # noqa: BLE001 - the asker is told
             _log.exception("a request of a client failed: %s", line.subtype)
             answer = protocol.Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
@@ -228,30 +223,23 @@ class RequestBroker:
             _log.error("the answer to a request of a client could not be written: %s", error)
 
     def take_request(self, line: ControlRequest) -> None:
-        if line.subtype in self._slow:
-            try:
-                work = self._slow[line.subtype](line.request)
-            except (protocol.RequestRefused, NotKept) as error:  # raised again where the answer is made
-                work = _raising(error)
-            task = asyncio.get_running_loop().create_task(self._work_on(line, work))
-            self._working.add(task)
-            task.add_done_callback(self._working.discard)
-            return
-        handled = RequestOutcome()
+        outcome = RequestOutcome()
         try:
             handler = self._handlers.get(line.subtype)
             if handler is None:
                 text = "Unsupported control request subtype: %s" % (line.subtype or None)
                 raise protocol.RequestRefused(text, "unsupported_request")
             handled = handler(line.request)
-            answer: protocol.Answer = protocol.Success(line.request_id, handled.payload)
-        except protocol.RequestRefused as refused:
-            answer = protocol.Failure(line.request_id, str(refused), refused.code)
+            if not isinstance(handled, (RequestOutcome, dict)):
+                task = asyncio.get_running_loop().create_task(self._work_on(line, handled))
+                self._working.add(task)
+                task.add_done_callback(self._working.discard)
+                return
+            outcome = RequestOutcome(handled) if isinstance(handled, dict) else handled
+            answer: protocol.Answer = protocol.Success(line.request_id, outcome.payload)
+        except (protocol.RequestRefused, NotKept) as error:
+            answer = protocol.Failure(line.request_id, str(error), getattr(error, "code", ""))
         try:
             self._log.emit(MessageRecord(protocol.public_answer(answer)))
         finally:
-            handled.then()
-
-
-async def _raising(error: Exception) -> Json:
-    raise error
+            outcome.then()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,6 +21,7 @@ from ..model.model_request import SMALL, can_think, effort_of
 from ..session_store.journal import NotKept
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..subagents.sub_agents import SubAgents
+from ..system.deadline import in_thread
 from ..system.host import is_under
 from ..system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..system.text_encoding import text_of
@@ -56,27 +56,25 @@ def register_client_requests(session: Session) -> None:
     async def context_usage(_: None) -> Json:
         return (await agent.context_report()).public()
 
-    broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
-    broker.register_slow(protocol.SET_MODEL, lambda name: _set_model(session, name))
-    broker.register_slow(GET_CONTEXT_USAGE, context_usage)
-    broker.register_slow(requests.REMEMBER, lambda note: _remember(session, note))
+    broker.register(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register(protocol.SET_MODEL, lambda name: _set_model(session, name))
+    broker.register(GET_CONTEXT_USAGE, context_usage)
+    broker.register(requests.REMEMBER, lambda note: _remember(session, note))
     broker.register(protocol.INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(protocol.SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(requests.LIST_COMMANDS, lambda _: RequestOutcome({"commands": announced.entries("commands")}))
-    broker.register(MCP_STATUS, lambda _: RequestOutcome({"mcpServers": session.clients.status}))
+    broker.register(requests.LIST_COMMANDS, lambda _: {"commands": announced.entries("commands")})
+    broker.register(MCP_STATUS, lambda _: {"mcpServers": session.clients.status})
     broker.register(MCP_RECONNECT, lambda name: _server(session, name, lambda servers: servers.reconnect(name)))
     broker.register(MCP_TOGGLE, lambda it: _server(session, it[0], lambda servers: servers.toggle(*it)))
     broker.register(
         CLIENT_MCP_MESSAGE,
         lambda it: _server(session, it.server_name, lambda servers: servers.said(it.server_name, it.message)),
     )
-    broker.register(
-        requests.BACKGROUND_TASKS, lambda _: RequestOutcome({"moved": agent.config.context.shells.move_all()})
-    )
+    broker.register(requests.BACKGROUND_TASKS, lambda _: {"moved": agent.config.context.shells.move_all()})
     broker.register(requests.STOP_TASK, lambda task_id: _stop(session, task_id))
     broker.register(requests.READ_TASK, lambda task_id: _output(find_task(session, task_id)))
-    broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: RequestOutcome({"cancelled": session.take_back(uuid)}))
-    broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: RequestOutcome({"moved": session.move(move)}))
+    broker.register(requests.CANCEL_ASYNC_MESSAGE, lambda uuid: {"cancelled": session.take_back(uuid)})
+    broker.register(requests.MOVE_ASYNC_MESSAGE, lambda move: {"moved": session.move(move)})
     # Changes by these hold from the next turn on, and over restarts.
     broker.register(requests.SET_EFFORT, lambda level: _set_effort(session, level))
     broker.register(requests.SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
@@ -197,7 +195,7 @@ async def _remember(session: Session, note: str) -> Json:
     context = session.agent.config.context
     host = context.host
     paths = [os.path.join(context.cwd, name) for name in ("CLAUDE.md", "AGENTS.md")]
-    path = next((each for each in paths if os.path.lexists(each)), paths[0])
+    path = next(filter(os.path.lexists, paths), paths[0])
     real = host.real_path(path)
     if not is_under(real, host.real_path(context.cwd)):
         raise protocol.RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
@@ -213,28 +211,28 @@ async def _remember(session: Session, note: str) -> Json:
     return {"path": path}
 
 
-def _change_rules(session: Session, updates: list[Json]) -> RequestOutcome:
+def _change_rules(session: Session, updates: list[Json]) -> Json:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
         raise protocol.RequestRefused("; ".join(problems))
-    return RequestOutcome({})
+    return {}
 
 
-def _learn_models(session: Session, known: Json) -> RequestOutcome:
+def _learn_models(session: Session, known: Json) -> Json:
     session.learn_models(known["models"], known["thinking"])
-    return RequestOutcome({})
+    return {}
 
 
-def _set_effort(session: Session, level: str | None) -> RequestOutcome:
+def _set_effort(session: Session, level: str | None) -> Json:
     session.reason(replace(session.agent.config.models.reasoning, effort=level))
     model = session.agent.model
-    return RequestOutcome({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
+    return {"effort": level, "applied": effort_of(model, session.models.facts(model), level)}
 
 
-def _set_tokens(session: Session, tokens: int | None) -> RequestOutcome:
+def _set_tokens(session: Session, tokens: int | None) -> Json:
     session.reason(replace(session.agent.config.models.reasoning, thinking_tokens=tokens))
     model = session.agent.model
-    return RequestOutcome({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})
+    return {"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))}
 
 
 _MAX_LINES = 200
@@ -248,9 +246,8 @@ def _stop(session: Session, task_id: str) -> RequestOutcome:
     return RequestOutcome({}, lambda: session.tasks.stop_soon(task))
 
 
-def _output(task: Task) -> RequestOutcome:
-    text = task.read(_MAX_LINES, _MAX_BYTES)
-    return RequestOutcome({"task_id": task.id, "status": task.status.public, "output": text})
+def _output(task: Task) -> Json:
+    return {"task_id": task.id, "status": task.status.public, "output": task.read(_MAX_LINES, _MAX_BYTES)}
 
 
 _LISTED = (
@@ -295,10 +292,10 @@ def register_context_commands(session: Session) -> None:
     commands, agent = session.agent.commands, session.agent
 
     async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.compact(call.arguments))
+        return Printed(await agent.running_turn.compact(call.arguments))
 
     async def clear(_: CommandCall) -> Printed:
-        await agent.clear()
+        await agent.running_turn.clear()
         return Printed("")
 
     async def context(_: CommandCall) -> Printed:
@@ -324,9 +321,7 @@ async def _memory(session: Session) -> str:
 
     context = session.agent.config.context
     sources = instruction_sources(session.options)
-    files = await asyncio.get_running_loop().run_in_executor(
-        None, find_instructions, context.cwd, context.cages.home, sources
-    )
+    files = await in_thread(find_instructions, context.cwd, context.cages.home, sources)
     if not files:
         return "There are no instruction files. /init writes a CLAUDE.md for this project."
     lines = [f"  {each.path}  ({each.scope}, {len(each.text):,} characters)" for each in files]
@@ -349,13 +344,9 @@ def _line(agent: AgentDefinition) -> str:
     facts = [
         _WHOSE.get(agent.source, agent.source),
         _SMALL if agent.model == SMALL else f"model {agent.model}" if agent.model else "",
+        "only reads" if agent.read_only else "",
+        "in a worktree of its own" if agent.isolation else "",
+        f"tools {', '.join(agent.tools) or 'none'}" if agent.tools is not None else "",
+        f"mode {agent.permission_mode} at most" if agent.permission_mode else "",
     ]
-    if agent.read_only:
-        facts.append("only reads")
-    if agent.isolation:
-        facts.append("in a worktree of its own")
-    if agent.tools is not None:
-        facts.append(f"tools {', '.join(agent.tools) or 'none'}")
-    if agent.permission_mode:
-        facts.append(f"mode {agent.permission_mode} at most")
     return f"{agent.name} ({'; '.join(filter(None, facts))}): {agent.description[:_MAX_DESCRIPTION]}"

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from ccb.tunnel.wire import client_requests as requests
+from ccb.tunnel.wire import journal_records
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    InputRecord,
-    MessageRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-)
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..agent.conversation import Conversation, close_open_tool_uses
-from ..session_store.file_history import FileChange, Point, RewindPoints
+from ..session_store.file_history import Point, RewindPoints
+from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..system.text_encoding import shown
@@ -66,12 +59,12 @@ class PlannedFile:
 
 
 async def _planned(
-    context: ToolContext, points: RewindPoints, change: FileChange, keep: bool, *, lines: bool
+    context: ToolContext, points: RewindPoints, change: journal_records.FileChangeRecord, keep: bool, *, lines: bool
 ) -> PlannedFile | None:
-    loop, path = asyncio.get_running_loop(), change.path
+    path = change.path
     try:
         info, data = await _present(context.host, unspelled(path))
-        real = spelled(await loop.run_in_executor(None, context.host.real_path, unspelled(path)))
+        real = spelled(await in_thread(context.host.real_path, unspelled(path)))
     except (OSError, NotAFile) as error:
         return PlannedFile(path, ABSENT, change.before, why=str(error))
     now = ABSENT if info is None else digest_of(data)
@@ -79,16 +72,16 @@ async def _planned(
         return None
     if real != path:
         return PlannedFile(path, now, change.before, why=f"its path leads to {real} now")
-    then = b"" if change.before == ABSENT else await loop.run_in_executor(None, context.history.load, change.before)
+    then = b"" if change.before == ABSENT else await in_thread(context.history.load, change.before)
     if then is None:
         return PlannedFile(path, now, change.before, why=change.lost or _LOST)
     if keep and info is not None:
-        await loop.run_in_executor(None, context.history.keep, data)
+        await in_thread(context.history.keep, data)
     old, new = shown(data), shown(then)
-    stats = await loop.run_in_executor(None, compared, old, new, 0)
+    stats = await in_thread(compared, old, new, 0)
     mode = change.mode or (info.mode if info is not None else 0)
     foreign = now != points.latest.get(path)
-    diff = await loop.run_in_executor(None, compared, new, old, PATCH_BYTES) if lines else None
+    diff = await in_thread(compared, new, old, PATCH_BYTES) if lines else None
     return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign, diff=diff)
 
 
@@ -104,9 +97,9 @@ async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
 
 
 def register_rewinds(session: Session) -> None:
-    session.broker.register_slow(requests.REWIND_FILES, partial(_rewind_files, session))
-    session.broker.register_slow(requests.REWIND_CONVERSATION, partial(_rewind_conversation, session))
-    session.broker.register_slow(requests.REWIND_POINTS, lambda _: _points(session))
+    session.broker.register(requests.REWIND_FILES, partial(_rewind_files, session))
+    session.broker.register(requests.REWIND_CONVERSATION, partial(_rewind_conversation, session))
+    session.broker.register(requests.REWIND_POINTS, lambda _: _points(session))
 
 
 async def finish_rewind(session: Session) -> None:
@@ -124,10 +117,10 @@ async def _points(session: Session) -> Json:
 
 
 def _point(session: Session, message: str) -> Point:
-    found = session.log.points.find(message)
-    if found is None:
-        raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
-    return found
+    for point in session.log.points.points:
+        if message and point.id == message:
+            return point
+    raise RequestRefused(f"No prompt with the id {message[:80]} can be gone back to.", "unknown_message")
 
 
 async def _rewind_files(session: Session, rewind: requests.FileRewind) -> Json:
@@ -162,20 +155,15 @@ async def _rewind_conversation(session: Session, rewind: requests.ConversationRe
 async def _carry_out(session: Session, message: str, to: int, files: Sequence[PlannedFile], text: str = "") -> Json:
     """Record the rewind, durably, before anything changes; then restore the files."""
     log, agent = session.log, session.agent
-    wanted: list[Json] = [
-        {"path": each.path, "before": each.before, "after": each.after, "mode": each.mode}
-        for each in files
-        if not each.why
-    ]
-    log.emit(RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
+    named = ("path", "before", "after", "mode")
+    wanted: list[Json] = [{name: getattr(each, name) for name in named} for each in files if not each.why]
+    log.emit(journal_records.RewindRecord(message, to, wanted, text[:_MAX_TEXT]))
     await log.commit()
     if to:
         rewound, context = list(log.journal.rewound), agent.config.context
-        conversation = await log.journal.examined(
-            lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
-        )
+        conversation = await log.journal.examined(partial(Conversation.from_records, rewound=rewound))
         for closed in close_open_tool_uses(conversation, _CUT):
-            log.emit(MessageRecord(closed.body))
+            log.emit(journal_records.MessageRecord(closed.body))
         agent.rewind(conversation)
         context.files.forget()
         context.todos.replace([])
@@ -185,11 +173,11 @@ async def _carry_out(session: Session, message: str, to: int, files: Sequence[Pl
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
     """Restore files, and tell the model. Return failures. May be done again after it was cut off."""
-    context, loop, failed, restored = session.agent.config.context, asyncio.get_running_loop(), [], []
+    context, failed, restored = session.agent.config.context, [], []
     for each in files:
         path, after, data, why = each["path"], each["after"], None, ""
         if after != ABSENT:
-            data = await loop.run_in_executor(None, context.history.load, after)
+            data = await in_thread(context.history.load, after)
             why = _LOST if data is None else ""
         if not why:
             try:
@@ -202,19 +190,19 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
             failed.append({"path": path, "why": why})
         else:
             restored.append(path)
-    session.log.emit(RewoundRecord(failed))
+    session.log.emit(journal_records.RewoundRecord(failed))
     await session.log.commit()
     if restored:
-        names = "\n".join(restored[:_MAX_NAMED])
-        session.agent.reminders.add(
-            "rewind", f"The user has put these files back to an earlier version. Read them again before use:\n{names}"
-        )
+        told = "The user has put these files back to an earlier version. Read them again before use:"
+        session.agent.reminders.add("rewind", "\n".join([told, *restored[:_MAX_NAMED]]))
     return failed
 
 
 async def _end_of(session: Session, message: str) -> int:
     def end(records: Iterable[Record]) -> int | None:
-        of_main = (each for each in records if each.kind == MessageRecord.kind and each.agent_id == MAIN_AGENT)
+        of_main = (
+            each for each in records if each.kind == journal_records.MessageRecord.kind and each.agent_id == MAIN_AGENT
+        )
         return next((record.seq for record in of_main if record.body.get("uuid") == message), None)
 
     found = await session.log.journal.examined(end)
@@ -229,19 +217,18 @@ def _check_drops(records: Iterable[Record], to: int, prompt: str, rewound: Seque
     begun = False
     for record in records:
         content = record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, UserMessage):
+        if isinstance(content, journal_records.InputRecord) and isinstance(content.public, UserMessage):
             uuids[content.id] = str(content.body.get("uuid"))
         if record.seq < to or record.agent_id != MAIN_AGENT:
             continue
         if any(start <= record.seq <= end for start, end in rewound):
             continue
-        if isinstance(content, PromptRecord):
+        if isinstance(content, journal_records.PromptRecord):
             begun = True
             if any(uuids.get(each) != prompt for each in content.input_ids):
-                raise RequestRefused(
-                    f"{requests.DROPS_MORE} another prompt, or a notice of a task, would be left out too"
-                )
-        elif not begun and isinstance(content, MessageRecord) and content.body.get("type") in ("assistant", "user"):
+                why = "another prompt, or a notice of a task, would be left out too"
+                raise RequestRefused(f"{requests.DROPS_MORE} {why}")
+        elif not begun and record.kind == "message" and record.body.get("type") in ("assistant", "user"):
             raise RequestRefused(f"{requests.DROPS_MORE} that message is not the last one of its turn")
 
 

@@ -25,7 +25,6 @@ from ..system.regular_files import NotAFile
 from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
 from .client_setup import Initialize, output_styles
-from .request_broker import RequestOutcome
 from .session import Session, check_model, find_task
 
 Json = dict[str, Any]
@@ -49,8 +48,7 @@ _REFUSED = {
 
 
 def register_sdk_requests(session: Session) -> None:
-    broker = session.broker
-    slow: dict[str, Callable[[Session, Json], Awaitable[Json]]] = {
+    handlers: dict[str, Callable[[Session, Json], Json | Awaitable[Json]]] = {
         "file_suggestions": _file_suggestions,
         "side_question": _side_question,
         "reload_plugins": _reload_plugins,
@@ -59,26 +57,22 @@ def register_sdk_requests(session: Session) -> None:
         "mcp_read_resource": _resource,
         "mcp_set_servers": _set_servers,
         "read_file": _read_file,
-    }
-    handlers: dict[str, Callable[[Session, Json], RequestOutcome]] = {
         "rename_session": _rename,
         "generate_session_title": _title,
         "list_permission_rules": _rules,
         "get_settings": _settings,
         "apply_flag_settings": _apply,
         "get_task_output": _task_output,
-        "get_hooks_listing": lambda _, __: RequestOutcome(_hooks(session)),
-        "set_has_subscribers": lambda _, __: RequestOutcome({}),
+        "get_hooks_listing": _hooks,
+        "set_has_subscribers": lambda _, __: {},
     }
-    for name, work in slow.items():
-        broker.register_slow(client_kind(name, dict), partial(work, session))
     for name, handler in handlers.items():
-        broker.register(client_kind(name, dict), partial(handler, session))
+        session.broker.register(client_kind(name, dict), partial(handler, session))
     for name, why in _REFUSED.items():
-        broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
+        session.broker.register(client_kind(name, dict), partial(_refuse, f"Unsupported here: {why}"))
 
 
-def _refuse(why: str, _: Json) -> RequestOutcome:
+def _refuse(why: str, _: Json) -> Json:
     raise RequestRefused(why, "unsupported_request")
 
 
@@ -146,8 +140,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
 
 async def _reload_skills(session: Session, _: Json) -> Json:
     await session.extensions.reload()
-    skills = session.agent.config.announced.entries("skills")
-    return {"skills": [{"argumentHint": "", **each} for each in skills]}
+    return {"skills": [{"argumentHint": "", **each} for each in session.agent.config.announced.entries("skills")]}
 
 
 async def _output_styles(session: Session, _: Json) -> Json:
@@ -169,9 +162,9 @@ async def _resource(session: Session, given: Json) -> Json:
     return {"contents": contents if isinstance(contents, list) else []}
 
 
-def _hooks(session: Session) -> Json:
+def _hooks(session: Session, _: Json) -> Json:
     sources = sources_of(session.settings.current)
-    callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
+    callbacks = [each for each in session.hooks.hooks if each.callback]
     names = session.agent.config.models.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
@@ -223,33 +216,29 @@ def _text(given: Json, name: str) -> str:
     return value
 
 
-def _rename(session: Session, given: Json) -> RequestOutcome:
+def _rename(session: Session, given: Json) -> Json:
     if given.get("session_id") not in (None, session.id):
         raise RequestRefused("only the session that runs can be renamed")
     session.name(_text(given, "title"))
-    return RequestOutcome({})
+    return {}
 
 
-def _title(session: Session, given: Json) -> RequestOutcome:
+def _title(session: Session, given: Json) -> Json:
     title = " ".join(_text(given, "description").split()[:8])[:60]
     if given.get("persist"):
         session.name(title)
-    return RequestOutcome({"title": title})
+    return {"title": title}
 
 
-def _rules(session: Session, _: Json) -> RequestOutcome:
+def _rules(session: Session, _: Json) -> Json:
     engine = session.agent.config.permissions
     first, *added = engine.directories
-    state: Json = {
-        "rules": engine.listed(),
-        "workspaceDirectories": [{"path": each, "source": "session"} for each in added],
-        "originalCwd": first,
-        "managedOnly": False,
-    }
-    return RequestOutcome({"state": state})
+    directories = [{"path": each, "source": "session"} for each in added]
+    rules = {"rules": engine.listed(), "workspaceDirectories": directories}
+    return {"state": {**rules, "originalCwd": first, "managedOnly": False}}
 
 
-def _settings(session: Session, _: Json) -> RequestOutcome:
+def _settings(session: Session, _: Json) -> Json:
     layers = session.settings.current.layers
     effective: Json = {}
     for layer in layers:
@@ -257,10 +246,10 @@ def _settings(session: Session, _: Json) -> RequestOutcome:
     agent = session.agent
     applied = {"model": agent.model, "effort": agent.config.models.reasoning.effort}
     sources = [{"source": f"{each.source}Settings", "settings": dict(each.values)} for each in layers]
-    return RequestOutcome({"effective": effective, "sources": sources, "applied": applied})
+    return {"effective": effective, "sources": sources, "applied": applied}
 
 
-def _apply(session: Session, given: Json) -> RequestOutcome:
+def _apply(session: Session, given: Json) -> Json:
     settings = given.get("settings")
     settings = settings if isinstance(settings, dict) else {}
     fixed = sorted(settings.keys() - {"model", "effortLevel"})
@@ -273,13 +262,13 @@ def _apply(session: Session, given: Json) -> RequestOutcome:
         session.reason(replace(session.agent.config.models.reasoning, effort=level))
     if "model" in settings:
         session.agent.set_model(model)
-    return RequestOutcome({})
+    return {}
 
 
-def _task_output(session: Session, given: Json) -> RequestOutcome:
+def _task_output(session: Session, given: Json) -> Json:
     text = find_task(session, _text(given, "task_id")).read(10_000, _MAX_OUTPUT)
     size = len(text.encode())
-    return RequestOutcome({"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT})
+    return {"output": text, "total_bytes": size, "truncated": size >= _MAX_OUTPUT}
 
 
 async def _set_servers(session: Session, given: Json) -> Json:

@@ -10,7 +10,6 @@ from typing import Any, Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.journal_records import BEFORE
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -34,7 +33,7 @@ from . import client_setup as setup
 from .extensions import SessionExtensions
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
-from .turns import InputQueue, JournalledTasks, TaskNotices, Turns, TurnState
+from .turns import InputQueue, TaskNotices, Turns, TurnState
 
 Json = dict[str, Any]
 
@@ -42,19 +41,13 @@ _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do
 
 
-@dataclass(frozen=True)
 class SessionParts:
-    log: SessionLog
-    inputs: InputQueue
-    launches: setup.ClientLaunches
-    broker: RequestBroker
-
-    @staticmethod
-    def make(
-        log: SessionLog, launches: setup.ClientLaunches, inputs: InputQueue, requests: OpenRequests
-    ) -> SessionParts:
+    def __init__(
+        self, log: SessionLog, launches: setup.ClientLaunches, inputs: InputQueue, requests: OpenRequests
+    ) -> None:
+        self.log, self.launches, self.inputs = log, launches, inputs
         log.follow(requests)
-        return SessionParts(log, inputs, launches, RequestBroker(log, launches.can_ask, requests))
+        self.broker = RequestBroker(log, launches.can_ask, requests)
 
 
 class Session:
@@ -72,7 +65,7 @@ class Session:
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
-        self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
+        self.notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         self.clients = clients
         self.extensions = SessionExtensions(agent, self.settings, clients, self.id, lambda: self.options, self._warn)
         with suppress(ValueError):  # they were refused when they came
@@ -82,13 +75,9 @@ class Session:
         def holds_notices() -> bool:
             return self.broker.waits_for(AnsweredBy.PERSON) or not agent.online
 
-        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self._notices, holds_notices)
+        self.turns = Turns(parts.log, parts.inputs, agent, self._settle, self.tasks, self.notices, holds_notices)
         self.inputs = parts.inputs
         self._rare = rare
-
-    def meet_driver(self) -> None:
-        self.broker.ask_driver_again()
-        self.inputs.wake()
 
     def take_back(self, uuid: str) -> bool:
         input_id = self.inputs.waiting_id(uuid)
@@ -110,9 +99,6 @@ class Session:
     def name(self, title: str) -> None:
         self.log.say(session_title(title))
         self.log.changed()
-
-    def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
-        self._notices.begin(journalled)
 
     @property
     def hooks(self) -> HookRunner:
@@ -213,8 +199,7 @@ class Session:
         config.permissions.relaunch(launch)
         context.add_dirs[:] = add_dirs
         context.web.use(options.web, options.web_allow_private)
-        self.log.emit(records.OptionsRecord(options.to_json()))
-        self.launches.use(options)
+        self._record(options)
         offer = replace(config.offer, names=options.tools, aliases=options.tool_aliases)
         config = replace(config.with_options(options), offer=offer, partial_messages=options.partial_messages)
         if "system_prompt" in given or "append_system_prompt" in given:
@@ -231,19 +216,17 @@ class Session:
     def learn_models(self, models: Json, thinking: Json) -> None:
         old = self.launches.options
         facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
-        options = replace(
-            old,
-            model_facts=dict(list(facts.items())[-_MAX_MODELS:]),
-            thinking_models=dict(list(levels.items())[-_MAX_MODELS:]),
-        )
+        facts, levels = (dict(list(each.items())[-_MAX_MODELS:]) for each in (facts, levels))
+        self._record(replace(old, model_facts=facts, thinking_models=levels))
+
+    def _record(self, options: SessionOptions) -> None:
         self.log.emit(records.OptionsRecord(options.to_json()))
         self.launches.use(options)
 
     def reason(self, reasoning: Reasoning) -> None:
         tokens = reasoning.thinking_tokens
         self.log.emit(records.ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
-        options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
-        self.launches.use(options)
+        self.launches.use(replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens))
         config = self.agent.config
         self.agent.configure(replace(config, models=replace(config.models, reasoning=reasoning)))
 
@@ -259,8 +242,7 @@ class Session:
         self._use_callbacks(options)
         if "json_schema" in told.options:
             self._use_demands(options)
-        self.log.emit(records.OptionsRecord(options.to_json()))
-        self.launches.use(options)
+        self._record(options)
         config = self.agent.config
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
         if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & told.options.keys():

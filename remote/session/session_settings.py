@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from dataclasses import asdict, replace
@@ -12,17 +11,9 @@ from ccb.tunnel.wire.control_protocol import TRUST_PROJECT, Broker, ProjectTrust
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 from ..session_store.journal import NotKept
-from ..settings.worker_settings import (
-    MANAGED,
-    OF_PROJECT,
-    SOURCES,
-    USER,
-    Layer,
-    Plugin,
-    WorkerSettings,
-    at_line,
-    read_settings_file,
-)
+from ..settings import worker_settings
+from ..settings.worker_settings import Layer, WorkerSettings
+from ..system.deadline import in_thread
 
 if TYPE_CHECKING:
     from ..settings.project_switches import Project
@@ -71,8 +62,7 @@ class SessionSettings:
 
         self._settled, self.failure = True, ""
         try:
-            loop = asyncio.get_running_loop()
-            project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
+            project = await in_thread(read_project, self._cwd, self._home, self.current.sources)
             if self._problems:
                 project = replace(project, problems=(*self._problems, *project.problems))
             if await self._counts(project):
@@ -95,9 +85,8 @@ class SessionSettings:
             return True
         from ..settings.project_switches import EVERY_CALL
 
-        question = ProjectTrust(
-            project.directories[0], project.fingerprint, [asdict(each) for each in project.switches], project.problems
-        )
+        switches = [asdict(each) for each in project.switches]
+        question = ProjectTrust(project.directories[0], project.fingerprint, switches, project.problems)
         if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
             question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that
         if len(json.dumps(asdict(question))) > _MAX_QUESTION:
@@ -108,7 +97,7 @@ class SessionSettings:
         return known or (answer and bool(question.fingerprint))
 
     def _policy(self) -> list[Layer]:
-        file = read_settings_file(MANAGED_FILE)
+        file = worker_settings.read_settings_file(MANAGED_FILE)
         if file is None:
             return []
         from ..settings.project_switches import checked, unknown_keys
@@ -117,8 +106,11 @@ class SessionSettings:
         if wrong or file.values is None:
             raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
         named = unknown_keys(file.values, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
-        self._problems = [*file.notes, *(f"{at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named)]
-        return [Layer(MANAGED, MANAGED_FILE, file.values, True, file.lines)]
+        self._problems = [
+            *file.notes,
+            *(f"{worker_settings.at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named),
+        ]
+        return [Layer(worker_settings.MANAGED, MANAGED_FILE, file.values, True, file.lines)]
 
     def _put(self, project: Project | None) -> None:
         option = self._option
@@ -126,13 +118,13 @@ class SessionSettings:
         layers = [
             Layer(str(each.get("source")), str(each.get("path", "")), each["values"], lines=each.get("lines", {}))
             for each in option.layers
-            if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
+            if each.get("source") in worker_settings.SOURCES and each["source"] not in worker_settings.OF_PROJECT
         ]
-        layers = [each for each in layers if each.source != USER or USER in chosen]
+        layers = [each for each in layers if each.source != worker_settings.USER or worker_settings.USER in chosen]
         layers += self._policy()
         if project is not None:
             layers += project.layers
-        plugins: tuple[Plugin, ...] = ()
+        plugins: tuple[worker_settings.Plugin, ...] = ()
         if self._plugin_dirs:
             from ..settings.worker_settings import read_plugins
 
@@ -140,7 +132,7 @@ class SessionSettings:
             read, more = read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
             plugins, layers = tuple(read), [*layers, *more]
         self.current = WorkerSettings(
-            tuple(sorted(layers, key=lambda each: SOURCES.index(each.source))),
+            tuple(sorted(layers, key=lambda each: worker_settings.SOURCES.index(each.source))),
             chosen,
             project is not None,
             project.directories if project is not None else (),

@@ -8,16 +8,9 @@ import os
 import zlib
 from collections import OrderedDict, deque
 
+from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.journal_records import (
-    FileChangeRecord,
-    ForkedRecord,
-    InputRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    RewoundRecord,
-)
+from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -38,83 +31,65 @@ class Point:
     text: str
 
 
-@dataclass(frozen=True)
-class FileChange:
-    """What was in a file before it was changed (`before`, `mode`) and after that, as in FileChangeRecord."""
-
-    seq: int
-    path: str
-    before: str
-    after: str
-    mode: int = 0
-    lost: str = ""
-
-
 class RewindPoints(Projection):
     """`points` are the prompts of the conversation, `latest` the digest of each changed file."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.latest: OrderedDict[str, str] = OrderedDict()
-        self.unfinished: RewindRecord | None = None
-        self._changes: deque[FileChange] = deque(maxlen=MAX_CHANGES)
+        self.unfinished: records.RewindRecord | None = None
+        self._changes: deque[tuple[int, records.FileChangeRecord]] = deque(maxlen=MAX_CHANGES)
         self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
 
-    def find(self, message: str) -> Point | None:
-        return next((point for point in self.points if message and point.id == message), None)
-
-    def changed_since(self, seq: int) -> list[FileChange]:
+    def changed_since(self, seq: int) -> list[records.FileChangeRecord]:
         """Return the first change of each file after record `seq`. A file changed again and back counts as well."""
-        first: OrderedDict[str, FileChange] = OrderedDict()
-        for change in self._changes:
-            if change.seq > seq:
+        first: dict[str, records.FileChangeRecord] = {}
+        for at, change in self._changes:
+            if at > seq:
                 first.setdefault(change.path, change)
         return list(first.values())
 
     @property
     def complete_since(self) -> int:
         """The number of the record after which every change is remembered."""
-        return self._changes[0].seq if len(self._changes) == MAX_CHANGES else 0
+        return self._changes[0][0] if len(self._changes) == MAX_CHANGES else 0
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
         line = content.public
         if isinstance(line, UserMessage):
             self._inputs[content.id] = (line.uuid or content.id, line.text("\n")[:_MAX_TEXT])
             while len(self._inputs) > _MAX_INPUTS:
                 self._inputs.popitem(last=False)
 
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, content: PromptRecord, record: Record) -> None:
+    @on(records.PromptRecord, main_only=True)
+    def _prompt(self, content: records.PromptRecord, record: Record) -> None:
         for input_id in content.input_ids:
             said = self._inputs.pop(input_id, None)
             if said is not None:  # others are notices of the worker
                 self.points.append(Point(record.seq, record.time, *said))
 
-    @on(FileChangeRecord)
-    def _file_change(self, content: FileChangeRecord, record: Record) -> None:
-        self._add(FileChange(record.seq, content.path, content.before, content.after, content.mode, content.lost))
+    @on(records.FileChangeRecord)
+    def _file_change(self, content: records.FileChangeRecord, record: Record) -> None:
+        self._add(record.seq, content)
 
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, record: Record) -> None:
+    @on(records.RewindRecord)
+    def _rewind(self, content: records.RewindRecord, record: Record) -> None:
         for each in content.files:
             mode = each.get("mode")
             path, before, after = (str(each.get(name, "")) for name in ("path", "before", "after"))
-            self._add(FileChange(record.seq, path, before, after, mode if isinstance(mode, int) else 0))
+            change = records.FileChangeRecord("", path, before, after, mode if isinstance(mode, int) else 0)
+            self._add(record.seq, change)
         if content.to:
             self.points = deque((each for each in self.points if each.seq < content.to), MAX_POINTS)
         self.unfinished = content if content.files else None
 
-    @on(RewoundRecord)
-    def _rewound(self, _: RewoundRecord, __: Record) -> None:
+    @on(records.RewoundRecord, records.ForkedRecord)
+    def _rewound(self, _: records.RewoundRecord | records.ForkedRecord, __: Record) -> None:
         self.unfinished = None
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
-        self.unfinished = None
-
-    def _add(self, change: FileChange) -> None:
-        self._changes.append(change)
+    def _add(self, seq: int, change: records.FileChangeRecord) -> None:
+        self._changes.append((seq, change))
         self.latest.pop(change.path, None)
         self.latest[change.path] = change.after
         while len(self.latest) > MAX_CHANGES:

@@ -14,17 +14,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
 from typing import Any, Callable, TypeVar, Union
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    Content,
-    DamagedRecord,
-    Record,
-    RewindRecord,
-    TurnStartRecord,
-    parse_line,
-    record_of,
-    to_line,
-)
+from ccb.tunnel.wire import journal_records
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, record_of
 
 Json = dict[str, Any]
 
@@ -49,7 +40,7 @@ _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
 _MIN_LINE = 40  # bytes of the shortest line: limits how many records a damaged stretch can have held
 _HEAD = b'{"seq":'
-_REWIND = b'"kind":"%s"' % RewindRecord.kind.encode()
+_REWIND = b'"kind":"%s"' % journal_records.RewindRecord.kind.encode()
 
 
 class JournalError(NotKept):
@@ -97,7 +88,7 @@ class Journal:
                 except OSError as error:
                     raise self._error("the journal cannot be written", error) from error
                 line += b"\n"
-            record = parse_line(line)
+            record = journal_records.parse_line(line)
             highest = self.seq + 1 + max(lost, lost_bytes // _MIN_LINE)
             if record is None or not self.seq < record.seq <= highest:
                 self.damaged.append("line %d is damaged and was passed over" % number)
@@ -120,7 +111,11 @@ class Journal:
         if record.seq - last_seq >= _INDEX_EVERY or offset - last_offset >= _INDEX_BYTES:
             self._index.append((record.seq, offset))
         self.seq = record.seq
-        if record.kind == RewindRecord.kind and isinstance(record.content, RewindRecord) and record.content.to > 0:
+        if (
+            record.kind == journal_records.RewindRecord.kind
+            and isinstance(record.content, journal_records.RewindRecord)
+            and record.content.to > 0
+        ):
             self.rewound.append((record.content.to, record.seq))
         self._ring.append((record, size))
         self._ring_bytes += size
@@ -135,12 +130,12 @@ class Journal:
     def size(self) -> int:
         return self._size
 
-    def append(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+    def append(self, content: journal_records.Content, agent_id: str = MAIN_AGENT) -> Record:
         """Write one record and return it. Raise JournalError, and leave the file unchanged, if that fails."""
         if self._failure is not None:
             raise self._failure
         record = record_of(content, self.seq + 1, time.time(), agent_id)
-        line = to_line(record)
+        line = journal_records.to_line(record)
         if len(line) > MAX_RECORD:
             raise JournalError("a record of %d bytes is over the limit of %d" % (len(line), MAX_RECORD))
         written = 0
@@ -228,7 +223,7 @@ class Journal:
             yield record
             reached = record.seq
         for seq in range(reached + 1, self.seq + 1):
-            yield record_of(DamagedRecord(), seq)
+            yield record_of(journal_records.DamagedRecord(), seq)
 
     def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:
         """Return the next durable records after `after`: at most `count`, and none after they reach `size` bytes."""
@@ -253,7 +248,7 @@ class Journal:
                 break
             if not found:
                 found, start = True, record.seq - 1
-            if isinstance(record.content, TurnStartRecord):
+            if isinstance(record.content, journal_records.TurnStartRecord):
                 return record.seq - 1
         return start
 
@@ -278,7 +273,7 @@ class Journal:
             total -= kept.popleft()[1]
         first = kept[0][0].seq if kept else 1  # no earlier record can be read
         last = kept[-1][0].time if kept else 0.0
-        end_mark = record_of(DamagedRecord(), before, last)
+        end_mark = record_of(journal_records.DamagedRecord(), before, last)
         return list(_without_gaps([*(record for record, _ in kept), end_mark], first))[:-1]
 
     def _from_file(self, start: int, *, first: int = 0, end: int | None = None) -> Iterator[tuple[Record, int, int]]:
@@ -287,7 +282,7 @@ class Journal:
         for line in self._file.lines(start):
             if end is not None and offset >= end:
                 return
-            record = parse_line(line) if offset >= first and offset not in self._bad else None
+            record = journal_records.parse_line(line) if offset >= first and offset not in self._bad else None
             if record is not None:
                 yield record, offset, len(line)
             offset += len(line)
@@ -316,7 +311,7 @@ def _without_gaps(records: Iterable[Record], first: int) -> Iterator[Record]:
     """Yield the records from number `first` on, with a DamagedRecord in place of each that is missing."""
     for record in records:
         while first < record.seq:
-            yield record_of(DamagedRecord(), first, record.time)
+            yield record_of(journal_records.DamagedRecord(), first, record.time)
             first += 1
         yield record
         first = record.seq + 1

@@ -6,18 +6,8 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from ccb.tunnel.wire.journal_records import (
-    MAIN_AGENT,
-    DriverRecord,
-    ForkedRecord,
-    InputRecord,
-    OptionsRecord,
-    PromptRecord,
-    Record,
-    WorkerRecord,
-    WorktreeRecord,
-    parse_line,
-)
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.messages import SystemMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on, replay
 
@@ -51,8 +41,8 @@ class JournalSummary(Projection):
         self.first = self.first or record.time
         super().apply(record)
 
-    @on(OptionsRecord)
-    def _options(self, options: OptionsRecord, record: Record) -> None:
+    @on(records.OptionsRecord)
+    def _options(self, options: records.OptionsRecord, record: Record) -> None:
         self.created = self.created or record.time
         self.cwd = self.cwd or options.cwd
 
@@ -62,16 +52,16 @@ class JournalSummary(Projection):
         if line.subtype == "session_title_changed":
             self.prompt = self.title = one_line(str(line.body.get("title")))
 
-    @on(WorkerRecord)
-    def _worker(self, worker: WorkerRecord, _: Record) -> None:
+    @on(records.WorkerRecord)
+    def _worker(self, worker: records.WorkerRecord, _: Record) -> None:
         self.cwd = worker.cwd or self.cwd
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, record: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, record: Record) -> None:
         self.created = record.time
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, _: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, _: Record) -> None:
         line = content.public
         if not isinstance(line, UserMessage) or line.uuid in self._uuids:
             return
@@ -83,64 +73,56 @@ class JournalSummary(Projection):
                 self._uuids.popitem(last=False)
 
 
-class WorkerMark(Projection):
-    """`mark` is that of the processes of the last worker. A copy does not take over its original's."""
+class LastWorker(Projection):
+    """`mark` is that of its processes: a copy does not take over its original's. `told_in` is the directory in which
+    the model was last told anything, "" when it was told nothing."""
 
     def __init__(self) -> None:
         self.mark = ""
+        self.told_in = ""
+        self._directory = ""
 
-    @on(OptionsRecord, WorkerRecord)
-    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
+    @on(records.OptionsRecord, records.WorkerRecord)
+    def _worker(self, content: records.OptionsRecord | records.WorkerRecord, _: Record) -> None:
         self.mark = self.mark if content.mark is None else content.mark
+        self._directory = content.cwd or self._directory
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
+    @on(records.ForkedRecord)
+    def _forked(self, _: records.ForkedRecord, __: Record) -> None:
         self.mark = ""
 
-
-class KnownDirectory(Projection):
-    """`path` is the directory in which the model was last told anything; "" when it was told nothing."""
-
-    def __init__(self) -> None:
-        self.path = ""
-        self._now = ""
-
-    @on(OptionsRecord, WorkerRecord)
-    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
-        self._now = content.cwd or self._now
-
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, _: PromptRecord, __: Record) -> None:
-        self.path = self._now
+    @on(records.PromptRecord, main_only=True)
+    def _prompt(self, _: records.PromptRecord, __: Record) -> None:
+        self.told_in = self._directory
 
 
 def last_mark(path: str) -> str:
-    worker = WorkerMark()
+    worker = LastWorker()
     replay(_with_word(path, b'"mark"', b'"forked"'), worker)
     return worker.mark
 
 
-def worktrees(path: str) -> list[WorktreeRecord]:
+def worktrees(path: str) -> list[records.WorktreeRecord]:
     """Return the work trees that agents of the journal at `path` may have left. Raise OSError."""
     return [tree for tree in _worktrees(path).values() if not tree.removed]
 
 
-def main_worktree(path: str) -> WorktreeRecord | None:
+def main_worktree(path: str) -> records.WorktreeRecord | None:
     """Return the work tree that was made for the session of the journal at `path`. Raise OSError."""
-    return _worktrees(path).get(MAIN_AGENT)
+    return _worktrees(path).get(records.MAIN_AGENT)
 
 
-def _worktrees(path: str) -> dict[str, WorktreeRecord]:
-    records = _with_word(path, b'"worktree"')
-    return {each.agent_id: each.content for each in records if isinstance(each.content, WorktreeRecord)}
+def _worktrees(path: str) -> dict[str, records.WorktreeRecord]:
+    found = _with_word(path, b'"worktree"')
+    return {each.agent_id: each.content for each in found if isinstance(each.content, records.WorktreeRecord)}
 
 
 def unused_origin(path: str) -> str:
     """Return the session that a journal is a copy of; "" if it is none or was driven since. Raise OSError."""
     origin = ""
     for record in _with_word(path, b'"forked"', b'"driver"'):
-        if isinstance(record.content, (ForkedRecord, DriverRecord)):
-            origin = record.content.source if isinstance(record.content, ForkedRecord) else ""
+        if isinstance(record.content, (records.ForkedRecord, records.DriverRecord)):
+            origin = record.content.source if isinstance(record.content, records.ForkedRecord) else ""
     return origin
 
 
@@ -163,6 +145,6 @@ def _with_word(path: str, *words: bytes) -> Iterator[Record]:
 
 def _readable(lines: Iterator[bytes]) -> Iterator[Record]:
     for line in lines:
-        record = parse_line(line)
+        record = records.parse_line(line)
         if record is not None:
             yield record

@@ -56,12 +56,9 @@ class SessionDirectory:
             self._known = now
         return self._known
 
-    async def identity_now(self) -> list[Any] | None:
-        return await self._soon(self.identity)
-
     async def news(self) -> str:
         """Return once what the model must be told if the directory was moved."""
-        new = None if self._told else await self._soon(self._moved_to)
+        new = None if self._told else await self.soon(self._moved_to)
         if not new or self._told:
             return ""
         self._told = True
@@ -84,7 +81,7 @@ class SessionDirectory:
         except OSError:
             return ""
 
-    async def _soon(self, look: Callable[[], T]) -> T | None:
+    async def soon(self, look: Callable[[], T]) -> T | None:
         """Return what a look finds, None if a file server does not answer in time. One look at a time."""
         if self._look is not None and not self._look.done():
             return None

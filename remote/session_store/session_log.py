@@ -6,37 +6,11 @@ from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
 from typing import Any, Callable
 
+from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.journal_records import (
-    LATER,
-    MAIN_AGENT,
-    PRIORITY,
-    AgentResultRecord,
-    Content,
-    ForkedRecord,
-    InputRecord,
-    MessageRecord,
-    ModelEndRecord,
-    MovedRecord,
-    PromptRecord,
-    Record,
-    RewindRecord,
-    TakenRecord,
-    TurnEndRecord,
-    UnqueuedRecord,
-    WithdrawnRecord,
-    agent_of_message,
-)
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ResultMessage,
-    StreamEventMessage,
-    TaskMessage,
-    ToolProgressMessage,
-    UserMessage,
-    as_dict,
-    parse_message,
-)
+from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
+from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.prompt_content import is_attached_file
@@ -76,19 +50,19 @@ class SessionLog:
         """Pass every future record to another projection. It comes after the others, so it may emit records itself."""
         self._projections.append(projection)
 
-    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
+    def emit(self, content: records.Content, agent_id: str = MAIN_AGENT) -> Record:
         """Append a record of an agent. A public message gets the ids it lacks. Raises JournalError."""
-        if isinstance(content, MessageRecord):
-            content = MessageRecord(self._whole(content.body))
+        if isinstance(content, records.MessageRecord):
+            content = records.MessageRecord(self._whole(content.body))
         record = self.journal.append(content, agent_id)
         for projection in self._projections:
             projection.apply(record)
-        if isinstance(content, MessageRecord):
+        if isinstance(content, records.MessageRecord):
             self.journal.flush_soon()
         return record
 
     def say(self, body: Json) -> None:
-        self.emit(MessageRecord(body))
+        self.emit(records.MessageRecord(body))
 
     def progress(self, key: str, body: Json) -> None:
         """Show an object that may be lost. It replaces an unsent one with the same non-empty `key`."""
@@ -121,20 +95,20 @@ class SessionUsage(Projection):
         self._counted: deque[tuple[int, int]] = deque(maxlen=_MAX_COUNTED)
         self.spent: Json = {"total_cost_usd": 0, "modelUsage": {}}
 
-    @on(ModelEndRecord, main_only=True)
-    def _model_end(self, content: ModelEndRecord, record: Record) -> None:
+    @on(records.ModelEndRecord, main_only=True)
+    def _model_end(self, content: records.ModelEndRecord, record: Record) -> None:
         self.context_tokens = context_tokens(content.usage)
         self._counted.append((record.seq, self.context_tokens))
 
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, _: Record) -> None:
+    @on(records.RewindRecord)
+    def _rewind(self, content: records.RewindRecord, _: Record) -> None:
         if content.to:
             before = [each for each in self._counted if each[0] < content.to]
             self._counted = deque(before, _MAX_COUNTED)
             self.context_tokens = before[-1][1] if before else 0
 
-    @on(ResultMessage, main_only=True)
-    def _result(self, line: ResultMessage, _: Record) -> None:
+    @on(messages.ResultMessage, main_only=True)
+    def _result(self, line: messages.ResultMessage, _: Record) -> None:
         self.spent = {"total_cost_usd": line.total_cost_usd, "modelUsage": line.model_usage}
 
 
@@ -181,15 +155,17 @@ class UnfinishedWork(Projection):
 
     def __init__(self) -> None:
         self._answers: OrderedDict[str, _StreamedAnswer] = OrderedDict()  # by agent id
-        self._tools: OrderedDict[str, tuple[ToolProgressMessage, str]] = OrderedDict()  # by slot: output, agent id
+        self._tools: OrderedDict[str, tuple[messages.ToolProgressMessage, str]] = (
+            OrderedDict()
+        )  # by slot: output, agent id
 
     def take(self, key: str, body: Json) -> None:
         """Take the next public object that is not journalled; `key` is its slot, see `SessionLog.progress`."""
-        line = parse_message(body)
-        agent_id = agent_of_message(body)
-        if isinstance(line, StreamEventMessage):
+        line = messages.parse_message(body)
+        agent_id = records.agent_of_message(body)
+        if isinstance(line, messages.StreamEventMessage):
             self._stream(agent_id, line)
-        elif isinstance(line, ToolProgressMessage) and key:
+        elif isinstance(line, messages.ToolProgressMessage) and key:
             self._tools.pop(key, None)
             self._tools[key] = line, agent_id
             while len(self._tools) > _MAX_TOOLS:
@@ -199,28 +175,28 @@ class UnfinishedWork(Projection):
         streamed = [("", body) for answer in self._answers.values() for body in answer.bodies()]
         return streamed + [(key, line.body) for key, (line, _) in self._tools.items()]
 
-    @on(ResultMessage, AgentResultRecord)
-    def _result(self, _: ResultMessage | AgentResultRecord, record: Record) -> None:
+    @on(messages.ResultMessage, records.AgentResultRecord)
+    def _result(self, _: messages.ResultMessage | records.AgentResultRecord, record: Record) -> None:
         self._answers.pop(record.agent_id, None)
         self._drop_tools(lambda line, agent_id: agent_id == record.agent_id)
 
-    @on(UserMessage)
-    def _user(self, line: UserMessage, _: Record) -> None:
+    @on(messages.UserMessage)
+    def _user(self, line: messages.UserMessage, _: Record) -> None:
         done = line.done_tool_uses()
         if done:
             self._drop_tools(lambda shown, _: shown.tool_use_id in done)
 
-    @on(WithdrawnRecord)
-    def _withdrawn(self, withdrawn: WithdrawnRecord, record: Record) -> None:
+    @on(records.WithdrawnRecord)
+    def _withdrawn(self, withdrawn: records.WithdrawnRecord, record: Record) -> None:
         answer = self._answers.get(record.agent_id)
         if answer is not None and answer.message_id == withdrawn.message_id:
             del self._answers[record.agent_id]
 
-    def _drop_tools(self, done: Callable[[ToolProgressMessage, str], bool]) -> None:
+    def _drop_tools(self, done: Callable[[messages.ToolProgressMessage, str], bool]) -> None:
         for key in [key for key, (line, agent_id) in self._tools.items() if done(line, agent_id)]:
             del self._tools[key]
 
-    def _stream(self, agent_id: str, line: StreamEventMessage) -> None:
+    def _stream(self, agent_id: str, line: messages.StreamEventMessage) -> None:
         kind = line.event.get("type")
         if kind == "message_start":
             message = as_dict(line.event.get("message"))
@@ -240,7 +216,7 @@ _NEVER = 1 << 62
 class _TrackedPrompt:
     """A prompt and the numbers of the events that brought it (`seq`), with which a turn took it and that turn ended."""
 
-    def __init__(self, seq: int, input_id: str, line: UserMessage) -> None:
+    def __init__(self, seq: int, input_id: str, line: messages.UserMessage) -> None:
         self.seq = seq
         self.taken = self.ended = _NEVER
         self.input_id = input_id
@@ -248,7 +224,7 @@ class _TrackedPrompt:
         text = line.text("\n")
         self.text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " …"
         self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
-        self.steers = line.body.get(PRIORITY) != LATER
+        self.steers = line.body.get(records.PRIORITY) != records.LATER
 
 
 class SnapshotProjection(Projection):
@@ -283,72 +259,63 @@ class SnapshotProjection(Projection):
         known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
 
-    @on(InputRecord)
-    def _input(self, content: InputRecord, record: Record) -> None:
+    @on(records.InputRecord)
+    def _input(self, content: records.InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, UserMessage) and not (line.uuid and line.uuid in [each.uuid for each in self._prompts]):
+        if isinstance(line, messages.UserMessage) and not (
+            line.uuid and line.uuid in [each.uuid for each in self._prompts]
+        ):
             prompt = _TrackedPrompt(record.seq, content.id, line)
             self._prompts.append(prompt)
             live = [each for each in self._live if each.ended == _NEVER]
             self._live = [*live[1 - _MAX_PROMPTS :], prompt]
 
-    @on(PromptRecord)
-    def _prompt(self, content: PromptRecord, record: Record) -> None:
-        self._take(content.input_ids, record.seq)
-
-    @on(TakenRecord)
-    def _taken(self, content: TakenRecord, record: Record) -> None:
-        self._take([content.input_id], record.seq)
-
-    def _take(self, taken: list[str], seq: int) -> None:
+    @on(records.PromptRecord, records.TakenRecord)
+    def _taken(self, content: records.PromptRecord | records.TakenRecord, record: Record) -> None:
+        taken = [content.input_id] if isinstance(content, records.TakenRecord) else content.input_ids
         for prompt in self._live:
             if prompt.input_id in taken:
-                prompt.taken = min(prompt.taken, seq)
+                prompt.taken = min(prompt.taken, record.seq)
 
-    @on(TaskMessage, main_only=True)
-    def _task(self, line: TaskMessage, record: Record) -> None:
+    @on(messages.TaskMessage, main_only=True)
+    def _task(self, line: messages.TaskMessage, record: Record) -> None:
         if line.subtype == "task_notification":
             self._tasks.pop(line.task_id, None)
         elif line.in_background:
             body = {"task_id": line.task_id, "description": line.description}
             self._tasks[line.task_id] = record.seq, body
 
-    @on(UnqueuedRecord)
-    def _unqueued(self, content: UnqueuedRecord, record: Record) -> None:
+    @on(records.UnqueuedRecord, records.ForkedRecord)
+    def _unqueued(self, content: records.UnqueuedRecord | records.ForkedRecord, record: Record) -> None:
         for prompt in self._prompts:
-            if prompt.input_id == content.id:
+            if isinstance(content, records.ForkedRecord) or prompt.input_id == content.id:
                 prompt.ended = min(prompt.ended, record.seq)
 
-    @on(MovedRecord)
-    def _moved(self, content: MovedRecord, _: Record) -> None:
+    @on(records.MovedRecord)
+    def _moved(self, content: records.MovedRecord, _: Record) -> None:
         for moved in [each for each in self._prompts if each.input_id == content.id]:
             self._prompts.remove(moved)
             moved.steers = moved.steers or content.steers
             before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
             self._prompts.insert(next(before, len(self._prompts)), moved)
 
-    @on(TurnEndRecord)
-    def _turn_end(self, _: TurnEndRecord, record: Record) -> None:
+    @on(records.TurnEndRecord)
+    def _turn_end(self, _: records.TurnEndRecord, record: Record) -> None:
         for prompt in self._live:
             if prompt.taken < record.seq < prompt.ended:
                 prompt.ended = record.seq
 
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, record: Record) -> None:
-        for prompt in self._prompts:
-            prompt.ended = min(prompt.ended, record.seq)
-
-    @on(RewindRecord)
-    def _rewind(self, content: RewindRecord, _: Record) -> None:
+    @on(records.RewindRecord)
+    def _rewind(self, content: records.RewindRecord, _: Record) -> None:
         while content.to and self._todos and self._todos[-1][0] >= content.to:
             self._todos.pop()
 
-    @on(ResultMessage, main_only=True)
-    def _last_result(self, line: ResultMessage, _: Record) -> None:
+    @on(messages.ResultMessage, main_only=True)
+    def _last_result(self, line: messages.ResultMessage, _: Record) -> None:
         self._result = line.body
 
-    @on(AssistantMessage, main_only=True)
-    def _assistant(self, line: AssistantMessage, record: Record) -> None:
+    @on(messages.AssistantMessage, main_only=True)
+    def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
         for block in line.blocks:
             tool_input = block.get("input")
             if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):

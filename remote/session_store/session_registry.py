@@ -197,14 +197,9 @@ def _entry(session: str, directory: str, owner: Json | None) -> SessionEntry | N
         return None
     summary = read_summary(directory)
     if not (summary.get("cwd") and summary.get("created")):
-        summary = {
-            **summary_of(journal),
-            **{name: value for name, value in summary.items() if value or name not in _DERIVED},
-        }
-    if owner is not None:
-        summary.update(owner)
-    summary.setdefault("updated", info.st_mtime)
-    return SessionEntry(session, directory, summary)
+        known = {name: value for name, value in summary.items() if value or name not in _DERIVED}
+        summary = {**summary_of(journal), **known}
+    return SessionEntry(session, directory, {"updated": info.st_mtime, **summary, **(owner or {})})
 
 
 def summary_of(journal: str) -> Json:
@@ -214,14 +209,9 @@ def summary_of(journal: str) -> Json:
         ends = summarize_ends(journal)
     except OSError:
         return {"prompts": 0}
-    known: Json = {"prompts": ends.prompts}
-    if ends.first:
-        known["created"] = ends.first
-    if ends.cwd:
-        known["cwd"] = os.path.realpath(ends.cwd)
-    if ends.prompts:
-        known["prompt"] = ends.prompt
-    return known
+    known = {"created": ends.first, "cwd": os.path.realpath(ends.cwd) if ends.cwd else ""}
+    known["prompt"] = ends.prompt if ends.prompts else ""
+    return {"prompts": ends.prompts, **{name: value for name, value in known.items() if value}}
 
 
 def latest_of(path: str) -> SessionEntry | None:
@@ -252,6 +242,8 @@ def by_prefix(text: str) -> list[SessionEntry]:
 
 def described(entry: SessionEntry) -> Json:
     summary, alive, now = entry.summary, entry.alive, time.time()
+    given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}  # the name given by a list
+    title = str(given.get("title") or "") if given.get("over") == (summary.get("title") or "") else ""
     created = summary.get("created")
     live = summary if alive else {"state": "ended"}
     pid = _count(live.get("pid"))
@@ -268,7 +260,7 @@ def described(entry: SessionEntry) -> Json:
         "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
         "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
-        "prompt": (_given_title(entry) or str(summary.get("prompt") or ""))[:200],
+        "prompt": (title or str(summary.get("prompt") or ""))[:200],
         "driver": str(live.get("driver") or ""),
         "driver_away": bool(live.get("driver")) and live.get("away") is True,
         "viewers": _count(live.get("viewers")),
@@ -278,12 +270,6 @@ def described(entry: SessionEntry) -> Json:
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",
     }
-
-
-def _given_title(entry: SessionEntry) -> str:
-    """Return the name that a list has given to a session; "" for none, or if it was named otherwise since."""
-    given = read_object(os.path.join(entry.directory, TITLE)) if entry.directory else {}
-    return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
 
 
 def _count(value: object) -> int:
@@ -300,15 +286,10 @@ def resident(pid: int) -> int:
 
 def created_at(state_directory: str) -> float:
     """Return when a session was created, in seconds of the host's clock, by its summary, else its journal, else now."""
-    if state_directory:
-        when = _time(read_summary(state_directory))
-        return when or _time(summary_of(os.path.join(state_directory, "journal.jsonl"))) or time.time()
-    return time.time()
-
-
-def _time(summary: Json) -> float:
-    when = summary.get("created")
-    return float(when) if isinstance(when, (int, float)) and when > 0 else 0.0
+    when = read_summary(state_directory).get("created") if state_directory else None
+    if state_directory and not when:
+        when = summary_of(os.path.join(state_directory, "journal.jsonl")).get("created")
+    return float(when) if isinstance(when, (int, float)) and when > 0 else time.time()
 
 
 log = logging.getLogger(__name__)
@@ -329,24 +310,19 @@ class SummaryFile:
 
     def update(self, **fields: object) -> None:
         self.fields.update(fields)
-        self._write()
-
-    def remove_owner(self) -> None:
-        for name in OWNER:
-            self.fields.pop(name, None)
-        self._write()
-
-    def _write(self) -> None:
-        if not self._path:
-            return
         text = json.dumps(self.fields, ensure_ascii=False)
-        if text == self._written:
+        if not self._path or text == self._written:
             return
         try:
             replace_private(self._path, text)
             self._written = text
         except OSError as error:
             log.warning("the summary of the session cannot be written: %s", error)
+
+    def remove_owner(self) -> None:
+        for name in OWNER:
+            self.fields.pop(name, None)
+        self.update()
 
 
 def read_summary(state_directory: str) -> Json:

@@ -13,25 +13,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
 
 from ..system.owners import is_ours, only_we_write, owner_of
+from . import worker_settings
 from .front_matter import NESTED, read_markdown, read_nested
-from .worker_settings import (
-    LOCAL,
-    MEMORIES,
-    MEMORY_FILE,
-    PROJECT,
-    USER,
-    Json,
-    Layer,
-    at_line,
-    digest_of,
-    markdown_below,
-    read_settings,
-    read_settings_file,
-    read_text,
-    skills_in,
-)
+from .worker_settings import Json, Layer
 
-_FILES = ((PROJECT, ".claude/settings.json"), (LOCAL, ".claude/settings.local.json"))
+_FILES = ((worker_settings.PROJECT, ".claude/settings.json"), (worker_settings.LOCAL, ".claude/settings.local.json"))
 _MCP_FILE = ".mcp.json"
 _TEXTS = (("agent", ".claude/agents"), ("command", ".claude/commands"))
 _SKILLS = ".claude/skills"
@@ -93,8 +79,8 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     layers = list(_settings_layers(directories, sources, home, problems))
     texts: list[Switch] = []
     agents: dict[str, str] = {}
-    if PROJECT in sources:
-        own = os.path.realpath(home) if home and USER in sources else ""
+    if worker_settings.PROJECT in sources:
+        own = os.path.realpath(home) if home and worker_settings.USER in sources else ""
         layers = [*_server_layers(directories, problems), *layers]
         for directory in directories[::-1]:
             texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
@@ -117,7 +103,7 @@ def _settings_layers(
     for source, name in [each for each in _FILES if each[0] in sources]:
         paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
         path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
-        file = read_settings_file(path) if path else None
+        file = worker_settings.read_settings_file(path) if path else None
         if file is None:
             continue
         problems += file.notes
@@ -128,7 +114,7 @@ def _settings_layers(
             problems += checked(path, file.values, file.lines)
             named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
             named += _rules_without_tool(file.values)
-            problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
+            problems += [f"{worker_settings.at_line(path, file.lines, name)}: {why}" for name, why in named]
             yield Layer(source, path, file.values, True, file.lines)
 
 
@@ -136,9 +122,9 @@ def _server_layers(directories: Sequence[str], problems: list[str]) -> Iterator[
     for directory in directories[::-1]:
         path = os.path.join(directory, _MCP_FILE)
         counts = directory == directories[0] or _is_kept(path)
-        servers = read_settings(path, problems.append) if counts else None
+        servers = worker_settings.read_settings(path, problems.append) if counts else None
         if servers is not None:
-            yield Layer(PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
+            yield Layer(worker_settings.PROJECT, path, {"mcpServers": servers.get("mcpServers")}, on_host=True)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
@@ -146,7 +132,7 @@ def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
     problems: list[str] = []
 
     def wrong(name: str, why: str = " has a wrong value", effect: str = _NO_EFFECT) -> None:
-        problems.append(f"{at_line(path, lines, name)}: {name}{why}; {effect}")
+        problems.append(f"{worker_settings.at_line(path, lines, name)}: {name}{why}; {effect}")
 
     for name, kind in _KEYS.items():
         given = values.get(name, kind())
@@ -327,33 +313,33 @@ def _texts(directory: str, top: str, agents: dict[str, str], kinds: Sequence[tup
     person's own and count anyway."""
     for kind, below in kinds:
         place = os.path.join(directory, below)
-        for path in markdown_below(place):
+        for path in worker_settings.markdown_below(place):
             name = os.path.relpath(path, place)[: -len(".md")]
             text = _text(path, top)
             yield Switch(kind, name, _powers(text), path)
             if kind == "agent":
                 own = list(_of_agent(name, text, path))
                 if own:
-                    agents[path] = digest_of(text)
+                    agents[path] = worker_settings.digest_of(text)
                 yield from own
-    for name, path in skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
+    for name, path in worker_settings.skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
         yield Switch("skill", name, _powers(_text(path, top)), path)
 
 
 def _memories(directory: str) -> Iterator[Switch]:
     """Yield the memories of agents in a directory. Their content is not part of what the person trusts: the agent
     itself changes it."""
-    for place in MEMORIES.values():
+    for place in worker_settings.MEMORIES.values():
         top = os.path.join(directory, ".claude", place)
         names = sorted(os.listdir(top)) if os.path.isdir(top) else []
-        for path in (os.path.join(top, name, MEMORY_FILE) for name in names):
+        for path in (os.path.join(top, name, worker_settings.MEMORY_FILE) for name in names):
             if os.path.lexists(path):
                 yield Switch("memory", os.path.basename(os.path.dirname(path)), "", path)
 
 
 def _text(path: str, top: str) -> str:
     try:
-        return read_text(path, top) or ""
+        return worker_settings.read_text(path, top) or ""
     except ValueError as error:
         return f"---\n({error})\n---"
 

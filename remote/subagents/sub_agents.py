@@ -31,6 +31,7 @@ from ..permissions.modes import PLAN
 from ..session_store.session_log import SessionLog
 from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, WorkerSettings, read_text
 from ..slash_commands.skills import SkillTool
+from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
 from ..tools.background_shells import BackgroundShells
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
@@ -65,19 +66,17 @@ def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, truste
 
 
 def memory_text(directory: str) -> str:
-    path = os.path.join(directory, MEMORY_FILE)
+    path, notes = os.path.join(directory, MEMORY_FILE), "(There is no MEMORY.md yet.)"
     try:
         if os.path.realpath(path) != path:
             raise ValueError("a link leads elsewhere")
         text = read_text(path)
+        if text is not None:
+            shown = "\n".join(text.split("\n")[:_MAX_LINES])[:_MAX_CHARS]
+            cut = "" if len(shown) >= len(text.rstrip("\n")) else "\n(MEMORY.md goes on: shorten it.)"
+            notes = f"MEMORY.md:\n\n{shown.strip()}{cut}"
     except ValueError as error:
-        return _TEXT.format(directory=directory, lines=_MAX_LINES, notes=f"(MEMORY.md does not count: {error}.)")
-    notes = "(There is no MEMORY.md yet.)"
-    if text is not None:
-        lines = text.split("\n")
-        shown = "\n".join(lines[:_MAX_LINES])[:_MAX_CHARS]
-        cut = "" if len(shown) >= len(text.rstrip("\n")) else "\n(MEMORY.md goes on: shorten it.)"
-        notes = f"MEMORY.md:\n\n{shown.strip()}{cut}"
+        notes = f"(MEMORY.md does not count: {error}.)"
     return _TEXT.format(directory=directory, lines=_MAX_LINES, notes=notes)
 
 
@@ -142,8 +141,7 @@ def left_behind(tree: WorktreeRecord) -> str:
 
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
-    for history in histories.cut:
-        agent_id = history.conversation.agent_id
+    for agent_id, history in histories.cut.items():
         result: Json = {
             "type": "result",
             "subtype": "error_during_execution",
@@ -224,8 +222,7 @@ class SubAgents:
         listed = []
         for each in self._definitions.values():
             model = "haiku" if each.model == SMALL else each.model or INHERIT
-            about = {"name": each.name, "description": each.description, "model": model}
-            listed.append({**about, "source": each.source})
+            listed.append({"name": each.name, "description": each.description, "model": model, "source": each.source})
         return listed
 
     def refusal(self, tool_input: Json) -> str | None:
@@ -241,7 +238,10 @@ class SubAgents:
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        agent_id, name, history = await self._whose(tool_input, context.call.tool_use_id)
+        call_id, agent_id = context.call.tool_use_id, tool_input.get("resume") or context.call.tool_use_id
+        name, history = tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(agent_id)
+        if tool_input.get("resume"):
+            name, history = await self._log.journal.examined(lambda records: earlier_run(records, agent_id))
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -253,10 +253,7 @@ class SubAgents:
         unmet = definition.unmet(connected_names(servers))
         if unmet:
             return ToolResult(unmet, is_error=True)
-        facts = TaskFacts(
-            agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
-        )
-        model = str(tool_input.get("model") or "")
+        facts = TaskFacts(agent_id, definition.name, tool_input["description"], tool_input["prompt"], call_id)
         in_background = tool_input.get("run_in_background") or definition.background
         child = Child(facts, self._log, context, background=bool(in_background))
         self._running.add(agent_id)
@@ -269,19 +266,13 @@ class SubAgents:
             finally:
                 if child.tree is None:
                     self._running.discard(agent_id)
-        work = self._run(child, definition, history, model)
+        work = self._run(child, definition, history, str(tool_input.get("model") or ""))
         if in_background:
             return self._go_on(child, work)
         result = await work
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
-
-    async def _whose(self, tool_input: Json, call_id: str) -> tuple[str, str, AgentHistory]:
-        resumed = tool_input.get("resume")
-        if not resumed:
-            return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
-        return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         facts = child.facts
@@ -292,14 +283,8 @@ class SubAgents:
             going.cancel()
             await asyncio.wait({going})
 
-        task = Task(
-            facts.call_id,
-            TaskKind.AGENT,
-            facts.description,
-            stop,
-            facts.call_id,
-            public={"subagent_type": facts.agent, "prompt": facts.prompt, "agent_id": facts.id},
-        )
+        public = {"subagent_type": facts.agent, "prompt": facts.prompt, "agent_id": facts.id}
+        task = Task(facts.call_id, TaskKind.AGENT, facts.description, stop, facts.call_id, public=public)
         self._main.config.context.tasks.start(task)
         self._going[facts.id] = going
         going.add_done_callback(lambda _: self._gone(child, task, going))
@@ -375,9 +360,8 @@ class SubAgents:
                 await self._left(child, child.tree)
 
     async def _work(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
-        tree, cwd = child.tree, child.context.cwd
-        if tree is not None:
-            cwd = directory_in(tree, cwd)
+        tree = child.tree
+        cwd = child.context.cwd if tree is None else directory_in(tree, child.context.cwd)
         shells = BackgroundShells(cwd, child.context.tasks)
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
@@ -433,12 +417,11 @@ class SubAgents:
         return tree
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
-        loop, texts = asyncio.get_running_loop(), [definition.prompt]
-        tool = self._main.config.visible_tools().get(SKILL.name)
+        texts, tool = [definition.prompt], self._main.config.visible_tools().get(SKILL.name)
         if definition.skills and isinstance(tool, SkillTool):
-            texts.append(await loop.run_in_executor(None, tool.preloaded, definition.skills))
+            texts.append(await in_thread(tool.preloaded, definition.skills))
         if memory:
-            texts.append(await loop.run_in_executor(None, memory_text, memory))
+            texts.append(await in_thread(memory_text, memory))
         return replace(definition, prompt="\n\n".join(texts)) if len(texts) > 1 else definition
 
     def _config(
@@ -458,16 +441,14 @@ class SubAgents:
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
             chosen = small_model(own, main.models.small, main.models.names)
+        effort = definition.effort or main.models.reasoning.effort
+        reasoning = replace(main.models.reasoning, effort=effort)
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts, *own_place),
             tools=Toolset(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            models=replace(
-                main.models,
-                model=own if chosen in ("", INHERIT) else chosen,
-                reasoning=replace(main.models.reasoning, effort=definition.effort or main.models.reasoning.effort),
-            ),
+            models=replace(main.models, model=own if chosen in ("", INHERIT) else chosen, reasoning=reasoning),
             max_turns=definition.max_turns,
             take_queued=main.take_queued,
             settings=main.settings,

@@ -441,7 +441,7 @@ def make_world(
     agent = Agent(config, deps, history, ledger or Ledger())
 
     async def compact(call: CommandCall) -> Printed:
-        return Printed(await agent.compact(call.arguments))
+        return Printed(await agent.running_turn.compact(call.arguments))
 
     deps.commands.register(SlashCommand("compact", "", compact, local=True))
     return World(agent, transport, journal, clock, broker, permissions, read, write, log, history, queue)

@@ -15,7 +15,7 @@ import pytest
 from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses
 from ccb.remote.host_commands.logs import last_lines
-from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.fork import fork, unused_copy_of
@@ -96,8 +96,8 @@ def test_what_was_used_is_the_same(older: Older) -> None:
 def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
     expected, inputs = older.expected, InputQueue()
     requests = OpenRequests()
-    recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    replay(older.records, recovered, prompts, requests)
+    recovered = Recovered(inputs, requests)
+    replay(older.records, recovered, requests)
     assert recovered.options.to_json() == expected["options"]
     assert [options.to_json() for options in recovered.launches] == expected["launches"]
     assert requests.after_restart() == ([], expected["open_asks"])
@@ -105,8 +105,8 @@ def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
     assert recovered.updates == expected["updates"]
     assert last_mark(str(older.path)) == expected["mark"]
     assert sorted(recovered.damage) == expected["damage"]
-    assert {input_id: line.body for input_id, line in prompts.waiting.items()} == expected["waiting"]
-    assert (dict(prompts.doubtful), list(prompts.unanswered)) == (expected["doubtful"], expected["unanswered"])
+    assert {input_id: line.body for input_id, line in recovered.waiting.items()} == expected["waiting"]
+    assert (dict(recovered.doubtful), list(recovered.unanswered)) == (expected["doubtful"], expected["unanswered"])
     assert inputs.any_prompt == expected["any_prompt"]
     known = [each.content.id for each in older.records if isinstance(each.content, InputRecord)]
     assert [input_id for input_id in known if inputs.knows(input_id)] == expected["known_inputs"]

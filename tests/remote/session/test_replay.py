@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ccb.remote.agent.agent_histories import AgentHistories
-from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.file_history import RewindPoints
-from ccb.remote.session_store.journal_summary import JournalSummary, WorkerMark
+from ccb.remote.session_store.journal_summary import JournalSummary, LastWorker
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.journal_records import Record, record_of
@@ -69,9 +69,9 @@ def _projections(rewound: list[tuple[int, int]]) -> list[Projection]:
         UnfinishedWork(),
         SnapshotProjection(),
         RewindPoints(),
-        WorkerMark(),
+        LastWorker(),
     ]
-    return [*of_session, Recovered(requests), UnfinishedPrompts(inputs), requests, AgentHistories(rewound)]
+    return [*of_session, Recovered(inputs, requests), requests, AgentHistories(rewound)]
 
 
 def _plain(value: Any) -> Any:

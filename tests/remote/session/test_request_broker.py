@@ -14,6 +14,7 @@ import pytest
 from ccb.remote.session.recovery import Recovered
 from ccb.remote.session.request_broker import OpenRequests, RequestBroker, RequestOutcome
 from ccb.remote.session.request_handlers import register_client_requests
+from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.journal import JournalError
 from ccb.remote.session_store.session_log import SessionLog
 from ccb.tunnel.wire.control_protocol import (
@@ -268,7 +269,7 @@ async def test_what_nobody_asks_again_after_a_restart_is_withdrawn(forked: bool)
 
 def test_only_the_answer_about_a_tool_call_grants_permissions_after_a_restart() -> None:
     requests = OpenRequests({DEPLOY.name})
-    recovered = Recovered(requests)
+    recovered = Recovered(InputQueue(), requests)
     update = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
     granting = {"behavior": "allow", "updatedPermissions": [update]}
     approval, deploy = Request(CAN_USE_TOOL, APPROVAL, id="q1"), Request(DEPLOY, {}, id="d1")
@@ -328,7 +329,7 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
         await go.wait()
         return {"thought": True}
 
-    door.register_slow(client_kind("think", dict), think)
+    door.register(client_kind("think", dict), think)
 
     ask(door, "soon", "think")
     asyncio.get_running_loop().call_soon(go.set)
@@ -356,10 +357,10 @@ async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> Non
         done.append(fields["what"])
         return described()
 
-    door.register_slow(client_kind("prepare", dict), prepare)
+    door.register(client_kind("prepare", dict), prepare)
     for what in ("a turn", "nonsense"):
         ask(door, what, "prepare", what=what)
     assert done == ["a turn"]
+    assert (await out.next())["response"]["error"] == "that is nonsense"
     await door.settle(30)
     assert (await out.next())["response"]["response"] == {"ready": True}
-    assert (await out.next())["response"]["error"] == "that is nonsense"

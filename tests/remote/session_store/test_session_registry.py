@@ -259,7 +259,7 @@ async def test_a_directory_that_was_moved_is_found_under_the_directories_around_
         before.mkdir()
     said = await directory.news()
     assert (f"what was {before} is {now} now" in said) is (way != "away")
-    assert is_same_directory(str(now), await directory.identity_now())
+    assert is_same_directory(str(now), await directory.soon(directory.identity))
 
 
 async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:
