@@ -96,12 +96,15 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     command = next((each for each in commands if each.name == name), None)
     if command is None or typed in command.choices:
         return None
-    choices, sought = command.choices, typed.lower()
-    fits = [each for each in choices if each.lower().startswith(sought)]
-    fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
-    start, enter = len(text) - len(typed), bool(typed) and not command.takes_text
+    choices, start, enter = command.choices, len(text) - len(typed), bool(typed) and not command.takes_text
+    fits = _fitting_choices(choices, typed.lower())
     offers = [Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits]
     return Offers(offers, f"/{name} ") if offers else None
+
+
+def _fitting_choices(choices: Choices, sought: str) -> list[str]:
+    begin = [each for each in choices if each.lower().startswith(sought)]
+    return begin or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
 
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention

@@ -116,9 +116,7 @@ async def test_a_question_that_another_client_answers_goes_away_with_a_word(at: 
 
 
 @pytest.mark.parametrize(("behavior", "word"), [("allow", "allowed"), ("deny", "denied")])
-async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(
-    at: Desk, behavior: str, word: str
-) -> None:
+async def test_an_answer_that_lost_against_another_is_said_to_be_dropped(at: Desk, behavior: str, word: str) -> None:
     await at.asked("Bash", MAKE)
     at.session.swallow = True  # the connection is dead, and nobody has noticed
     await at.answer("3")
@@ -220,9 +218,7 @@ def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(
-    at: Desk, asks: bool
-) -> None:
+async def test_a_copy_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(at: Desk, asks: bool) -> None:
     _tell_a_copy(at.session, asks=asks)
     await at.sees("❯ make it", "? Bash make", "its result is not known here")
     await at.until(lambda: not at.view.approvals.replaying)

@@ -213,9 +213,7 @@ async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(
 
 
 @pytest.mark.slow
-async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(
-    at: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     await asks(at, first="echo one", second="rm -rf /")
     await at.sees("echo one", "1 more waiting")

@@ -301,9 +301,7 @@ async def test_the_command_that_comes_back_is_shown_once(at: Desk) -> None:
 
 
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c")])
-async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_command(
-    at: Desk, keys: tuple[str, ...]
-) -> None:
+async def test_who_leaves_a_lost_session_gets_its_exit_code_and_the_command(at: Desk, keys: tuple[str, ...]) -> None:
     at.session.fail(ConnectionLost("devbox is gone"))
     await at.sees("✗ lost: devbox is gone")
     await at.press(*keys, then=lambda: at.app.return_value is not None)
@@ -340,7 +338,7 @@ async def test_what_the_key_does_is_never_torn_apart() -> None:
     ("work", "seen"),
     [("none", []), ("turn", ["The agent keeps working there."]), ("ask", ["The agent waits there for an answer."])],
 )
-async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(
+async def test_the_farewell_says_what_becomes_of_the_work_and_the_way_back(
     at: Desk, work: str, seen: list[str]
 ) -> None:
     if work != "none":
@@ -367,7 +365,7 @@ async def test_the_last_answer_stays_on_the_terminal_above_the_way_back(at: Desk
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_to_one_that_is_gone(
+async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_once_gone(
     stopped: bool,
 ) -> None:
     async with desk(ScriptedSession(greeting=replace(hello(), storage="memory"))) as at:

@@ -209,9 +209,7 @@ def retry_note(**fields: object) -> SystemMessage:
         ),
     ],
 )
-def test_why_the_model_is_asked_again_is_said_in_words(
-    error: str | None, status: int | None, delay_ms: int, text: str
-) -> None:
+def test_why_the_model_is_asked_again_is_said(error: str | None, status: int | None, delay_ms: int, text: str) -> None:
     note = retry_note(error=error, error_status=status, retry_delay_ms=delay_ms)
     assert retry_text(note) == text and retry_text(note, waits=False) == text.partition(" in ")[0]
 
