@@ -147,11 +147,7 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
 @pytest.mark.parametrize(
     ("typed", "seen"),
     [
-        ("/status", ["Session     5e55", "devbox:/srv/shop", "pid 4242", "connected"]),
-        ("/cost", ["0 tokens in, 0 out, $0.0000"]),
         ("/copy", ["There is no answer yet."]),
-        ("/model", ["Model: claude-sonnet-4-5"]),
-        ("/mode", ["Permission mode: default"]),
         ("/theme", ["Theme: dark"]),
         ("/helpp", ["There is no command /helpp."]),
         ("/", ["❯ /"]),

@@ -39,49 +39,6 @@ async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt(at
     assert at.status.startswith(" ● devbox:/srv/shop  ask")
 
 
-MIDDLE = """\
- ❯ fix the cart
-
- I look at the tests first.
-
- {spinner} Bash make test  7 s
-   └ compiling
-
- ❯ and commit it  (waiting to be sent)
-
-
-╭─ Bash on devbox:/srv/shop ───────────────────────────────────────────────────────────╮
-│ $ make install                                                                       │
-│ Sandbox: no cage                                                                     │
-│ Tab to answer:   1 once   3 deny                                                     │
-│ Not connected: the answer is sent when the connection is there again.                │
-╰──────────────────────────────────────────────────────────────────────────────────────╯
-  ◌ reconnecting in 600 s (attempt 4): the host has not answered for 15 s
-    Alt+R connects now
-╭──────────────────────────────────────────────────────────────────────────────────────╮
-│ half a thought                                                                       │
-╰──────────────────────────────────────────────────────────────────────────────────────╯"""
-
-
-async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
-    async with desk(size=(88, 26), turn="fix the cart") as at:
-        at.session.text("I look at the tests first.")
-        at.session.run(at.session.call("Bash", command="make test"), "compiling", 7)
-        await at.link(LinkState.RECONNECTING, SILENT, 4, time.monotonic() + 600, sees="reconnecting in")
-        await at.prompt("and commit it")
-        await at.type("half a thought")
-        at.session.ask("ask", "Bash", {"command": "make install"})
-        await at.sees("Not connected", "half a thought", "Alt+R connects now")
-
-        def middle() -> str:
-            shown = re.sub(r"reconnecting in \d+ s", "reconnecting in 600 s", "\n".join(at.screen.splitlines()[4:-1]))
-            return re.sub(r". Bash make test", "{spinner} Bash make test", shown)
-
-        await at.until(lambda: middle() == MIDDLE)
-        status = " ◌ devbox:/srv/shop  ask  approval waits: Tab  reconnecting  claude-sonnet-4-5"
-        await at.until(lambda: at.status == status)
-
-
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
     connection = ConnectionView(ScriptedSession(), DEFAULT_KEYMAP)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
