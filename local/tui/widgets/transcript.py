@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -122,7 +121,9 @@ class Transcript(ScrollView, can_focus=False):
         self.shelf = shelf
         self._keys = keys or KeyPriority()
         self.block_layout = BlockLayout()
-        self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
+        self._drawing = TranscriptDrawing(
+            lambda: (self.app.console, self.palette()), self.update_block, cwd, more_key, shelf
+        )
         self._draws_on = False
         self._look: _RowLook | None = None
         self._rows: dict[tuple[object, ...] | None, Strip] = {}  # the row drawn first is the first one
@@ -386,9 +387,6 @@ class Transcript(ScrollView, can_focus=False):
 
     def _whole_lines(self, block: Block) -> list[Line]:
         return self._drawing.whole(block, self._text_width())
-
-    def _canvas(self) -> tuple[Console, Palette]:
-        return self.app.console, self.palette()
 
     def _lines(self, block: Block) -> list[Line]:
         lines = self._drawing.lines(block, self._text_width())

@@ -1,4 +1,4 @@
-"""The prompts that wait for the agent: listed, edited, reordered, dropped, and, with Ctrl+S, given to it while it works."""
+"""The prompts that wait for the agent: listed, edited, reordered, dropped, and, with Ctrl+S, told while it works."""
 
 from __future__ import annotations
 
