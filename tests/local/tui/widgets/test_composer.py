@@ -10,13 +10,6 @@ from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
 from ccb.local.slash_commands.typed_line import parse_command
-from ccb.tunnel.errors import ConnectionLost
-
-
-async def test_enter_sends_and_empties(at: Desk) -> None:
-    await at.enter("fix it", then=lambda: at.session.prompts == ["fix it"])
-    assert at.composer.text == ""
-    await at.sees("❯ fix it", "working")
 
 
 async def test_an_empty_prompt_is_not_sent(at: Desk) -> None:
@@ -187,15 +180,6 @@ def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
     assert asked is not None and asked.name == "help"
     assert parse_command("? why") is None and parse_command("/etc/hosts is wrong") is None
     assert parse_command("/help\nme") is None
-
-
-async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(at: Desk) -> None:
-    await at.turn()
-    at.session.text("It is done.")
-    at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
-    await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")
-    await at.enter("/cost", sees="0 tokens in")
-    await at.press("ctrl+d", then=lambda: at.app.return_value is not None)
 
 
 async def test_the_frame_says_where_a_command_runs_and_for_whom_a_note_is(at: Desk) -> None:

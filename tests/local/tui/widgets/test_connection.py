@@ -59,19 +59,16 @@ async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop
         at.session.unanswered_s = 4.2
         await at.until(lambda: at.status.startswith(" ◌") and "no answer for 4 s" in at.status)
         assert "Esc interrupts" not in at.status
+        at.session.unanswered_s = 0.0
+        await at.until(lambda: at.status.startswith(" ●") and "no answer" not in at.status)
+        at.session.unanswered_s = 4.2
+        await at.until(lambda: "no answer" in at.status)
         await at.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() + 600, sees="reconnecting in")
     connection = ConnectionView(session := ScriptedSession(), DEFAULT_KEYMAP)
     session.unanswered_s = 4.2
     connection.settle(100.0)
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1, 100.0), 100.1)
     assert connection.shown is LinkState.RECONNECTING
-
-
-async def test_a_link_that_answers_again_is_shown_as_connected(at: Desk) -> None:
-    at.session.unanswered_s = 4.2
-    await at.until(lambda: "no answer for 4 s" in at.status)
-    at.session.unanswered_s = 0.0
-    await at.until(lambda: at.status.startswith(" ●") and "no answer" not in at.status)
 
 
 def _hanging(asking: bool = False) -> ConnectionView:
@@ -249,6 +246,7 @@ async def test_a_lost_session_says_why_and_how_to_come_back_and_keeps_what_was_r
     assert at.screen.count("reset by peer") == 1
     at.session.prompt_failure = ConnectionLost("the session has ended")
     await at.enter("and now", sees=("❯ and now  (not sent)", "the session has ended"))
+    await at.enter("/cost", sees="0 tokens in")
 
 
 async def test_the_command_that_comes_back_is_shown_once(at: Desk) -> None:

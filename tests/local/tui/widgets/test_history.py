@@ -180,21 +180,19 @@ async def test_the_wheel_loads_and_the_lines_stay_where_they_are() -> None:
 
 
 async def test_a_hole_after_a_long_drop_is_filled_from_below() -> None:
-    session = ScriptedSession()
-    async with desk(session, size=(60, 20)) as at:
-        session.text("event 0001", message_id="msg_1")
-        await at.sees("event 0001")
-        session.past = [said(seq, f"event {seq:04}") for seq in range(1, 22)]
-        session.link(LinkState.RECONNECTING, "eof")
-        session.link(LinkState.CONNECTED)
-        session.skip(20)
-        with session.replay():
-            session.text("event 0022", message_id="msg_22")
+    async with desk(ScriptedSession(), size=(60, 20)) as at:
+        await at.says("event 0001", message_id="msg_1", sees="event 0001")
+        at.session.past = [said(seq, f"event {seq:04}") for seq in range(1, 22)]
+        at.session.link(LinkState.RECONNECTING, "eof")
+        at.session.link(LinkState.CONNECTED)
+        at.session.skip(20)
+        with at.session.replay():
+            at.session.text("event 0022", message_id="msg_22")
         await at.sees("event 0001", "… 20 events are not loaded · PgUp here loads them", "event 0022")
         for _ in range(8):
             await at.press("pageup")
             await at.pilot.pause()
-        await at.until(lambda: session.fetched == [22, 12])
+        await at.until(lambda: at.session.fetched == [22, 12])
         await at.until(lambda: not any("not loaded" in getattr(b, "text", "") for b in at.view.transcript.blocks))
         assert told(at) == [f"event {n:04}" for n in range(1, 23)]
 
