@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -145,7 +144,7 @@ class FileNames:
         self._client = client
         self._host = host
         self._changed = changed
-        self._known: OrderedDict[str, tuple[float, FoundNames]] = OrderedDict()
+        self._known: dict[str, tuple[float, FoundNames]] = {}
         self._last: tuple[str, ...] = ()
         self._note = ""
 
@@ -170,11 +169,10 @@ class FileNames:
             if found is None:
                 self._say("the worker of this session cannot list files: it is of an older version")
                 return
+            if len(self._known) >= _MAX_KEPT:
+                self._known.clear()
             self._known[query] = time.monotonic(), found
-            self._known.move_to_end(query)
             self._last = found.names
-            while len(self._known) > _MAX_KEPT:
-                self._known.popitem(last=False)
             self._say("the tree is too large to know all of it: ./ lists a directory" if found.cut else "")
             if found.settled:
                 return

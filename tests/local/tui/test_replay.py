@@ -152,11 +152,9 @@ async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes
 
 
 def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(told: Paper) -> None:
-    told.open_block("text")
-    told.delta("The first half")
+    told.streams("The first half")
     told.sees("The first half")
-    told.open_block("text")
-    told.delta("The first half and the second")
+    told.streams("The first half and the second")
     told.sees("The first half and the second")
     assert told.screen.count("The first half") == 1
     told.text("The first half and the second half.")
@@ -165,15 +163,12 @@ def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(
 
 
 def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(told: Paper) -> None:
-    told.open_block("text")
-    told.delta("The plan is")
+    told.streams("The plan is")
     told.sees("The plan is")
     with told.replay():
         told.text("The plan is simple.")
-    told.open_block("text")
-    told.delta("The plan is simple.")
-    told.open_block("text", 1)
-    told.delta("And now", 1)
+    told.streams("The plan is simple.")
+    told.streams("And now", 1)
     told.sees("And now")
     assert told.screen.count("The plan is") == 1
     told.text("And now it is done.")
@@ -182,14 +177,12 @@ def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(tol
 
 
 def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one(told: Paper) -> None:
-    told.open_block("text", message_id="msg_old")
-    told.delta("An old beginning")
+    told.streams("An old beginning", message_id="msg_old")
     told.sees("An old beginning")
     with told.replay():
         told.fact("withdrawn", message_id="msg_old")
     told.loses("An old beginning")
-    told.open_block("text", message_id="msg_new")
-    told.delta("A new beginning")
+    told.streams("A new beginning", message_id="msg_new")
     told.sees("A new beginning")
 
 

@@ -231,8 +231,7 @@ async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_c
 
 async def test_a_lost_session_says_why_and_how_to_come_back_and_keeps_what_was_read(at: Desk) -> None:
     at.session.begin()
-    at.session.open_block("text")
-    at.session.delta("A **half** answer")
+    at.session.streams("A **half** answer")
     await at.sees("A half answer")
     at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
     await at.sees("✗ lost: devbox is gone", "A half answer", RESUME, "reset by peer", "Connect again.")

@@ -227,8 +227,7 @@ async def test_what_was_withdrawn_later_is_not_loaded() -> None:
 async def test_a_running_call_whose_end_was_skipped_is_not_called_failed(at: Desk) -> None:
     await at.turn()
     at.session.run(at.session.call("Bash", command="make"), "compiling", 3)
-    at.session.open_block("text", message_id="msg_2")
-    at.session.delta("Half a sen")
+    at.session.streams("Half a sen", message_id="msg_2")
     await at.sees("compiling", "Half a sen")
     at.session.skip(500)
     await at.sees("? Bash make", "its result is not known here", loses="Half a sen")
