@@ -238,8 +238,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         session.text("Another way.")
         session.finish()
         await at.sees("❯ go another way", "Another way.")
-        await at.until(lambda: "working" not in at.status)
-        assert "(queued)" not in at.screen
+        await at.until(lambda: "working" not in at.status, lacks="(queued)")
 
 
 async def test_a_long_session_has_no_more_widgets_than_a_short_one() -> None:
