@@ -92,6 +92,10 @@ class Terminal:
         self.type(keys)
         await self.shows(shows)
 
+    async def ended_by(self, keys: str) -> int:
+        self.type(keys)
+        return await self.ended()
+
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.text)
 
