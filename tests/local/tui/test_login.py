@@ -120,8 +120,7 @@ async def test_who_does_not_answer_is_back_in_the_interface() -> None:
         await _log_in(at, "Password for me@devbox: ")
         await at.types("\x04", "nobody logged in")
         asked = len(at.written)
-        at.type("!")
-        await at.until(lambda: "!" in at.text_from(asked))
+        await at.types("!", lambda: "!" in at.text_from(asked))
 
 
 @pytest.mark.thorough

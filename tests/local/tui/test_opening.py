@@ -208,8 +208,7 @@ async def test_questions_of_the_first_login_are_asked_on_the_plain_terminal() ->
         questions = ["Password for me@devbox: ", "Wait for a call.", "Password for me@devbox (again): ", "Thank you."]
         assert shown[:6] == ["ccb: connecting to devbox", "Only for friends.", *questions]
         assert at.written.count(OUT) == 1, "between the questions the interface stays away"
-        at.type("x")
-        await at.until(lambda: "x" in at.text_from(at.written.index(b"WELCOME")))
+        await at.types("x", lambda: "x" in at.text_from(at.written.index(b"WELCOME")))
         assert "secret" not in at.text
         at.type("\x11\x11")  # Ctrl+Q
         assert await at.ended() == 0

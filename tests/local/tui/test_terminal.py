@@ -177,13 +177,11 @@ async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
     await at.until(lambda: "Stopped" in at.text_from(seen) and at.text_from(seen).endswith("$ ") and at.echoes)
     assert b"\x1b[?1049l" in at.written[seen:]
     before_bg = len(at.written)
-    at.type("bg\r")
-    await at.until(lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
+    await at.types("bg\r", lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
     assert at.echoes
     await until(lambda: job.status() == psutil.STATUS_STOPPED)  # it has tried to draw; no person is faster than that
     before_fg = len(at.written)
-    at.type("fg\r")
-    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
+    await at.types("fg\r", lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
 
 
 async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_screen_anew() -> None:
@@ -194,8 +192,7 @@ async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_s
         await at.until(lambda: "F1 or /help shows the keys." in at.text and not at.echoes)
         await _stop_and_continue(at, lambda: at.type("\x1a"))
         await _stop_and_continue(at, lambda: os.kill(os.tcgetpgrp(at.descriptor), signal.SIGTSTP))
-        at.type("\x04")
-        await at.until(lambda: at.text.endswith("$ ") and at.echoes)
+        await at.types("\x04", lambda: at.text.endswith("$ ") and at.echoes)
         assert await at.ended_by("exit\r") == 0
 
 
