@@ -40,7 +40,6 @@ from .rendering.themes import ThemeRefused
 
 if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
-    from .panels.session_panel import SessionPanel
 
 _QUEUED = PromptDelivery(waits=True)
 _UNREADABLE = "The worker's answer cannot be read."
@@ -59,7 +58,6 @@ class CommandReplies(Vertical):
         self._shell, self._actions = stop_keys.shell, stop_keys.actions
         self._reading, self._files = stop_keys.reading, stop_keys.files
         self._worker_commands = worker
-        self._picker: SessionPanel | None = None
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 
     def on_mount(self) -> None:
@@ -158,7 +156,7 @@ class CommandReplies(Vertical):
             case Text():
                 self._show(reply)
             case Rows():
-                await self._draw_rows(reply)
+                self._draw_rows(reply)
             case Live():
                 self._follow(self._reading.open_panel("", []), reply.updates)
             case Copying():
@@ -172,7 +170,7 @@ class CommandReplies(Vertical):
             case Leave():
                 self._shell.leave()
 
-    async def _draw_rows(self, reply: Rows) -> None:
+    def _draw_rows(self, reply: Rows) -> None:
         info = self._api.info
         match reply:
             case Models(choice=choice) if choice is not None:
@@ -187,7 +185,7 @@ class CommandReplies(Vertical):
             case WaitingPrompts():
                 self.show_queue()
             case Sessions():
-                await self._pick_session(reply)
+                self._pick_session(reply)
             case Hosts():
                 named = next((each for each in reply.hosts if f"{each.host}:{each.directory}" == reply.sought), None)
                 if named is not None:
@@ -245,29 +243,24 @@ class CommandReplies(Vertical):
         said = await self._shell.copied(host.command)
         self._show(Text([host.command, f"This command opens it; it was {said}."]))
 
+    @work
     async def _pick_session(self, reply: Sessions) -> None:
         from .panels.session_panel import SessionPanel
 
-        sessions, host = self._api.laptop.sessions, self._api.info.host
-        if sessions is None or self._picker is not None:
+        sessions, here = self._api.laptop.sessions, self._api.client.hello.session
+        if sessions is None or self.query(SessionPanel):
             return
-        here, keymap = self._api.client.hello.session, self._shell.composer.keymap
-        self._picker = SessionPanel(
-            host,
+        picker = SessionPanel(
+            self._api.info.host,
             sessions,
             reply.listed,
-            keymap,
+            self._shell.composer.keymap,
             current=here,
             sought=reply.sought,
             rename_here=lambda title: self._api.request(Request(RENAME_SESSION, title)),
         )
-        await self.mount(self._picker)
-        self._go_to_picked(self._picker)
-
-    @work
-    async def _go_to_picked(self, picker: SessionPanel) -> None:
+        await self.mount(picker)
         row = await picker.chosen()
-        self._picker = None
         await picker.remove()
         self._shell.composer.focus()
         if row is not None:

@@ -123,7 +123,7 @@ class SessionView(Vertical):
             laptop,
             place=Place.SCREEN,
             waits=self.actions.waits_for_connection,
-            terminal=self._terminal,
+            terminal=lambda: f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {shell.theme}",
             problems=self._problems,
         )
         self._choices = ArgumentChoices(self.api)
@@ -313,9 +313,6 @@ class SessionView(Vertical):
             )
             for each in COMMANDS
         ]
-
-    def _terminal(self) -> str:
-        return f"{self.api.environ.get('TERM', '?')}, {self.app.size.width} columns, theme {self._shell.theme}"
 
     def _problems(self) -> list[str]:
         notices = (each for each in self.transcript.blocks if isinstance(each, NoticeBlock))

@@ -7,7 +7,6 @@ import asyncio
 import os
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -96,12 +95,15 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     command = next((each for each in commands if each.name == name), None)
     if command is None or typed in command.choices:
         return None
-    choices, sought = command.choices, typed.lower()
-    fits = [each for each in choices if each.lower().startswith(sought)]
-    fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
-    start, enter = len(text) - len(typed), bool(typed) and not command.takes_text
+    choices, start, enter = command.choices, len(text) - len(typed), bool(typed) and not command.takes_text
+    fits = _fitting_choices(choices, typed.lower())
     offers = [Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits]
     return Offers(offers, f"/{name} ") if offers else None
+
+
+def _fitting_choices(choices: Choices, sought: str) -> list[str]:
+    begin = [each for each in choices if each.lower().startswith(sought)]
+    return begin or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
 
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
@@ -142,7 +144,7 @@ class FileNames:
         self._client = client
         self._host = host
         self._changed = changed
-        self._known: OrderedDict[str, tuple[float, FoundNames]] = OrderedDict()
+        self._known: dict[str, tuple[float, FoundNames]] = {}
         self._last: tuple[str, ...] = ()
         self._note = ""
 
@@ -167,11 +169,10 @@ class FileNames:
             if found is None:
                 self._say("the worker of this session cannot list files: it is of an older version")
                 return
+            if len(self._known) >= _MAX_KEPT:
+                self._known.clear()
             self._known[query] = time.monotonic(), found
-            self._known.move_to_end(query)
             self._last = found.names
-            while len(self._known) > _MAX_KEPT:
-                self._known.popitem(last=False)
             self._say("the tree is too large to know all of it: ./ lists a directory" if found.cut else "")
             if found.settled:
                 return

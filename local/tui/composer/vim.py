@@ -254,7 +254,10 @@ def parse_keys(keys: tuple[str, ...], *, visual: bool) -> VimCommand:
         return VimCommand(_VISUAL_OPERATORS[key], count, arg="lines" if key in "SRXDYC" else "")
     if visual or key not in _OPERATORS:
         return _motion("", count, rest, objects=visual)
-    again, rest = _count(rest[1:])
+    return _operator(key, count, *_count(rest[1:]))
+
+
+def _operator(key: str, count: int, again: int, rest: tuple[str, ...]) -> VimCommand:
     count = min(_MAX_COUNT, (count or 1) * (again or 1)) if count or again else 0
     return VimCommand(key, count, "lines") if rest == (key,) else _motion(key, count, rest, objects=True)
 

@@ -136,6 +136,9 @@ class SearchedPanel(ListPanel, Generic[Row]):
     def _search(self, text: str) -> None:
         self._sought, self._at = text, 0
 
+    def _pasted(self, text: str) -> None:
+        self._search(self._sought + text)
+
     def _head(self, title: str) -> Text:
         head = Text(title, style="bold", no_wrap=True, overflow="ellipsis")
         return head.append(f"   {one_line(self._sought)}{CARET}", style=f"not bold {self._palette.accent}")
@@ -216,9 +219,6 @@ class ModelPanel(SearchedPanel[ModelOffer]):
                 self._choose(self._marked.name)
         elif not self._step(event.key, len(self._found)) and (text := typed(self._sought, event)) != self._sought:
             self._search(text)
-
-    def _pasted(self, text: str) -> None:
-        self._search(self._sought + text)
 
     def _draw(self) -> None:
         palette, found = self._palette, self._found

@@ -6,8 +6,8 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum
 from itertools import zip_longest
+from typing import Literal
 
 from rich.cells import cell_len
 from rich.console import Group
@@ -35,12 +35,6 @@ _KEYS = "Enter opens · {session-rename!} renames · {session-delete!} deletes �
 _SETTLE_S = 0.15  # seconds that the mark rests on a session before its preview is fetched
 
 
-class _Does(Enum):
-    CHOOSES = "chooses"
-    RENAMES = "renames"
-    DELETES = "deletes"
-
-
 class SessionPanel(SearchedPanel[SessionRow]):
     """Lists sessions of `host`. `current` cannot be chosen; `rename_here` names it. `leaves` says what Esc does."""
 
@@ -65,7 +59,7 @@ class SessionPanel(SearchedPanel[SessionRow]):
         self._leaves = leaves
         self._rename_here = rename_here
         self._at = 1 if not sought and len(rows) > 1 and rows[0].session == current else 0
-        self._does = _Does.CHOOSES
+        self._asks: Literal["", "rename", "delete"] = ""  # what is asked about the marked session
         self._typed = ""  # the new name, or the word that confirms
         self._said: dict[str, Sequence[str]] = {}
         self._hint = ""
@@ -90,10 +84,10 @@ class SessionPanel(SearchedPanel[SessionRow]):
 
     def _pressed(self, event: events.Key) -> None:
         self._hint = ""
-        if self._does is _Does.CHOOSES:
+        if not self._asks:
             self._chooses(event)
         elif event.key == "escape":
-            self._does = _Does.CHOOSES
+            self._asks = ""
         elif event.key == "enter":
             self._confirmed()
         else:
@@ -107,12 +101,12 @@ class SessionPanel(SearchedPanel[SessionRow]):
             if marked is not None and marked.session != self._current:
                 self._choose(marked)
         elif self.keymap.has("session-rename", event.key) and marked is not None:
-            self._does, self._typed = _Does.RENAMES, marked.prompt.cell
+            self._asks, self._typed = "rename", marked.prompt.cell
         elif self.keymap.has("session-delete", event.key) and marked is not None:
             if marked.session == self._current:
                 self._hint = "This session is on the screen: /stop ends it, another terminal can delete it then."
             else:
-                self._does, self._typed = _Does.DELETES, ""
+                self._asks, self._typed = "delete", ""
         elif self._step(event.key, len(self._found)):
             self._want_preview()
         elif (sought := typed(self._sought, event)) != self._sought:
@@ -124,7 +118,7 @@ class SessionPanel(SearchedPanel[SessionRow]):
 
     def _confirmed(self) -> None:
         marked, given = self._marked, self._typed.strip()
-        if marked is not None and self._does is _Does.RENAMES:
+        if marked is not None and self._asks == "rename":
             self._rename(marked.session, given)
             self._hint = "Renaming …"
         elif marked is not None and given.lower() == "yes":
@@ -132,12 +126,12 @@ class SessionPanel(SearchedPanel[SessionRow]):
             self._hint = "Deleting …"
         else:
             self._hint = "Nothing was deleted."
-        self._does = _Does.CHOOSES
+        self._asks = ""
 
     def _pasted(self, text: str) -> None:
-        if self._does is _Does.CHOOSES:
-            self._search(self._sought + text)
-        elif self._does is _Does.RENAMES:
+        if not self._asks:
+            super()._pasted(text)
+        elif self._asks == "rename":
             self._typed += text
 
     def _search(self, text: str) -> None:
@@ -208,8 +202,8 @@ class SessionPanel(SearchedPanel[SessionRow]):
             room_for_text, most = width, min(self.MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
         shown = [found[place] for place in self._window(len(found), rows)]
         head = self._head(f"Sessions on {one_line(self._host)}")
-        if marked is not None and self._does is not _Does.CHOOSES:  # the question about it needs the room
-            asked = question_lines(self._host, marked, self._typed, palette, deletes=self._does is _Does.DELETES)
+        if marked is not None and self._asks:  # the question about it needs the room
+            asked = question_lines(self._host, marked, self._typed, palette, deletes=self._asks == "delete")
             self.update(Group(head, session_line(marked, columns, palette, self._current, marked=True), *asked))
             return
         lines = [session_line(row, columns, palette, self._current, marked=row is marked) for row in shown]

@@ -74,7 +74,10 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
         "markdown.table.border": dim,
         "markdown.table.header": "bold",
     }
-    added, removed = ("" if ansi else _ground(colours, name, dark=dark) for name in ("success", "error"))
+    ground, share = Color.parse(colours["background"]), _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
+    added, removed = (
+        "" if ansi else ground.blend(Color.parse(colours[name]), share).hex for name in ("success", "error")
+    )
     return Palette(
         accent,
         dim,
@@ -91,11 +94,6 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
 
 def palette_in(app: App[Any]) -> Palette:
     return palette_of(app.theme_variables, dark=app.current_theme.dark)
-
-
-def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
-    share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
-    return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex
 
 
 def sample(name: str, environ: Mapping[str, str]) -> str:

@@ -156,7 +156,7 @@ class ConnectionView:
 
 def banner_text(message: BannerMessage, mark: str, tone: str, palette: Palette, width: int, lines: int) -> Text:
     """Draw the message in at most `lines` lines. Only the reason is cut; a key and what it does stay on one line."""
-    text = Text.assemble((f"{mark} {message.head}", tone), overflow="fold")
+    text = Text.assemble((f"{mark} ", tone), (message.head, tone), overflow="fold")
     does = (message.key, f"bold {palette.accent}"), (f" {message.does}", palette.dim)
     tail = Text.assemble(*does) if message.key else Text()
     reason = f": {message.reason}" if message.reason else ""

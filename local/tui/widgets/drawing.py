@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import accumulate
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.segment import Segment
@@ -94,6 +95,9 @@ class BlockLayout:
         """Return the first line of the block at an index, None if it had no place at the last `lay_out`."""
         return self.ends[position] - self.heights[position] if position < len(self.ends) else None
 
+    def first_line(self, block: Block) -> int:
+        return self.start(self.position(block)) or 0
+
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had; None if there is none."""
         position = bisect_right(self.ends, line)
@@ -167,22 +171,12 @@ def estimated_height(block: Block, width: int) -> int:
 CacheKey = tuple[object, ...]
 
 
-class _Going:
+class _Going(NamedTuple):
     """A drawing that is not done, with the lines that it has so far."""
 
-    def __init__(self, key: CacheKey, parts: Iterator[list[Line]]) -> None:
-        self.key = key
-        self.lines: list[Line] = []
-        self._parts = parts
-
-    def go_on(self, seconds: float) -> bool:
-        """Draw for some CPU seconds, at least one part. Return whether the drawing is done."""
-        began = time.thread_time()
-        for part in self._parts:
-            self.lines += part
-            if time.thread_time() - began > seconds:
-                return False
-        return True
+    key: CacheKey
+    lines: list[Line]
+    parts: Iterator[list[Line]]
 
 
 _MAX_CACHED_LINES = 1_000
@@ -221,7 +215,7 @@ class TranscriptDrawing:
             return lines
         key, going = (width, block.version), self.going.get(block)
         if going is None or going.key != key:
-            going = self.going[block] = _Going(key, self._parts(block, width))
+            going = self.going[block] = _Going(key, [], self._parts(block, width))
             if self._finished(block, going):
                 return going.lines
         return self._lines.get(block) or going.lines
@@ -240,8 +234,11 @@ class TranscriptDrawing:
 
     def _finished(self, block: Block, going: _Going) -> bool:
         """Draw a slice of a block. If that is all of it, keep its lines in place of those used longest ago."""
-        if not going.go_on(_SLICE_S):
-            return False
+        began = time.thread_time()
+        for part in going.parts:
+            going.lines.extend(part)
+            if time.thread_time() - began > _SLICE_S:
+                return False
         del self.going[block]
         self._drop_lines(block)
         self._heights[block] = going.key, len(going.lines)

@@ -283,7 +283,6 @@ class StatusLine(Static):
     def show(self, facts: StatusFacts, palette: Palette, keymap: Keymap) -> None:
         """Draw the line, if it differs from the one on the screen."""
         text = status_text(facts, palette, max(20, self.size.width), keymap)
-
         if text != self._shown or text.spans != self._shown.spans:
             self._shown = text
             self.update(text, layout=False)  # it always takes one line

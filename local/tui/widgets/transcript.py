@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -122,7 +121,9 @@ class Transcript(ScrollView, can_focus=False):
         self.shelf = shelf
         self._keys = keys or KeyPriority()
         self.block_layout = BlockLayout()
-        self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
+        self._drawing = TranscriptDrawing(
+            lambda: (self.app.console, self.palette()), self.update_block, cwd, more_key, shelf
+        )
         self._draws_on = False
         self._look: _RowLook | None = None
         self._rows: dict[tuple[object, ...] | None, Strip] = {}  # the row drawn first is the first one
@@ -319,16 +320,15 @@ class Transcript(ScrollView, can_focus=False):
         first = self._in_sight
         if kept is not None and kept[0] in layout:
             self._in_sight = None
-            y = (layout.start(layout.position(kept[0])) or 0) - kept[1]
-            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+            y = layout.first_line(kept[0]) - kept[1]
         elif first is not None and self._anchor_released and first.block in layout:
             lines = self._drawing.lines(first.block, self._text_width())
-            y = (layout.start(layout.position(first.block)) or 0) + line_after(lines, first.letters)
-            self.scroll_to(y=y, animate=False, immediate=True)
+            y = layout.first_line(first.block) + line_after(lines, first.letters)
         elif top is not None and self._anchor_released and top[0] in layout:
-            position = layout.position(top[0])
-            y = (layout.start(position) or 0) + min(top[1], max(0, layout.heights[position] - 1))
-            self.scroll_to(y=y, animate=False, immediate=True)
+            y = layout.first_line(top[0]) + min(top[1], max(0, layout.heights[layout.position(top[0])] - 1))
+        else:
+            return
+        self.scroll_to(y=y, animate=False, immediate=True, force=kept is not None)
 
     def _text_width(self) -> int:
         return max(10, self.scrollable_content_region.width)
@@ -386,9 +386,6 @@ class Transcript(ScrollView, can_focus=False):
 
     def _whole_lines(self, block: Block) -> list[Line]:
         return self._drawing.whole(block, self._text_width())
-
-    def _canvas(self) -> tuple[Console, Palette]:
-        return self.app.console, self.palette()
 
     def _lines(self, block: Block) -> list[Line]:
         lines = self._drawing.lines(block, self._text_width())

@@ -81,19 +81,17 @@ async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> N
         await at.press("escape")
         assert "interrupting…" in at.status
         await at.press("escape")
-        assert "interrupting…" in at.status and session.interrupts == 1
+        assert "interrupting…" in at.status and at.session.interrupts == 1
         session.may_arrive.set()
         await at.pilot.pause(0.1)
         assert "interrupting…" in at.status
-        session.finish()
+        at.session.finish()
         await at.loses("interrupting…")
 
 
 async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() -> None:
-    session = SlowSession()
-    async with desk(session, turn="Build it.") as at:
-        session.link(LinkState.RECONNECTING, "no route to host", 1)
-        await at.sees("no route to host")
+    async with desk(SlowSession(), turn="Build it.") as at:
+        await at.link(LinkState.RECONNECTING, "no route to host", 1, sees="no route to host")
         await at.press("escape", sees=("interrupting…", "sent when the connection is there again"))
 
 

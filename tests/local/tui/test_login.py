@@ -95,8 +95,7 @@ async def test_a_password_is_asked_on_the_plain_terminal_and_the_interface_comes
         await at.until(lambda: "half a thought" in at.text_from(asked))
         assert b"s3cr3t" not in at.written and IN in at.written[asked:]
         assert b"said meanwhile" not in at.written[asked : at.written.index(IN, asked)]
-        at.type("\x03\x04")
-        assert await at.ended() == 0
+        assert await at.ended_by("\x03\x04") == 0
         assert at.written.count(IN) == at.written.count(OUT) == 2
 
 
@@ -121,8 +120,7 @@ async def test_who_does_not_answer_is_back_in_the_interface() -> None:
         await _log_in(at, "Password for me@devbox: ")
         await at.types("\x04", "nobody logged in")
         asked = len(at.written)
-        at.type("!")
-        await at.until(lambda: "!" in at.text_from(asked))
+        await at.types("!", lambda: "!" in at.text_from(asked))
 
 
 @pytest.mark.thorough
@@ -138,7 +136,6 @@ async def test_ctrl_c_at_the_question_leaves_and_the_interface_stays_away() -> N
     async with program("password") as at:
         await _log_in(at, "Password for me@devbox: ")
         asked = len(at.written)
-        at.type("\x03")
-        assert await at.ended() == 130
+        assert await at.ended_by("\x03") == 130
         await at.shows("Session 5e55 on devbox:/srv")
         assert IN not in at.written[asked:]

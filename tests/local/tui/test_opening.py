@@ -208,8 +208,7 @@ async def test_questions_of_the_first_login_are_asked_on_the_plain_terminal() ->
         questions = ["Password for me@devbox: ", "Wait for a call.", "Password for me@devbox (again): ", "Thank you."]
         assert shown[:6] == ["ccb: connecting to devbox", "Only for friends.", *questions]
         assert at.written.count(OUT) == 1, "between the questions the interface stays away"
-        at.type("x")
-        await at.until(lambda: "x" in at.text_from(at.written.index(b"WELCOME")))
+        await at.types("x", lambda: "x" in at.text_from(at.written.index(b"WELCOME")))
         assert "secret" not in at.text
         at.type("\x11\x11")  # Ctrl+Q
         assert await at.ended() == 0
@@ -232,8 +231,7 @@ async def test_a_question_does_not_get_what_the_person_types_into_the_composer()
 @pytest.mark.programs
 async def test_what_was_typed_for_a_session_that_never_came_stays_on_the_terminal() -> None:
     async with program("fails") as at:
-        at.type("a long prompt\r")
-        assert await at.ended() == 69
+        assert await at.ended_by("a long prompt\r") == 69
         await at.shows("ERROR cannot reach devbox")
         after = at.text_from(at.written.rindex(OUT))
         assert after.index("Only for friends.") < after.index("a long prompt") < after.index("ERROR")
@@ -243,8 +241,7 @@ async def test_what_was_typed_for_a_session_that_never_came_stays_on_the_termina
 async def test_ctrl_c_while_connecting_says_what_was_not_sent() -> None:
     async with program("nothing") as at:
         await at.types("half a thought", "half a thought")
-        at.type("\x03")
-        assert await at.ended() == 130
+        assert await at.ended_by("\x03") == 130
         await at.shows("ccb: interrupted")
         assert "half a thought" in at.text_from(at.written.rindex(OUT))
 

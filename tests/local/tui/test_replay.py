@@ -116,9 +116,7 @@ async def test_a_question_that_another_client_answers_goes_away_with_a_word(at: 
 
 
 @pytest.mark.parametrize(("behavior", "word"), [("allow", "allowed"), ("deny", "denied")])
-async def test_an_answer_that_lost_against_another_clients_is_said_to_be_dropped(
-    at: Desk, behavior: str, word: str
-) -> None:
+async def test_an_answer_that_lost_against_another_is_said_to_be_dropped(at: Desk, behavior: str, word: str) -> None:
     await at.asked("Bash", MAKE)
     at.session.swallow = True  # the connection is dead, and nobody has noticed
     await at.answer("3")
@@ -154,11 +152,9 @@ async def test_a_prompt_is_shown_once_whoever_sent_it_and_however_often_it_comes
 
 
 def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(told: Paper) -> None:
-    told.open_block("text")
-    told.delta("The first half")
+    told.streams("The first half")
     told.sees("The first half")
-    told.open_block("text")
-    told.delta("The first half and the second")
+    told.streams("The first half and the second")
     told.sees("The first half and the second")
     assert told.screen.count("The first half") == 1
     told.text("The first half and the second half.")
@@ -167,15 +163,12 @@ def test_the_partial_message_after_a_reconnect_replaces_the_half_that_was_shown(
 
 
 def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(told: Paper) -> None:
-    told.open_block("text")
-    told.delta("The plan is")
+    told.streams("The plan is")
     told.sees("The plan is")
     with told.replay():
         told.text("The plan is simple.")
-    told.open_block("text")
-    told.delta("The plan is simple.")
-    told.open_block("text", 1)
-    told.delta("And now", 1)
+    told.streams("The plan is simple.")
+    told.streams("And now", 1)
     told.sees("And now")
     assert told.screen.count("The plan is") == 1
     told.text("And now it is done.")
@@ -184,14 +177,12 @@ def test_blocks_that_are_complete_are_not_shown_again_by_the_partial_message(tol
 
 
 def test_a_repeated_request_withdraws_what_was_shown_of_the_old_one(told: Paper) -> None:
-    told.open_block("text", message_id="msg_old")
-    told.delta("An old beginning")
+    told.streams("An old beginning", message_id="msg_old")
     told.sees("An old beginning")
     with told.replay():
         told.fact("withdrawn", message_id="msg_old")
     told.loses("An old beginning")
-    told.open_block("text", message_id="msg_new")
-    told.delta("A new beginning")
+    told.streams("A new beginning", message_id="msg_new")
     told.sees("A new beginning")
 
 
@@ -220,9 +211,7 @@ def _tell_a_copy(session: ScriptedSession, *, asks: bool) -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(
-    at: Desk, asks: bool
-) -> None:
+async def test_a_copy_in_the_middle_of_a_turn_waits_for_a_prompt_and_can_be_left(at: Desk, asks: bool) -> None:
     _tell_a_copy(at.session, asks=asks)
     await at.sees("❯ make it", "? Bash make", "its result is not known here")
     await at.until(lambda: not at.view.approvals.replaying)
@@ -249,8 +238,7 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         session.text("Another way.")
         session.finish()
         await at.sees("❯ go another way", "Another way.")
-        await at.until(lambda: "working" not in at.status)
-        assert "(queued)" not in at.screen
+        await at.until(lambda: "working" not in at.status, lacks="(queued)")
 
 
 async def test_a_long_session_has_no_more_widgets_than_a_short_one() -> None:

@@ -5,46 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, hello
-from tests.support.repl.scripted_work import work
 from textual import events
 
 from ccb.local.transcript.blocks import Level, NoticeBlock
 from ccb.local.transcript.session_facts import tokens
 from ccb.tunnel.errors import ConnectionLost
-
-DONE = """\
- ● Bash python -m pytest -q tests/  20 passed in 2.0s · 21 lines
-
- The total ignored how many of each thing are in the cart. It is fixed in cart.py:
-
-  1 total multiplies the price with the quantity
-  2 the test for an empty cart still passes
-
-    def total(items: list[Item]) -> Decimal:
-        return sum(item.price * item.quantity for item in items)
-
- test        before  after
- ──────────────────────────
- test_total  failed  passed
- test_empty  passed  passed
-
- ▌ Nothing else was changed."""
-
-
-async def allow_once(at: Desk) -> None:
-    await at.card_focused()
-    answered = at.view.card
-    await at.answer("1", then=lambda: at.view.card is not answered)
-
-
-async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
-    async with desk(ScriptedSession(play=lambda session, text: work(session, text, 0)), size=(90, 26)) as at:
-        await at.prompt("fix the cart")
-        for _ in range(2):
-            await allow_once(at)
-        await at.until(lambda: not at.view.reducer.running, sees=("Nothing else was changed.", "1.2k in, 345 out"))
-        assert DONE in "\n".join(at.lines)
-        assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
 
 
 async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> None:

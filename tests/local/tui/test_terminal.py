@@ -88,8 +88,7 @@ async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> N
     async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.shows("F1 or /help")
         assert b"\x1b]2;ccb devbox:/srv/shop\x07" in at.written
-        at.type("\x04")
-        assert await at.ended() == 0
+        assert await at.ended_by("\x04") == 0
         await at.until(lambda: b"\x1b[?1049l" in at.written)
         await at.until(lambda: b"\x1b[23;2t" in at.written)  # the old window title
         _, _, after = at.written.rpartition(b"\x1b[?1049l")
@@ -110,8 +109,7 @@ async def test_the_prompt_is_written_in_the_editor_of_the_person(
         await at.types("prompt\r", "half a prompt")
         await at.types("\r", "this session")
         at.type("\x03")
-        at.type("\x04")
-        assert await at.ended() == 0
+        assert await at.ended_by("\x04") == 0
 
 
 STATES = ("working", "waits for you", "waits for the model")
@@ -123,8 +121,7 @@ async def test_nothing_the_remote_says_is_a_command_to_the_terminal() -> None:
         await at.until(lambda: b";http://evil/\x1b\\" in at.written)
         at.type("\x0f/copy\r")  # Ctrl+O: also what is folded at first
         await at.shows("The last answer was sent")
-        at.type("\x04")
-        assert await at.ended() == 0
+        assert await at.ended_by("\x04") == 0
         await at.shows("Session 5e55")
         sequences = re.findall(rb"\x1b\](.*?)(?:\x07|\x1b\\)", at.written, re.DOTALL)
         assert len([each for each in sequences if each.startswith(b"52;")]) == 1  # ours, asked for by /copy
@@ -169,8 +166,7 @@ async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_t
         await _stop_and_go_on(at)
         await _stop_and_go_on(at)
         assert not at.echoes
-        at.type("\x04")
-        assert await at.ended() == 0 and at.echoes
+        assert await at.ended_by("\x04") == 0 and at.echoes
 
 
 async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
@@ -181,13 +177,11 @@ async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
     await at.until(lambda: "Stopped" in at.text_from(seen) and at.text_from(seen).endswith("$ ") and at.echoes)
     assert b"\x1b[?1049l" in at.written[seen:]
     before_bg = len(at.written)
-    at.type("bg\r")
-    await at.until(lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
+    await at.types("bg\r", lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
     assert at.echoes
     await until(lambda: job.status() == psutil.STATUS_STOPPED)  # it has tried to draw; no person is faster than that
     before_fg = len(at.written)
-    at.type("fg\r")
-    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
+    await at.types("fg\r", lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
 
 
 async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_screen_anew() -> None:
@@ -198,10 +192,8 @@ async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_s
         await at.until(lambda: "F1 or /help shows the keys." in at.text and not at.echoes)
         await _stop_and_continue(at, lambda: at.type("\x1a"))
         await _stop_and_continue(at, lambda: os.kill(os.tcgetpgrp(at.descriptor), signal.SIGTSTP))
-        at.type("\x04")
-        await at.until(lambda: at.text.endswith("$ ") and at.echoes)
-        at.type("exit\r")
-        assert await at.ended() == 0
+        await at.types("\x04", lambda: at.text.endswith("$ ") and at.echoes)
+        assert await at.ended_by("exit\r") == 0
 
 
 @pytest.mark.parametrize(

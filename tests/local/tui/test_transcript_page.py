@@ -61,12 +61,11 @@ async def test_paths_are_relative_on_the_page_too() -> None:
 
 
 async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None:
-    session = long_session()
-    async with desk(session, size=(80, 20)) as at:
+    async with desk(long_session(), size=(80, 20)) as at:
         await open_page(at)
         await at.type("/NEEDLE", sees="/NEEDLE▏")
         await at.press("enter", sees=("4 of 4 for “needle”", "Answer 40: the needle"))
-        assert session.fetched[-1] == 1 or len(session.fetched) >= 4
+        assert at.session.fetched[-1] == 1 or len(at.session.fetched) >= 4
         await at.press("n", sees=("1 of 4", "Answer 10: the needle"))
         await at.press("n", "N", "N", sees=("4 of 4", "Answer 40: the needle"))
         await at.enter("/nothing like it", sees="nothing for “nothing like it”")
@@ -75,19 +74,16 @@ async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None
 
 
 async def test_home_loads_the_beginning_and_end_goes_back_to_what_comes() -> None:
-    session = long_session()
-    async with desk(session, size=(80, 20)) as at:
+    async with desk(long_session(), size=(80, 20)) as at:
         await open_page(at)
         await at.press("home", sees="Answer 1.")
         await at.press("end", sees="Answer 40: the needle")
-        session._seq = 40
-        session.text("And now this.", message_id="m99")
-        await at.sees("And now this.")
+        at.session._seq = 40
+        await at.says("And now this.", message_id="m99", sees="And now this.")
 
 
 async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> None:
-    session = ScriptedSession()
-    async with desk(session, size=(80, 40)) as at:
+    async with desk(ScriptedSession(), size=(80, 40)) as at:
         copied: list[str] = []
 
         async def copy(text: str) -> str:
@@ -96,22 +92,20 @@ async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> N
 
         at.view.reading._copied = copy
         await open_page(at)
-        session.begin()
-        call = session.call("Bash", command="seq 30")
-        session.done(call, "\n".join(f"line \x1b[31m{number}" for number in range(30)))
-        await at.sees("line 0", "line 29")
-        assert "\x1b" not in at.screen
+        at.session.begin()
+        call = at.session.call("Bash", command="seq 30")
+        at.session.done(call, "\n".join(f"line \x1b[31m{number}" for number in range(30)))
+        await at.sees("line 0", "line 29", lacks="\x1b")
         await at.enter("/line 17", sees="1 of 1")
         await at.press("y", sees="This entry was copied.")
         assert "line 29" in copied[0] and "\x1b" not in copied[0]
 
 
 async def test_a_question_that_comes_is_shown_below_the_page_and_the_keys_come_back() -> None:
-    session = long_session()
-    async with desk(session) as at:
+    async with desk(long_session()) as at:
         await open_page(at)
-        session.begin()
-        answer = session.ask("r1", "Bash", {"command": "make"})
+        at.session.begin()
+        answer = at.session.ask("r1", "Bash", {"command": "make"})
         await at.sees("make", "Conversation on devbox")
         await at.card_focused()
         await at.answer("1")
@@ -120,10 +114,8 @@ async def test_a_question_that_comes_is_shown_below_the_page_and_the_keys_come_b
 
 
 async def test_without_a_connection_it_says_so() -> None:
-    session = long_session()
-    async with desk(session) as at:
-        session.link(LinkState.RECONNECTING, "the network is down")
-        await at.sees("reconnecting")
+    async with desk(long_session()) as at:
+        await at.link(LinkState.RECONNECTING, "the network is down", sees="reconnecting")
         await at.give("/transcript", sees="The conversation is not loaded: there is no connection")
 
 

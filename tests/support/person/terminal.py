@@ -87,10 +87,14 @@ class Terminal:
             except TimeoutError:
                 raise AssertionError(f"it did not happen; written so far: {self.text[-3000:]}") from None
 
-    async def types(self, keys: str, shows: str) -> None:
-        """Type keys, and wait for what they lead to."""
+    async def types(self, keys: str, then: str | Callable[[], object]) -> None:
+        """Type keys, and wait until the screen shows a text, or a condition holds."""
         self.type(keys)
-        await self.shows(shows)
+        await (self.shows(then) if isinstance(then, str) else self.until(then))
+
+    async def ended_by(self, keys: str) -> int:
+        self.type(keys)
+        return await self.ended()
 
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.text)

@@ -145,11 +145,12 @@ async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadlin
 
 
 class After(TypedDict, total=False):
-    """What a key has led to: the screen `sees` some texts and `loses` one, a condition holds `then`, and the composer
-    `has` a text at once."""
+    """What a key has led to: the composer `has` a text at once, a condition holds `then`, the screen `sees` some texts,
+    `loses` one, and `lacks` one as soon as all this is so."""
 
     sees: str | tuple[str, ...]
     loses: str
+    lacks: str
     then: Callable[[], object]
     has: str
 
@@ -215,6 +216,8 @@ class Desk:
             await self.sees(*([after["sees"]] if isinstance(after["sees"], str) else after["sees"]))
         if "loses" in after:
             await self.loses(after["loses"])
+        if "lacks" in after:
+            assert after["lacks"] not in self.screen
 
     async def type(self, text: str, **after: Unpack[After]) -> None:
         await self.press(*("space" if char == " " else char for char in text), **after)

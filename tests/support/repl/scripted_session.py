@@ -324,6 +324,11 @@ class ScriptedSession:
             self.event(type="message_start", message={"id": message_id, "role": "assistant", "content": []})
         self.event(type="content_block_start", index=index, content_block={"type": kind, **fields})
 
+    def streams(self, text: str, index: int = 0, message_id: str = "msg_1", kind: str = "text") -> None:
+        """The stream starts a block with some text."""
+        self.open_block(kind, index, message_id)
+        self.delta(text, index, kind)
+
     def delta(self, text: str, index: int = 0, kind: str = "text") -> None:
         self.event(type="content_block_delta", index=index, delta={"type": f"{kind}_delta", kind: text})
 

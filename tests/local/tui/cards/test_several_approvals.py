@@ -73,12 +73,6 @@ async def test_a_rule_answers_the_calls_that_it_covers_also_where_it_is_suggeste
     assert list(at.session.answers) == [str(number) for number in range(answered)]
 
 
-async def test_once_answers_only_the_question_that_was_shown(at: Desk) -> None:
-    await asked(at, one="make a", three="make b")
-    await at.answer("1", sees="$ make b")
-    assert list(at.session.answers) == ["one"]
-
-
 async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
     await asked(at, one="make a", three="make b")
     await at.answer("e", "enter", then=lambda: at.view.card is not None and at.card.field.value == "Bash(make *)")

@@ -46,9 +46,7 @@ async def test_files_are_offered_and_taken_as_the_worker_reads_them(at: Desk) ->
     composer = at.composer
     await at.type("look at @", sees=("README.md", "my notes/read me.txt"))
     await at.type("rea", loses="src/app.py")
-    await at.press("tab")
-    assert composer.text == "look at @README.md "
-    await at.loses("src/reader.py")
+    await at.press("tab", has="look at @README.md ", loses="src/reader.py")
     await at.type("and @sr", sees="src/app.py")
     await at.press("enter")
     assert composer.text == "look at @README.md and @src/" and at.session.prompts == []

@@ -203,8 +203,7 @@ async def test_the_terminal_is_asked_for_its_background_and_its_answer_is_never_
         before = len(at.written)
         at.type("typed " + LIGHT_ANSWER.replace("\x1b\\", "\a") + "later\x1b]11;rgb:0")
         await at.until(lambda: "later" in at.text_from(before))
-        at.type("/0/0\x1b\\!")
-        await at.until(lambda: "!" in at.text_from(before))
+        await at.types("/0/0\x1b\\!", lambda: "!" in at.text_from(before))
         assert "rgb" not in at.text and "11;" not in at.text
 
 

@@ -10,13 +10,6 @@ from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
 from ccb.local.slash_commands.typed_line import parse_command
-from ccb.tunnel.errors import ConnectionLost
-
-
-async def test_enter_sends_and_empties(at: Desk) -> None:
-    await at.enter("fix it", then=lambda: at.session.prompts == ["fix it"])
-    assert at.composer.text == ""
-    await at.sees("❯ fix it", "working")
 
 
 async def test_an_empty_prompt_is_not_sent(at: Desk) -> None:
@@ -64,8 +57,7 @@ async def test_esc_interrupts_a_running_turn_and_nothing_else(at: Desk) -> None:
     await at.turn()
     await at.press("escape", then=lambda: at.session.interrupts == 1)
     at.session.finish(is_error=True, terminal_reason="aborted_streaming", errors=["aborted"])
-    await at.until(lambda: not at.view.reducer.running)
-    assert "aborted" not in at.screen
+    await at.until(lambda: not at.view.reducer.running, lacks="aborted")
 
 
 async def test_ctrl_c_clears_then_interrupts_then_asks_then_quits(at: Desk) -> None:
@@ -135,8 +127,7 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
     await at.type("half a prompt")
     await at.press("f1", sees=("Help: type to search", "Esc closes", "send; while the agent works, queued"))
     await at.press("pagedown", "pagedown", loses="send; while the agent works, queued")
-    await at.type("theme", sees=("Help: theme", "/theme [NAME]"))
-    assert "/stop" not in at.screen
+    await at.type("theme", sees=("Help: theme", "/theme [NAME]"), lacks="/stop")
     await at.type("xyz", sees="Nothing fits what you typed.")
     await at.press("backspace", "backspace", "backspace", "escape", loses="Help:")
     assert at.app.focused is at.composer and at.composer.text == "half a prompt"
@@ -147,11 +138,7 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
 @pytest.mark.parametrize(
     ("typed", "seen"),
     [
-        ("/status", ["Session     5e55", "devbox:/srv/shop", "pid 4242", "connected"]),
-        ("/cost", ["0 tokens in, 0 out, $0.0000"]),
         ("/copy", ["There is no answer yet."]),
-        ("/model", ["Model: claude-sonnet-4-5"]),
-        ("/mode", ["Permission mode: default"]),
         ("/theme", ["Theme: dark"]),
         ("/helpp", ["There is no command /helpp."]),
         ("/", ["❯ /"]),
@@ -191,15 +178,6 @@ def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
     assert asked is not None and asked.name == "help"
     assert parse_command("? why") is None and parse_command("/etc/hosts is wrong") is None
     assert parse_command("/help\nme") is None
-
-
-async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left(at: Desk) -> None:
-    await at.turn()
-    at.session.text("It is done.")
-    at.session.fail(ConnectionLost("devbox is gone for good", do="Attach again."))
-    await at.sees("It is done.", "lost: devbox is gone for good", "Attach again.", ": Ctrl+D leaves")
-    await at.enter("/cost", sees="0 tokens in")
-    await at.press("ctrl+d", then=lambda: at.app.return_value is not None)
 
 
 async def test_the_frame_says_where_a_command_runs_and_for_whom_a_note_is(at: Desk) -> None:

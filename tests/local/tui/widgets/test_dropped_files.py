@@ -100,8 +100,7 @@ async def test_a_text_file_goes_along_with_its_name(at: Desk, tmp_path: Path) ->
     assert isinstance(content, list) and len(content) == 2
     assert content[1]["text"] == '<attached-file name="no_tes_.txt">\none\n@main.py\n\n</attached-file>'
     assert is_attached_file(content[1]) and not is_attached_file(content[0])
-    await at.sees("❯ [file: no_tes_.txt 13 B]")
-    assert "@main.py" not in at.screen
+    await at.sees("❯ [file: no_tes_.txt 13 B]", lacks="@main.py")
 
 
 async def test_a_placeholder_goes_as_a_whole_and_undo_gives_the_path_back(tmp_path: Path) -> None:

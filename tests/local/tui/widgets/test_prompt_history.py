@@ -49,11 +49,9 @@ async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
     async with desk() as at:
         composer = at.composer
         composer.remember(store, *store.load())
-        await at.press("up")
-        assert composer.text == "explain the login"
+        await at.press("up", has="explain the login")
         composer.clear()
-        await at.press(*"login", "ctrl+r", sees=("fix the login form", "explain the login"))
-        assert "run the tests" not in at.screen
+        await at.press(*"login", "ctrl+r", sees=("fix the login form", "explain the login"), lacks="run the tests")
         await at.press("ctrl+r", "enter")
         assert composer.text == "fix the login form" and at.session.prompts == []
         await at.loses("explain the login")
@@ -91,8 +89,7 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole(at: Desk) -
     await at.press("backspace")
     assert composer.text == "look: [Pasted text #1, 40 lines]", "a placeholder goes as a whole"
     await at.press("enter", then=lambda: at.session.prompts == [f"look: {long}"])
-    await at.press("up")
-    assert composer.text == f"look: {long}"
+    await at.press("up", has=f"look: {long}")
 
 
 async def test_a_line_that_begins_with_a_hash_is_a_note(at: Desk) -> None:

@@ -100,9 +100,7 @@ def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_8
     ],
     ids=["idle", "working", "approval", "reconnecting", "long names"],
 )
-def test_the_narrower_the_terminal_the_shorter_everything_is_said(
-    facts: StatusFacts, at_40: str, at_60: str, at_80: str
-) -> None:
+def test_the_narrower_the_terminal_the_shorter_the_line(facts: StatusFacts, at_40: str, at_60: str, at_80: str) -> None:
     assert [line(facts, width) for width in (40, 60, 80)] == [at_40, at_60, at_80]
 
 
@@ -112,9 +110,7 @@ def test_the_narrower_the_terminal_the_shorter_everything_is_said(
 @pytest.mark.parametrize(
     "where", [{}, LONG, {"host": "web on devbox", "path": "/"}, {"host": "デブ箱サーバーの名前が長い"}]
 )
-def test_at_every_width_from_40_mark_place_mode_and_what_goes_on_are_seen(
-    mode: str, said: str, where: dict[str, Any]
-) -> None:
+def test_at_every_width_from_40_mark_place_mode_and_work_are_seen(mode: str, said: str, where: dict[str, Any]) -> None:
     for width in range(40, 130):
         for facts, mark, going in [
             (WORKING, "●", "working 4 s"),

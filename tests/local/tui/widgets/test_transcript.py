@@ -24,8 +24,7 @@ from ccb.tunnel.wire.messages import SystemMessage, parse_message
 
 
 def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished(told: Paper) -> None:
-    told.open_block("text")
-    told.delta("The answer ")
+    told.streams("The answer ")
     told.sees("The answer")
     told.delta("is **forty-two**.")
     told.sees("The answer is forty-two.")
@@ -116,19 +115,16 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
 
 
 def test_what_was_streamed_of_a_message_that_was_cut_is_taken_away(told: Paper) -> None:
-    told.open_block("text", message_id="msg_1")
-    told.delta("half a sen")
+    told.streams("half a sen", message_id="msg_1")
     told.open_block("tool_use", 1, "msg_1", id="toolu_cut", name="Bash", input={})
     told.sees("half a sen", "Bash")
-    told.open_block("text", message_id="msg_2")
-    told.delta("a whole sentence")
+    told.streams("a whole sentence", message_id="msg_2")
     told.sees("a whole sentence")
     told.loses("half a sen", "Bash")
 
 
 def test_thinking_is_a_line_until_details_are_asked_for(told: Paper) -> None:
-    told.open_block("thinking")
-    told.delta("Secretly pondering", kind="thinking")
+    told.streams("Secretly pondering", kind="thinking")
     told.sees("Thinking…")
     told.assistant({"type": "thinking", "thinking": "Secretly pondering all of it"})
     told.sees("Thought, 5 words")
@@ -209,9 +205,7 @@ def retry_note(**fields: object) -> SystemMessage:
         ),
     ],
 )
-def test_why_the_model_is_asked_again_is_said_in_words(
-    error: str | None, status: int | None, delay_ms: int, text: str
-) -> None:
+def test_why_the_model_is_asked_again_is_said(error: str | None, status: int | None, delay_ms: int, text: str) -> None:
     note = retry_note(error=error, error_status=status, retry_delay_ms=delay_ms)
     assert retry_text(note) == text and retry_text(note, waits=False) == text.partition(" in ")[0]
 
