@@ -102,9 +102,7 @@ async def _confirm(arguments: Arguments) -> None:
     where = host_label(arguments.connection)
     if not sys.stdin.isatty():
         raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
-    answer = await ask_line(
-        f"Stop all sessions on {where} and remove them with everything else of ccb there? (yes/no) "
-    )
+    answer = await ask_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
     if answer.lower() not in ("y", "yes"):
         raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 

@@ -123,8 +123,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 
 
 class Redactor:
-    """Replaces everything that is, or looks like, a secret: the values of variables in `environ` with names of secrets,
-    and of each of `commands` all but the program."""
+    """Replaces what is or looks like a secret: values of secret variables, and all of `commands` but the programs."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         texts: set[str] = set()  # the forms of a command in a text: as written, as shown, and its words joined again
@@ -172,10 +171,8 @@ class PublicFormatter(logging.Formatter):
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             lines.append(f"  {public_error(error)}")
-            lines += [
-                f"    {frame.filename}:{frame.lineno} {frame.name}"
-                for frame in traceback.extract_tb(error.__traceback__)
-            ]
+            frames = traceback.extract_tb(error.__traceback__)
+            lines += [f"    {frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         return "\n".join(lines)
 
@@ -202,8 +199,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Return the first line, cut at `limit` characters. Below it, libraries print the objects that a message is
-    about."""
+    """Return the first line, cut at `limit`. Below it, libraries print the objects that a message is about."""
     first = text.strip("\n").partition("\n")[0]
     return first if len(first) <= limit else first[:limit] + " …"
 
@@ -215,8 +211,7 @@ _MAX_ERRORS = 20
 
 
 def write_report(environ: Mapping[str, str], facts: Mapping[str, str], errors: Sequence[str]) -> Path:
-    """Write a report of `/bug` for the people who make ccb, without prompts, answers and secrets: `facts` about the
-    session, the last of `errors` and the end of this program's log. Return the path. Raise OSError."""
+    """Write a report of `/bug` for the people who make ccb, without prompts, answers and secrets. Raise OSError."""
     import platform
 
     redact = Redactor(environ).public

@@ -19,8 +19,7 @@ _MAX_PROMPT = 100_000  # characters: a longer one is not kept
 
 
 class PromptStore:
-    """The prompts for `place`, in the directory `state`. All methods block, and a file that cannot be used only means
-    that nothing is kept."""
+    """The prompts for `place`. All methods block; where a file cannot be used, nothing is kept."""
 
     def __init__(self, state: Path, place: str) -> None:
         self._directory = state / "prompts"

@@ -65,8 +65,7 @@ class Dialer:
         return transport
 
     def begin(self, parameters: Mapping[str, object]) -> None:
-        """Start the worker now, while this machine loads what the session needs; `dial` takes it. `parameters` say how
-        the worker finds or creates the session, until its first hello."""
+        """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
         assert self._transport is not None
         self._parameters = parameters
         launching = launch(self._transport, self._parameters_for(None), self._bundle)

@@ -120,8 +120,7 @@ async def open_transport(
     startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
-    """Connect to the host. Start the loader as soon as the network is busy. `sharing`: None for what the settings
-    allow. Raises CcbError, including that of the loader."""
+    """Connect, and start the loader once the network is busy. `sharing`: None for what the settings allow."""
     connection = arguments.connection
     if transport_kind(connection) is TransportKind.LOCAL:
         startup.start()

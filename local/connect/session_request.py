@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice
-from ..command_line.arguments import shortened
+from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice, shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 
@@ -57,8 +56,7 @@ def own_files(home: Path | None = None) -> tuple[str, list[str]]:
 def _gathered(
     top: Path, paths: Iterable[Path], depth: int, most: int, most_bytes: int
 ) -> tuple[list[tuple[Path, OwnFile]], list[str]]:
-    """Return the files that go to the host, and sentences about the others. What the person has put into `~/.claude` is
-    `depth` levels below `top`."""
+    """Return the files that go to the host, and sentences about the others. An entry is `depth` levels below `top`."""
     found: list[tuple[Path, OwnFile]] = []
     left: list[str] = []
     size = 0
@@ -225,8 +223,7 @@ def _thinking_tokens(sdk: SdkOptions) -> int | None:
 
 
 def _defer_above(given: str) -> int | None:
-    """Return from how many characters on the tools of MCP servers are deferred, by ENABLE_TOOL_SEARCH: true, false, or
-    auto:N (per cent of a window)."""
+    """Return from how many characters on tools of MCP servers are deferred (ENABLE_TOOL_SEARCH)."""
     if given in ("true", "1", "false", "0"):
         return 0 if given in ("true", "1") else _NEVER
     percent = given.removeprefix("auto:")

@@ -77,8 +77,7 @@ def load_session_startup(
     prompts: Prompts | None = None,
     host: str = "",
 ) -> SessionStartup:
-    """Load the providers of models, and import what a session needs later. `models` are those of the command line.
-    Raises ConfigError, CredentialError."""
+    """Load the providers of `models` (of the command line), and import what a session needs later."""
     from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 

@@ -130,8 +130,7 @@ def checked(text: str, origin: str) -> Secret:
 
 
 def is_login_token(secret: Secret | None) -> bool:
-    """Return whether this is a token of a login at Anthropic (`claude setup-token`). The API takes one as a bearer
-    token only, and only with a beta."""
+    """Return whether this is a token of `claude setup-token`: a bearer token, which wants a beta."""
     return secret is not None and secret.reveal().startswith(_LOGIN_TOKEN)
 
 

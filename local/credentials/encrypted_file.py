@@ -126,8 +126,7 @@ def credentials_path(environ: Mapping[str, str]) -> Path:
 
 
 class EncryptedFile:
-    """See SecretStore. `unlock` opens the file, or makes it with a new passphrase: `prompts` ask for that. Without an
-    answer it raises StoreLocked."""
+    """See SecretStore. `unlock` opens the file or makes it; without a passphrase it raises StoreLocked."""
 
     def __init__(
         self, path: Path, environ: Mapping[str, str], prompts: Prompts, *, helper: str | None = None, cost: int = COST
@@ -201,7 +200,7 @@ class EncryptedFile:
         if sealed is None:
             if len(passphrase) < MIN_PASSPHRASE:
                 raise ConfigError(
-                    f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one."
+                    f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Type a longer one."
                 )
             key = await in_thread(lambda: new_key(passphrase, self._cost))
         else:

@@ -51,12 +51,8 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             yield finding
         yield _noise_finding(heard, launched.pipe)
         if launched.uploaded:
-            yield Finding(
-                HOST,
-                "deployment",
-                FindingState.INFO,
-                "the worker was not on the host: it was sent for this check and is not kept",
-            )
+            text = "the worker was not on the host: it was sent for this check and is not kept"
+            yield Finding(HOST, "deployment", FindingState.INFO, text)
         count = 0
         while (report := await channel.report("check", "ready")).kind == "check":
             row = row_of(CheckRow, report.body, transport.name)
@@ -77,9 +73,8 @@ def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
     """Return what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
     facts, found = heard.facts, []
     if facts:
-        lines = [
-            f"{name} {value}" for name, value in facts.items() if not used or (name in ("umask", "path") and value)
-        ]
+        shown = {name: value for name, value in facts.items() if not used or (name in ("umask", "path") and value)}
+        lines = [f"{name} {value}" for name, value in shown.items()]
         found.append(Finding(HOST, "shell", FindingState.INFO, neutralise("\n".join(lines))))
     pythons = list(dict.fromkeys(neutralise(each) for each in heard.pythons))
     lines = [f"{each}{' (used)' if each.rpartition(' ')[0] == used else ''}" for each in pythons]
@@ -148,8 +143,7 @@ async def _measured(channel: WorkerChannel) -> list[Finding]:
 
 
 async def _throughput(channel: WorkerChannel, round_trip: float, *, down: bool) -> float:
-    """Return the bytes per second, not counting the round trip that every transfer takes. Transfers grow until one
-    takes long enough to measure."""
+    """Return bytes per second beyond the `round_trip`. Transfers grow until one takes long enough to measure."""
     rate = 0.0
     for size in _SIZES:
         took = await _transfer(channel, size, down=down) - round_trip
@@ -177,6 +171,7 @@ def _rate(bytes_a_second: float) -> str:
 
 
 _ANSWER_S = 30.0
+_AGAIN = "Run again with --debug."
 
 
 class WorkerChannel:
@@ -201,17 +196,13 @@ class WorkerChannel:
         except TimeoutError:
             raise ConnectionLost(
                 f"{self._host} went silent in the middle of its checks",
-                evidence="\n".join(
-                    [f"The last check that it reported: {self._last}.", self._pipe.stderr_tail().strip()]
-                ),
+                evidence=f"The last check that it reported: {self._last}.\n{self._pipe.stderr_tail().strip()}",
                 do="Run it again; look for a file system on the host that does not answer.",
             ) from None
         if isinstance(frame, Refused):
             raise refusal_error(frame, self._host)
         if not isinstance(frame, Report) or frame.kind not in kinds:
-            raise ProtocolError(
-                f"{self._host} sent a frame that is not a report of its checks", do="Run again with --debug."
-            )
+            raise ProtocolError(f"{self._host} sent a frame that is not a report of its checks", do=_AGAIN)
         self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
         return frame
 
@@ -220,9 +211,8 @@ class WorkerChannel:
             try:
                 self._frames = list(self._decoder.feed(self._data))
             except FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {error.reason}", do="Run again with --debug."
-                ) from None
+                reason = error.reason
+                raise ProtocolError(f"{self._host} sent bytes that are not a frame: {reason}", do=_AGAIN) from None
             self._data = b""
             if not self._frames:
                 self._data = await self._pipe.read()

@@ -109,8 +109,7 @@ def login_failed(error: CcbError) -> Finding:
 
 
 def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
-    """Return what the login revealed. `key_known`: the host's key was in known_hosts before. `verbose_login` is a
-    command that logs in with -v."""
+    """`key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
     from ccb.tunnel.ssh.login_client import login_facts
@@ -136,8 +135,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
 
 async def sessions_finding(transport: Transport) -> Finding:
-    """Return how many commands the server runs at a time on one connection. ccb needs one; a copy inside a session
-    takes a second."""
+    """Say how many commands run at a time on one connection: ccb needs one, a copy in a session a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
     from ccb.tunnel.ssh.login_client import more_sessions

@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError, UsageError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.client_requests import (
-    DROPS_MORE,
-    REWIND_CONVERSATION,
-    REWIND_FILES,
-    ConversationRewind,
-    FileRewind,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
 
@@ -48,9 +42,11 @@ if TYPE_CHECKING:
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
     """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
     try:
-        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
+        await session.request(
+            Request(requests.REWIND_CONVERSATION, requests.ConversationRewind(after=message, drops=drops))
+        )
     except RequestFailed as refused:
-        if str(refused).startswith(DROPS_MORE):
+        if str(refused).startswith(requests.DROPS_MORE):
             raise UsageError(
                 str(refused),
                 do="Resume without --resume-session-at, or name the last message of the turn that stays.",
@@ -63,7 +59,7 @@ async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> N
 
 async def restored_files(session: RemoteSession, prompt: str) -> str:
     try:
-        done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
+        done = await session.request(Request(requests.REWIND_FILES, requests.FileRewind(prompt)))
     except RequestFailed as refused:
         raise UsageError(
             f"the files were not put back: {HostText(str(refused))}",

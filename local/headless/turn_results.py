@@ -220,8 +220,7 @@ class PendingPrompts:
 
 @dataclass(eq=False)
 class TurnResults:
-    """Prints results, and knows their exit code. `print_all`: also of turns that this run did not start.
-    `print_failures`: also if the host could not send one."""
+    """`print_all`: also results of turns that this run did not start. `print_failures`: also if the host sent none."""
 
     reports: TurnReports
     _output: HeadlessOutput

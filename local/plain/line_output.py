@@ -192,11 +192,9 @@ class PlainQuestion:
             return ["3: deny (a reason may follow)"]
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
         session = [f"2: allow, and for this session {rules}"] if rules else []
-        always = [f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"]
-        return [
-            *("1: allow once", *session, "3: deny (a reason may follow)"),
-            *(always if can_be_kept(self._updates) else []),
-        ]
+        always = f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"
+        usual = ["1: allow once", *session, "3: deny (a reason may follow)"]
+        return [*usual, always] if can_be_kept(self._updates) else usual
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import OPTIONS, Arguments
-from ccb.local.command_line.arguments import Group, read_rules
+from ccb.local.command_line.arguments import OPTIONS, Arguments, Group, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.local.command_line.transport_choice import host_command, resume_command
