@@ -25,6 +25,19 @@ from .terminal import console
 from .terminal.console import say
 
 log = logging.getLogger(__name__)
+_RUNNERS = {
+    "auth": "commands.auth:run_auth",
+    "config": "commands.config_show:run_config",
+    "models": "commands.models:run_models",
+    "usage": "commands.usage:run_usage",
+    "proxy": "commands.usage:run_proxy",
+    "audit": "commands.usage:run_audit",
+    "mcp": "commands.mcp_command:run_mcp",
+    "doctor": "doctor.doctor:run",
+    "trust": "commands.trust:run",
+    "disconnect": "commands.host_commands:run_disconnect",
+    "cp": "commands.cp:run_cp",
+}
 
 
 def run(argv: Sequence[str]) -> int:
@@ -50,7 +63,11 @@ def _answer(argv: Sequence[str]) -> int:
         console.print_line(f"{ccb.VERSION_ANSWER}")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
-        return _help(arguments)
+        from .command_line.subcommands import help_text
+
+        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        return console.write_stdout(*help_text(width, topic).splitlines())
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -89,28 +106,6 @@ def _failed(error: Exception, log_file: Path) -> int:
     log.error("a bug", exc_info=error)
     say(*bug_lines(error, log_file))
     return ExitCode.INTERNAL
-
-
-def _help(arguments: Arguments) -> int:
-    from .command_line.subcommands import help_text
-
-    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    return console.write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
-
-
-_RUNNERS = {
-    "auth": "commands.auth:run_auth",
-    "config": "commands.config_show:run_config",
-    "models": "commands.models:run_models",
-    "usage": "commands.usage:run_usage",
-    "proxy": "commands.usage:run_proxy",
-    "audit": "commands.usage:run_audit",
-    "mcp": "commands.mcp_command:run_mcp",
-    "doctor": "doctor.doctor:run",
-    "trust": "commands.trust:run",
-    "disconnect": "commands.host_commands:run_disconnect",
-    "cp": "commands.cp:run_cp",
-}
 
 
 def runner_of(name: str) -> Callable[..., int]:

@@ -17,6 +17,14 @@ from ..terminal.terminal_prompts import ask_line
 
 _MAX_LISTED = 20
 _ESCAPE = "\x1b"
+_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
+_GAP = "  "
+_SHORT_ID = 8
+_MIN_PROMPT = 12
+_MIN_PATH = 14
+_MIN_DRIVER = 8
+_MIN_AWAY = 10
+_NUMBERS = ("AGE", "USED", "RSS")
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
@@ -60,16 +68,6 @@ def _show(rows: Sequence[SessionRow]) -> None:
         say(f"{number:3} {line}")
     if len(rows) > _MAX_LISTED:
         say(f"    … and {len(rows) - _MAX_LISTED} more")
-
-
-_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
-_GAP = "  "
-_SHORT_ID = 8
-_MIN_PROMPT = 12
-_MIN_PATH = 14
-_MIN_DRIVER = 8
-_MIN_AWAY = 10
-_NUMBERS = ("AGE", "USED", "RSS")
 
 
 def age_text(seconds: float) -> str:

@@ -25,6 +25,10 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
+USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
+"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
+MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
+MAX_KEEP = 24 * 60  # minutes
 
 
 @dataclass(frozen=True)
@@ -177,12 +181,6 @@ def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
 
 
 SandboxMode = Literal["read-only", "workspace", "off"]
-
-USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
-"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
-
-MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
-MAX_KEEP = 24 * 60  # minutes
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from ccb.tunnel.wire.settings_text import line_of, load_settings
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+MAX_BYTES = 1024 * 1024
+_MAX_LINKS = 40
 
 
 def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
@@ -111,10 +113,6 @@ def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]],
             f"{path}, line {line_of(text, ('keys', error.id))}: keys.{error.id}: {error}",
             do=f"Correct keys.{error.id} in {path}, or remove it.",
         ) from None
-
-
-MAX_BYTES = 1024 * 1024
-_MAX_LINKS = 40
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:

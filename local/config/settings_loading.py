@@ -33,6 +33,16 @@ from .settings import (
     settings_path,
 )
 
+_JOINED = (
+    *("permissions", "budgets", "modelCalls", "credentials", "network"),
+    *("env", "keys", "mcpServers", "modelAliases", "providers"),
+)
+"""The keys whose entries in different sources add up."""
+_NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
+_OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
+
 
 @dataclass(frozen=True)
 class ScreenSettings:
@@ -67,18 +77,6 @@ def load_screen_settings(
 def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
     """Keep in the settings file whether the input has vim's keys. Raise ConfigError."""
     settings_file.write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
-
-
-_JOINED = (
-    *("permissions", "budgets", "modelCalls", "credentials", "network"),
-    *("env", "keys", "mcpServers", "modelAliases", "providers"),
-)
-"""The keys whose entries in different sources add up."""
-
-_NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
-_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
-_SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
-_OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:

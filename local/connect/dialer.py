@@ -30,6 +30,7 @@ _SENT_S = 0.02  # longer than it takes to send the command line. After that this
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
+_LOOK_S = 0.25
 
 
 async def _give_up(launching: asyncio.Task[Launched]) -> None:
@@ -184,9 +185,6 @@ class SpareTransport:
             await transport.close()
             return None
         return transport
-
-
-_LOOK_S = 0.25
 
 
 class FileConnection:

@@ -32,6 +32,12 @@ _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|p
 _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{20,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
 )
+HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when --reconnect-timeout does not say
+_MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
+_NEVER = 1 << 60
+_CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
+_LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
+_WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
 def own_agents(home: Path | None = None) -> dict[str, str]:
@@ -111,14 +117,6 @@ def why_kept(path: Path, entry: Path) -> str:
     return "" if real.is_relative_to(own) else f"a link leads out of {own}"
 
 
-HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when --reconnect-timeout does not say
-_MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
-_NEVER = 1 << 60
-_CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
-_LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
-_WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
-
-
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
@@ -168,7 +166,7 @@ def session_options(
     """Return the options of a new session. `files` are the person's own commands and skills, packed."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
-    host = host_label(arguments.connection)
+    host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
@@ -184,7 +182,7 @@ def session_options(
         client=_client_name(),
         host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
-        background_wait_ms=_wait_ms(os.environ.get(_WAIT_VARIABLE)),
+        **({"background_wait_ms": int(wait)} if wait.isascii() and wait.isdigit() else {}),
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
         own_agents=own_agents(),
@@ -243,10 +241,6 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     if rules.disableBypassPermissionsMode and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
-
-
-def _wait_ms(given: str | None) -> int:
-    return int(given) if given and given.isascii() and given.isdigit() else SessionOptions().background_wait_ms
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:

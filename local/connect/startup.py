@@ -146,7 +146,12 @@ class StartupLoader(Generic[T]):
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
         self._started = asyncio.Event()
-        self._task = asyncio.create_task(self._run(load), name="load")
+
+        async def run() -> T:
+            await self._started.wait()
+            return await load()
+
+        self._task = asyncio.create_task(run(), name="load")
 
     async def __aenter__(self) -> StartupLoader[T]:
         return self
@@ -157,10 +162,6 @@ class StartupLoader(Generic[T]):
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self, load: Callable[[], Awaitable[T]]) -> T:
-        await self._started.wait()
-        return await load()
 
     def start(self) -> None:
         self._started.set()

@@ -17,6 +17,12 @@ from ccb.tunnel.secret import Secret
 TIMEOUT_S = 10.0
 MAX_SECRET = 16 * 1024
 _BY_HAND = "Run that command by hand to see what is wrong."
+HELPER = "apiKeyHelper"
+CACHE_S = 300.0
+_LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
+_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
+_WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 async def output_of(command: str, setting: str, environ: Mapping[str, str], timeout: float = TIMEOUT_S) -> str:
@@ -55,10 +61,6 @@ async def _limited(stream: asyncio.StreamReader) -> bytes:
     while chunk := await stream.read(65536):
         kept += chunk[: 2 * MAX_SECRET - len(kept)]
     return bytes(kept)
-
-
-HELPER = "apiKeyHelper"
-CACHE_S = 300.0
 
 
 class HelperCredential:
@@ -107,12 +109,6 @@ class HelperCredential:
         else:
             self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self._workspace)
         self._until = self._clock() + self._keep_s
-
-
-_LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
-OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
-_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
-_WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 def checked(text: str, origin: str) -> Secret:

@@ -40,6 +40,14 @@ log = logging.getLogger(__name__)
 _MAX_ANSWER = 64 * 1024
 _USUAL_S = 3600.0
 _REFUSED = (400, 401, 403)
+API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
+TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
+WORKSPACE_VARIABLE = "ANTHROPIC_WORKSPACE_ID"
+ANTHROPIC = "anthropic"
+EARLY_S = 60.0  # seconds before its end at which a token is renewed
+REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
+_LOCK_S = 60.0
+_LOOK_S = 0.05
 
 
 class TokenRenewal:
@@ -84,12 +92,6 @@ class TokenRenewal:
         return replace(account, secret=Secret(token), refresh=new_refresh, expires=self.clock() + seconds)
 
 
-API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
-TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
-WORKSPACE_VARIABLE = "ANTHROPIC_WORKSPACE_ID"
-ANTHROPIC = "anthropic"
-
-
 def credential_source(
     environ: Mapping[str, str], settings: Settings, host: str, stored: StoredCredentials
 ) -> CredentialSource:
@@ -124,12 +126,6 @@ def environ_credential(environ: Mapping[str, str], workspace: str = "") -> Crede
 def api_key_source(source: str) -> str:
     """Return the `apiKeySource` of system/init: the public protocol calls all others `none`."""
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
-
-
-EARLY_S = 60.0  # seconds before its end at which a token is renewed
-REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
-_LOCK_S = 60.0
-_LOOK_S = 0.05
 
 
 class StoredCredentials:

@@ -35,6 +35,8 @@ from .host_checks import host_findings
 from .laptop_checks import laptop_findings
 from .ssh_checks import login_failed, login_findings, ssh_findings
 
+_MAX_WIDTH = 140
+
 
 async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     """Yield every finding once it is known; without a host, those about this machine."""
@@ -99,9 +101,6 @@ def _startup(environ: Mapping[str, str]) -> LoadedBasics:
         return load_startup(environ)
     except CcbError:  # the checks of this machine have reported the error
         return LoadedBasics(Settings(), (), bundle.load())
-
-
-_MAX_WIDTH = 140
 
 
 async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

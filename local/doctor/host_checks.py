@@ -16,16 +16,25 @@ from ccb.tunnel.errors import CcbError, ConnectionLost, NoPython, ProtocolError
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Pipe, Transport
-from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Ping, Refused, Report, Stop
-from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
+from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, Ping, Refused, Report, Stop
+from ccb.tunnel.wire.ndjson import encode_frame
 
-from ..connect.session_rows import ReportRow, Text, row_of
+from ..connect.session_rows import ReportRow, Text, frames_of, row_of
 from .doctor_findings import HOST, Finding, FindingState, error_finding, judged, skew_text
 from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
 _SHOWN_NOISE = 200
 _SSHD_MESSAGE = "Could not chdir to home directory"
+_PINGS = 7
+_SIZES = tuple(size * 1024 for size in (4, 32, 128, 512, 2048))
+_QUICK_S = 0.3
+_SHORTEST_S = 0.001
+_CHUNK = 32 * 1024
+_SLOW_ROUND_TRIP_S = 0.5
+_SLOW_BYTES_S = 64 * 1024
+_SKEW_S = 60.0
+_ANSWER_S = 30.0
 
 
 class CheckRow(ReportRow):
@@ -96,16 +105,6 @@ def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     return judged(HOST, "shell noise", f"{text}\n{start}", fix)
 
 
-_PINGS = 7
-_SIZES = tuple(size * 1024 for size in (4, 32, 128, 512, 2048))
-_QUICK_S = 0.3
-_SHORTEST_S = 0.001
-_CHUNK = 32 * 1024
-_SLOW_ROUND_TRIP_S = 0.5
-_SLOW_BYTES_S = 64 * 1024
-_SKEW_S = 60.0
-
-
 class ClockRow(ReportRow):
     """The answer to a ping: the host's clock."""
 
@@ -170,19 +169,13 @@ def _rate(bytes_a_second: float) -> str:
     return f"{bytes_a_second / 1e6:.1f} MB/s" if bytes_a_second >= 1e6 else f"{bytes_a_second / 1e3:.0f} KB/s"
 
 
-_ANSWER_S = 30.0
-_AGAIN = "Run again with --debug."
-
-
 class WorkerChannel:
     """Sends frames to the doctor's worker and receives its reports, one at a time."""
 
     def __init__(self, transport: Transport, pipe: Pipe, rest: bytes) -> None:
         self._host = transport.name
         self._pipe = pipe
-        self._data = rest
-        self._decoder = FrameDecoder()
-        self._frames: list[Frame] = []
+        self._frames = frames_of(pipe, rest, transport.name)
         self._last = "its start"
 
     async def send(self, *frames: Frame) -> None:
@@ -192,7 +185,7 @@ class WorkerChannel:
         """Wait for the next report, which must be of one of `kinds`. Raises CcbError."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                frame = await self._next()
+                frame = await anext(self._frames, Bye("the channel ended"))
         except TimeoutError:
             raise ConnectionLost(
                 f"{self._host} went silent in the middle of its checks",
@@ -202,25 +195,14 @@ class WorkerChannel:
         if isinstance(frame, Refused):
             raise refusal_error(frame, self._host)
         if not isinstance(frame, Report) or frame.kind not in kinds:
-            raise ProtocolError(f"{self._host} sent a frame that is not a report of its checks", do=_AGAIN)
+            raise ProtocolError(
+                f"{self._host} sent a frame that is not a report of its checks", do="Run again with --debug."
+            )
         self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
         return frame
-
-    async def _next(self) -> Frame:
-        while not self._frames:
-            try:
-                self._frames = list(self._decoder.feed(self._data))
-            except FrameError as error:
-                reason = error.reason
-                raise ProtocolError(f"{self._host} sent bytes that are not a frame: {reason}", do=_AGAIN) from None
-            self._data = b""
-            if not self._frames:
-                self._data = await self._pipe.read()
-                if not self._data:
-                    return Bye("the channel ended")
-        return self._frames.pop(0)
 
     async def close(self) -> None:
         with contextlib.suppress(CcbError):
             await self.send(Stop(0))
+        await self._frames.aclose()
         await self._pipe.close()

@@ -47,6 +47,7 @@ _PROVIDER_S = 10.0
 _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
+_MOST = 10
 
 
 async def laptop_findings(
@@ -240,9 +241,6 @@ def _credential(credential: Credential | None, status: int) -> Finding:
     if status in (200, 429):
         return _judged("credential", f"{text}: accepted")
     return _finding("credential", FindingState.INFO, f"{text}: could not be checked")
-
-
-_MOST = 10
 
 
 async def provider_findings(

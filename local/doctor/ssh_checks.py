@@ -29,6 +29,8 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+_KEYRING_S = 10.0
+_NAME = "ControlMaster"
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
@@ -175,9 +177,6 @@ async def _close(pipe: Pipe) -> None:
         await pipe.close()
 
 
-_KEYRING_S = 10.0
-
-
 def default_keys() -> list[Path]:
     """Return the key files that ssh tries if none is named. They may not exist."""
     return [_ssh_directory() / name for name in DEFAULT_KEYS]
@@ -228,9 +227,6 @@ def _kind(path: Path) -> str:
             return "public key only: the agent must hold the private key"
         return "not a private key"
     return "without passphrase"
-
-
-_NAME = "ControlMaster"
 
 
 async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool) -> Finding | None:

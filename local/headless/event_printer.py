@@ -31,6 +31,8 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
+_MAX_BLOCKS = 10_000
+"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
 
 
 @dataclass(eq=False)
@@ -271,10 +273,6 @@ class EventPrinter:
             await self.questions.opened(public.request_id, to_person=public.subtype in _TO_PERSON)
         elif isinstance(public, messages.ControlCancel):
             await self.questions.closed(public.request_id)
-
-
-_MAX_BLOCKS = 10_000
-"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
 
 
 @dataclass

@@ -38,6 +38,15 @@ if TYPE_CHECKING:
     from ..session.session_client import Json
     from .event_printer import EventPrinter
 
+log = logging.getLogger(__name__)
+HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
+STDIN, STDOUT = 0, 1
+_REASONS = {
+    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
+    ExitCode.TERMINATED: "Terminated (SIGTERM)",
+    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
+}
+
 
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
     """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
@@ -92,18 +101,6 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
     return replace(arguments, sdk=sdk, agent=agent), confirmed
-
-
-log = logging.getLogger(__name__)
-
-HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
-STDIN, STDOUT = 0, 1
-
-_REASONS = {
-    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
-    ExitCode.TERMINATED: "Terminated (SIGTERM)",
-    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
-}
 
 
 async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

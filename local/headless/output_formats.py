@@ -33,14 +33,25 @@ if TYPE_CHECKING:
 
 
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
+_LONG_MS = 4_000
+MAX_LINE = 1_000_000  # the most characters of a line
+_STEPS = (200_000, 20_000, 2_000)
+_MAX_NAME = 200
+_NO_USAGE: Json = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "server_tool_use": {"web_search_requests": 0},
+    "service_tier": "standard",
+}
+_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def report(text: str) -> None:
     """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
     say(f"ccb: {text}")
-
-
-_LONG_MS = 4_000
 
 
 class RetryReports:
@@ -107,10 +118,6 @@ def add_unsent(error: CcbError, session: RemoteSession) -> None:
         error.evidence = f"{error.evidence}\n{unsent}" if error.evidence else unsent
 
 
-MAX_LINE = 1_000_000  # the most characters of a line
-_STEPS = (200_000, 20_000, 2_000)
-
-
 def limited_line(body: Json) -> str:
     """Return a message as JSON. If it is too long, long texts in it are cut and images are left out."""
     line = dump_line(body)
@@ -134,9 +141,6 @@ def _cut(value: object, most: int) -> object:
             return {"type": "text", "text": f"({value['type']} left out: the message is too long)"}
         return {name: _cut(each, most) for name, each in value.items()}
     return value
-
-
-_MAX_NAME = 200
 
 
 class TranscriptMirror:
@@ -285,18 +289,6 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
     if output_format == "stream-json":
         return StreamOutput(writer, text_of)
     return JsonArrayOutput(writer, text_of) if verbose else LastResultOutput(writer, text_of)
-
-
-_NO_USAGE: Json = {
-    "input_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "output_tokens": 0,
-    "server_tool_use": {"web_search_requests": 0},
-    "service_tier": "standard",
-}
-_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
-_LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:

@@ -22,6 +22,7 @@ _MAX_TEXT = 4_000  # characters
 
 
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
+END = "end_session"  # the request after which no more input comes
 
 
 class ClientQuestions:
@@ -55,9 +56,6 @@ class ClientQuestions:
     async def _refuse(self, request_id: str) -> None:
         await self.closed(request_id)
         await self._session.refuse(request_id, _REFUSAL)
-
-
-END = "end_session"  # the request after which no more input comes
 
 
 class OwnAnswers:

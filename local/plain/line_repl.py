@@ -67,6 +67,7 @@ _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
 ! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
 After a list, a number alone chooses one of its rows. Other commands are the agent's own."""
+_MAX_LINE = 1 << 20
 
 
 class LineReplies:
@@ -424,9 +425,6 @@ class LineRepl:
         else:
             return True
         return False
-
-
-_MAX_LINE = 1 << 20
 
 
 class FirstLoginPrompts:
