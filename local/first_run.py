@@ -8,16 +8,12 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 
 from .command_line.arguments import Arguments
 from .command_line.exit_codes import error_lines
 from .terminal.console import say
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

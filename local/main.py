@@ -21,30 +21,35 @@ from .command_line.exit_codes import ExitCode, bug_lines, code_of, error_lines
 from .command_line.parser import parse_arguments
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
-from .terminal.console import (
-    SCREENS,
-    flush_stdout,
-    guarded_streams,
-    print_line,
-    reader_has_left,
-    restore_after_kill,
-    say,
-    write_stdout,
-)
+from .terminal import console
+from .terminal.console import say
 
 log = logging.getLogger(__name__)
+_RUNNERS = {
+    "auth": "commands.auth:run_auth",
+    "config": "commands.config_show:run_config",
+    "models": "commands.models:run_models",
+    "usage": "commands.usage:run_usage",
+    "proxy": "commands.usage:run_proxy",
+    "audit": "commands.usage:run_audit",
+    "mcp": "commands.mcp_command:run_mcp",
+    "doctor": "doctor.doctor:run",
+    "trust": "commands.trust:run",
+    "disconnect": "commands.host_commands:run_disconnect",
+    "cp": "commands.cp:run_cp",
+}
 
 
 def run(argv: Sequence[str]) -> int:
     try:
-        with guarded_streams():
+        with console.guarded_streams():
             code = _answer(argv)
     except OSError:
-        unwritable = flush_stdout()
+        unwritable = console.flush_stdout()
         if unwritable is None:
             raise
         return unwritable
-    unwritable = flush_stdout()
+    unwritable = console.flush_stdout()
     return code if code == ExitCode.HANGUP else unwritable or code  # with the window stdout is gone, too
 
 
@@ -55,10 +60,14 @@ def _answer(argv: Sequence[str]) -> int:
         say(*error_lines(error))
         return code_of(error)
     if arguments.version:
-        print_line(f"{ccb.VERSION_ANSWER}")
+        console.print_line(f"{ccb.VERSION_ANSWER}")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
-        return _help(arguments)
+        from .command_line.subcommands import help_text
+
+        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        return console.write_stdout(*help_text(width, topic).splitlines())
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -70,7 +79,8 @@ def _answer(argv: Sequence[str]) -> int:
         if debug:
             say(f"ccb: log file {log_file}")
         try:
-            if all(stream.isatty() for stream in (sys.stdin, sys.stderr)) and restore_after_kill(state_dir() / SCREENS):
+            attended = all(stream.isatty() for stream in (sys.stdin, sys.stderr))
+            if attended and console.restore_after_kill(state_dir() / console.SCREENS):
                 say("ccb: an earlier ccb was killed in this terminal, which is restored now")
             return _run(arguments)
         except CcbError as error:
@@ -87,8 +97,8 @@ def _answer(argv: Sequence[str]) -> int:
 
 
 def _failed(error: Exception, log_file: Path) -> int:
-    unwritable = flush_stdout() if isinstance(error, OSError) else None
-    if isinstance(error, BrokenPipeError) and reader_has_left():
+    unwritable = console.flush_stdout() if isinstance(error, OSError) else None
+    if isinstance(error, BrokenPipeError) and console.reader_has_left():
         unwritable = ExitCode.HANGUP
     if unwritable is not None:
         log.info("stdout cannot be written", exc_info=error)
@@ -96,28 +106,6 @@ def _failed(error: Exception, log_file: Path) -> int:
     log.error("a bug", exc_info=error)
     say(*bug_lines(error, log_file))
     return ExitCode.INTERNAL
-
-
-def _help(arguments: Arguments) -> int:
-    from .command_line.subcommands import help_text
-
-    command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
-
-
-_RUNNERS = {
-    "auth": "commands.auth:run_auth",
-    "config": "commands.config_show:run_config",
-    "models": "commands.models:run_models",
-    "usage": "commands.usage:run_usage",
-    "proxy": "commands.usage:run_proxy",
-    "audit": "commands.usage:run_audit",
-    "mcp": "commands.mcp_command:run_mcp",
-    "doctor": "doctor.doctor:run",
-    "trust": "commands.trust:run",
-    "disconnect": "commands.host_commands:run_disconnect",
-    "cp": "commands.cp:run_cp",
-}
 
 
 def runner_of(name: str) -> Callable[..., int]:

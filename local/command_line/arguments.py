@@ -40,10 +40,8 @@ def shortened(text: str) -> str:
 
 def check_choice(value: str, choices: tuple[str, ...], shown: str) -> None:
     if value not in choices:
-        allowed = ", ".join(choices)
-        raise UsageError(
-            f"error: option '{shown}' argument '{shortened(value)}' is invalid. Allowed choices are {allowed}."
-        )
+        given, allowed = shortened(value), ", ".join(choices)
+        raise UsageError(f"error: option '{shown}' argument '{given}' is invalid. Allowed choices are {allowed}.")
 
 
 def is_session_id(text: str) -> bool:
@@ -104,9 +102,8 @@ def read_uuid(value: str, shown: str) -> str:
     try:
         return str(uuid.UUID(value))
     except ValueError:
-        raise UsageError(
-            "Error: Invalid session ID. Must be a valid UUID.", do="`uuidgen` makes one; without it, ccb does."
-        ) from None
+        do = "`uuidgen` makes one; without it, ccb does."
+        raise UsageError("Error: Invalid session ID. Must be a valid UUID.", do=do) from None
 
 
 def read_ssh_option(value: str, shown: str) -> str:
@@ -247,11 +244,15 @@ class Option:
 _MISSING = object()
 
 
-def option(spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, **more: object) -> Any:
+def option(
+    spellings: str, help: str, metavar: str = "", *, default: object = _MISSING, commands: str = "", **more: object
+) -> Any:
+    """Return the field of an option. `commands` are divided by commas."""
     if default is _MISSING:
         several = more.get("kind") in (OptionKind.VARIADIC, OptionKind.REPEAT)
         default = () if several else None if metavar else False
-    declared: Mapping[str, object] = {"spellings": spellings, "help": help, "metavar": metavar, **more}
+    own = tuple(filter(None, commands.split(", ")))
+    declared: Mapping[str, object] = {"spellings": spellings, "help": help, "metavar": metavar, "commands": own, **more}
     return field(default=default, metadata=declared)
 
 
@@ -277,8 +278,7 @@ class ConnectionOptions:
     ssh_command: str | None = option(
         "--ssh-command", "Run this program instead of ssh, for example 'gcloud compute ssh'; {host} and {command} "
         "mark where host and command go, otherwise they are appended.", "command")
-    container: str | None = option(
-        "--container", "Work in this container of the host, entered with its docker or podman.", "name")
+    container: str | None = option("--container", "Work in this container (docker, podman) of the host.", "name")
     local: bool = option("--local", "Run the worker on this machine instead of the host, without SSH.")
 
 
@@ -316,8 +316,7 @@ class SessionChoice:
 
 @dataclass(frozen=True)
 class AgentOptions:
-    model: str | None = option(
-        "--model", "Use this model: an alias (opus, sonnet, haiku) or a full name.", "model", read=read_model)
+    model: str | None = option("--model", "Use this model: opus, sonnet, haiku or a full id.", "model", read=read_model)
     permission_mode: str | None = option(
         "--permission-mode", "Set the permission mode: default, acceptEdits, plan, dontAsk (deny what would need a "
         "question) or bypassPermissions.", "mode", choices=PERMISSION_MODES)
@@ -330,8 +329,7 @@ class AgentOptions:
     disallowed_tools: tuple[str, ...] = option(
         "--disallowedTools --disallowed-tools --deny", "Deny tool calls that match these rules.", "rules",
         kind=VARIADIC, read=read_rules, setting="permissions.deny", wire="disallowed_tools")
-    append_system_prompt: str | None = option(
-        "--append-system-prompt", "Add this text to the end of the system prompt.", "text")
+    append_system_prompt: str | None = option("--append-system-prompt", "Add this text to the system prompt.", "text")
     system_prompt: str | None = option("--system-prompt", "Use this text instead of the system prompt.", "text")
     max_turns: int | None = option(
         "--max-turns", "Stop after this many model calls for one prompt.", "n", read=read_count, wire="max_turns")
@@ -343,24 +341,21 @@ class AgentOptions:
         "mode", choices=SANDBOX_MODES, setting="sandbox", wire="sandbox")
     allow_net: bool = option(
         "--allow-net", "With --sandbox workspace: let commands use the network without a question.", wire="allow_net")
-    record: bool = option(
-        "--record", "Keep the requests to models and their answers in files here (~/.local/state/ccb/recorded).")
+    record: bool = option("--record", "Keep model calls, whole, in files here (~/.local/state/ccb/recorded).")
     web: str | None = option(
         "--web", "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or "
         "laptop.", "where", choices=("host", "laptop"), setting="web", wire="web")
     trust: bool = option(
         "--trust", "Let what the files of the project switch on count in this run, without a question: settings with "
         "their hooks and rules, agents, commands, skills, MCP servers.")
-    allow_bypass: bool = option(
-        "--allow-dangerously-skip-permissions", "Let the permission mode bypassPermissions be chosen later.")
+    allow_bypass: bool = option("--allow-dangerously-skip-permissions", "Let bypassPermissions be chosen later.")
     role: str | None = option(
         "--agent", "Work as this agent, built-in or your own: with its prompt, tools and model.", "name",
         setting="agent", wire="role")
     init: bool = option("--init", "Run the Setup hooks (matcher init) before a new session starts.")
     init_only: bool = option(
         "--init-only", "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.")
-    maintenance: bool = option(
-        "--maintenance", "Run the Setup hooks (matcher maintenance) before a new session starts.")
+    maintenance: bool = option("--maintenance", "Run the Setup hooks (matcher maintenance) before a session starts.")
 
     @property
     def setup(self) -> str:
@@ -392,8 +387,7 @@ class SdkOptions:
     bare: bool = option(
         "--bare", "Let nothing count but the command line: no settings, hooks, instruction files, commands and "
         "skills, of yours or of the project (as --setting-sources with an empty value).")
-    settings: str | None = option(
-        "--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
+    settings: str | None = option("--settings", "Add these settings: a JSON object, or a file that holds one.", "json")
     system_prompt_file: str | None = option(
         "--system-prompt-file", "Use the text of this file instead of the system prompt.", "file")
     append_system_prompt_file: str | None = option(
@@ -453,8 +447,7 @@ class StdioOptions:
     input_format: str = option(
         "--input-format", "Read text (default) or stream-json (a message a line) from stdin.", "format",
         choices=INPUT_FORMATS, default="text")
-    verbose: bool = option(
-        "--verbose", "With json: print all messages instead of the result alone; stream-json requires it.")
+    verbose: bool = option("--verbose", "With json: print all messages, not only the result; stream-json requires it.")
     include_partial_messages: bool = option(
         "--include-partial-messages", "With stream-json: also print the raw events of the model's stream.")
     replay_user_messages: bool = option(
@@ -468,54 +461,47 @@ class StdioOptions:
 
 @dataclass(frozen=True)
 class HostCommandOptions:
-    view: bool = option(
-        "--view", "Only watch the session, and leave it to the client that drives it.", commands=("attach",))
+    view: bool = option("--view", "Only watch the session; another client drives it.", commands="attach")
     all: bool = option(
         "--all", "Take all: the sessions of the host, those of this machine (proxy revoke), or the accounts of the "
-        "provider (auth logout).", commands=("stop", "proxy revoke", "auth logout"))
-    dry_run: bool = option("--dry-run", "Only list what would be removed.", commands=("gc", "clean"))
+        "provider (auth logout).", commands="stop, proxy revoke, auth logout")
+    dry_run: bool = option("--dry-run", "Only list what would be removed.", commands="gc, clean")
     older_than: float | None = option(
         "--older-than", "Remove ended sessions older than this (default: 30).", "days",
-        read=read_number("days"), commands=("gc",))
-    yes: bool = option("--yes", "Remove or trust everything without asking first.", commands=("clean", "trust"))
-    lines: int | None = option(
-        "--lines -n", "Show this many lines (default: 200).", "n", read=read_count, commands=("logs",))
+        read=read_number("days"), commands="gc")
+    yes: bool = option("--yes", "Remove or trust everything without asking first.", commands="clean, trust")
+    lines: int | None = option("--lines -n", "Show so many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
-        "--json", "Print one JSON object a line.",
-        commands=("ps", "doctor", "models", "usage", "audit", "proxy list", "auth status"))
-    revoke: bool = option(
-        "--revoke", 'Take trust and the rules of "always" back. The host is not asked.', commands=("trust",))
+        "--json", "Print one JSON object a line.", commands="ps, doctor, models, usage, audit, proxy list, auth status")
+    revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")
     recursive: bool = option(
-        "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands=("cp",))
+        "--recursive", "Copy folders too, as scp does with it (also -r); they are always copied.", commands="cp")
     by: Literal["host", "model", "day", "session"] = option(
         "--by", "Print one line for each of these: host, model, day (default) or session.", "what",
-        choices=("host", "model", "day", "session"), commands=("usage",), default="day")
+        choices=("host", "model", "day", "session"), commands="usage", default="day")
     days: float | None = option(
-        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands=("usage",))
-    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands=("models",))
-    origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands=("config",))
+        "--days", "Count only the last days.", "n", read=read_number("days", positive=True), commands="usage")
+    provider: str | None = option("--provider", "List only the models of this provider.", "name", commands="models")
+    origin: bool = option("--origin", "Print where each value comes from: source, file, line.", commands="config")
     env: tuple[str, ...] = option(
         "--env -e", "Set a variable of the server's command; may be repeated.", "name=value", kind=REPEAT,
-        commands=("mcp add",))
+        commands="mcp add")
     headers: tuple[str, ...] = option(
         "--header -H", "Send a header to the server's URL; may be repeated.", "name: value", kind=REPEAT,
-        commands=("mcp add",))
+        commands="mcp add")
 
 
 @dataclass(frozen=True)
 class AccountOptions:
-    account: str | None = option(
-        "--account", "Name the account (default: default).", "name", commands=("auth login", "auth logout"))
-    api_key_stdin: bool = option(
-        "--api-key-stdin", "Read the key from stdin instead of asking for it.", commands=("auth login",))
+    account: str | None = option("--account", "Name the account.", "name", commands="auth login, auth logout")
+    api_key_stdin: bool = option("--api-key-stdin", "Read the key from stdin; do not ask.", commands="auth login")
     oauth_stdin: bool = option(
         "--oauth-stdin", "Read a login from stdin (JSON): access_token, refresh_token, client_id, expires_in, "
-        "token_url.", commands=("auth login",))
-    bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands=("auth login",))
+        "token_url.", commands="auth login")
+    bearer: bool = option("--bearer", "It is a token, sent in `Authorization: Bearer`.", commands="auth login")
     workspace: str = option(
-        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands=("auth login",), default="")
-    in_file: bool = option(
-        "--file", "Store it in a file that a passphrase encrypts, not in the keyring.", commands=("auth login",))
+        "--workspace", "Name Anthropic's workspace that the account uses.", "id", commands="auth login", default="")
+    in_file: bool = option("--file", "Store it in a file, encrypted with a passphrase.", commands="auth login")
 
 
 # fmt: on
@@ -539,9 +525,7 @@ class Arguments:
     prompt: str | None = None
     rest: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
-    debug: bool = option(
-        "--debug", "Write a detailed log file; it contains no secrets, no prompts and no file contents."
-    )
+    debug: bool = option("--debug", "Write a detailed log file; it has no secrets, prompts or contents of files.")
     help: bool = option("--help -h", "Show this help.")
     version: bool = option("--version -v", "Show the version.")
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)

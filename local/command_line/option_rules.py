@@ -92,9 +92,8 @@ def _check_connection(arguments: Arguments) -> None:
 def _refuse_for_program(connection: ConnectionOptions, option: str, user: str | None) -> None:
     for name, value in (*_ssh_options(connection), ("user@", user)):
         if value:
-            raise UsageError(
-                f"{name} is for ssh: it does not go with {option} '…'", do=f"Write it into the command of {option}."
-            )
+            do = f"Write it into the command of {option}."
+            raise UsageError(f"{name} is for ssh: it does not go with {option} '…'", do=do)
 
 
 def _check_owners(arguments: Arguments) -> None:

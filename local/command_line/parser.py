@@ -166,7 +166,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     hints = [*found.unknown, *arguments.hints]
     if arguments.headless and arguments.prompt is None and found.variadic:
         hints.append(
-            f"The words after {found.variadic} were read as its values; write the prompt before it, or after --."
+            f"The words after {found.variadic} were read as its values; write the prompt before it or after --."
         )
     return replace(arguments, hints=(*hints, *unknown_tools(arguments)))
 
@@ -194,9 +194,8 @@ def _place_own_words(arguments: Arguments, words: Sequence[str]) -> Arguments:
     after = words[1:] if action else words
     if not least <= len(after) <= most:
         name = f"{command.name} {action}".strip()
-        raise UsageError(
-            f"ccb {name} does not go with {len(after)} words after it", do=f"See `ccb help {command.name}`."
-        )
+        do = f"See `ccb help {command.name}`."
+        raise UsageError(f"ccb {name} does not go with {len(after)} words after it", do=do)
     if command.name != "config" or not (after or not needs_host(arguments.connection)):
         refuse_ssh_options(arguments.connection, "ccb ssh HOST …")
     elif not arguments.connection.local:
@@ -211,10 +210,9 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], found: _Found) -> Arg
     directory = None
     if needs_host(arguments.connection) or (words and not _starts_as_path(words[0])):
         if not words:
-            taken = f" (the words after {found.variadic} were read as its values: write the host before it)"
-            raise UsageError(
-                f"ccb ssh needs a host{taken if found.variadic else ''}", do="Write `ccb ssh [user@]host[:/path]`."
-            )
+            name = found.variadic
+            taken = f" (the words after {name} were read as its values: write the host before it)" if name else ""
+            raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
         target, words, printed_at = parse_target(words[0]), words[1:], printed_at - 1
         arguments, directory = _with_target(arguments, target), target.path
     called = printed_at == 0 and words and _COMMAND.fullmatch(words[0])
@@ -269,9 +267,8 @@ def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments
 def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
     command = arguments.command
     if not words:
-        raise UsageError(
-            f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
-        )
+        do = f"Write `ccb {command} [user@]host`, or --local for this machine."
+        raise UsageError(f"ccb {command} needs a host", do=do)
     target = parse_target(words[0])
     if target.path is not None and command in ("trust", "config"):
         return replace(_with_target(arguments, target), directory=target.path)
@@ -316,10 +313,7 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
 def _named_directory(word: str) -> Path | None:
     """Return the directory that the first word names: one that exists, or that is written like a path."""
     found = directory_here(word) if word else None
-    written_as_path = word in (".", "..", "~") or (
-        word.startswith(("/", "~/", "./", "../")) and not any(map(str.isspace, word))
-    )
-    if found is None and written_as_path:
+    if found is None and re.fullmatch(r"[.]{1,2}|~|(/|~/|[.]{1,2}/)\S*", word):
         path = Path(os.path.expanduser(word))  # noqa: PTH111 - keeps a `~` if there is no home directory
         return path if path.is_absolute() else _current_directory() / path
     return found

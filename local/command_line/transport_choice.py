@@ -163,9 +163,8 @@ async def _open_program(
         words = words_of(text, "--transport")
         name = connection.target.login if connection.target else text
         failure = partial(login_failures.command_failure, name, text)
-        return await AskingTransport.open(
-            PipeCommand(name, text, lambda line: shell_argv(words, line), failure), prompts, env
-        )
+        command = PipeCommand(name, text, lambda line: shell_argv(words, line), failure)
+        return await AskingTransport.open(command, prompts, env)
     words = words_of(connection.ssh_command or "ssh", "--ssh-command")
     if kind is TransportKind.OPENSSH:
         from ccb.tunnel.openssh import openssh_transport as openssh

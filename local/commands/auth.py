@@ -60,7 +60,7 @@ def run_auth(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> i
         if action == "status":
             return asyncio.run(_status(environ, settings, provider, as_json=options.json))
         where = target(provider or ANTHROPIC, environ, settings)
-        return asyncio.run(_log_out(environ, settings, where, account.account or "", everything=options.all))
+        return asyncio.run(_log_out(environ, settings, where, account.account or "", all=options.all))
     except (KeyboardInterrupt, EOFError):
         say("", "Nothing was stored.")
         return ExitCode.INTERRUPTED
@@ -96,8 +96,7 @@ class AuthTarget:
         return self.variable(environ) or self.helper
 
     async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
-        """Return the status of a request that costs nothing and shows whether the credential is good. Raise
-        ProviderError."""
+        """Return the status of a request that costs nothing and shows whether the credential is good."""
         named = self.named
         sdk = "anthropic" if named.dialect == "anthropic" else "openai"
         await asyncio.to_thread(load_sdk, sdk)
@@ -189,9 +188,7 @@ def _read(where: AuthTarget, name: str, given: AccountOptions) -> Account:
     elif sys.stdin.isatty():
         text = read_secret(f"{'token' if given.bearer else 'API key'} for {where.host} (not shown): ")
     else:
-        raise UsageError(
-            "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."
-        )
+        raise UsageError("There is no terminal to ask for the key.", do="Pipe it: `ccb auth login --api-key-stdin`.")
     return Account(name, "bearer" if given.bearer else "api_key", checked(text, "the input"))
 
 
@@ -217,16 +214,14 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
             ends = time.time() + float(lasts)
         token_url = str(given.get("token_url") or str(where.endpoint.base).rstrip("/") + _TOKEN_PATH)
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise UsageError(
-            "The input is not a login.", do="Give a JSON object with access_token, refresh_token and client_id."
-        ) from None
+        do = "Give a JSON object with access_token, refresh_token and client_id."
+        raise UsageError("The input is not a login.", do=do) from None
     secret, refresh_token = checked(token, "access_token"), checked(refresh, "refresh_token")
     return Account(name, "oauth", secret, expires=ends, refresh=refresh_token, token_url=token_url, client_id=client)
 
 
 async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]) -> str:
-    """Check the credential with a request that costs nothing. Return a note for the person. Raise CredentialError,
-    Unreachable."""
+    """Check the credential, and return a note for the person. Raise CredentialError, Unreachable."""
     if account.token_url:
         endpoint_at(account.token_url, "token_url", environ)
     try:
@@ -254,8 +249,7 @@ async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]
 
 @dataclass(frozen=True)
 class _Found:
-    """What is known of one provider. `used` is in words, "" without a credential; `problem` is why stored accounts
-    cannot be read."""
+    """`used` is in words, "" without a credential; `problem` is why stored accounts cannot be read."""
 
     where: AuthTarget
     used: str
@@ -333,14 +327,12 @@ def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
 
 
-async def _log_out(
-    environ: Mapping[str, str], settings: Settings, where: AuthTarget, name: str, *, everything: bool
-) -> int:
+async def _log_out(environ: Mapping[str, str], settings: Settings, where: AuthTarget, name: str, *, all: bool) -> int:
     store = open_store(environ, settings, TerminalPrompts())
     await store.unlock()
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
     place = store.described().partition(" (")[0]
-    if everything:
+    if all:
         removed = store.delete(where.host)
     else:
         names = list(accounts.all())

@@ -41,8 +41,7 @@ def run_config(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
 
 
 def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
-    """Yield the name, the value and the origin of each value that counts. Of values that add up, each has its own
-    line."""
+    """Yield name, value and origin of each value that counts; of values that add up, each by itself."""
     for name in sorted({name for layer in settings.layers for name in layer.values}):
         setting = [layer for layer in settings.layers if name in layer.values]
         for layer in setting if name in _JOINED else setting[-1:]:

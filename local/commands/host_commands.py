@@ -26,6 +26,11 @@ from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import ask_line, prompts_for
 from .session_table import age_text, session_table, size_text
 
+_DAY_S = 86400.0
+_LINES = 200
+_LOG_LINE = 16_384  # characters
+_SLOW_S = 2.0
+
 
 def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
     """End the kept connections to the host, or all of them. Return AGENT_FAILED if one could not be ended."""
@@ -41,12 +46,6 @@ def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ
     if not found:
         print_line(f"No connection to {target.login} is kept." if target is not None else "No connection is kept.")
     return code
-
-
-_DAY_S = 86400.0
-_LINES = 200
-_LOG_LINE = 16_384  # characters
-_SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
@@ -102,9 +101,7 @@ async def _confirm(arguments: Arguments) -> None:
     where = host_label(arguments.connection)
     if not sys.stdin.isatty():
         raise UsageError(f"ccb clean {where} removes every session there", do="Add --yes: nobody can be asked here.")
-    answer = await ask_line(
-        f"Stop all sessions on {where} and remove them with everything else of ccb there? (yes/no) "
-    )
+    answer = await ask_line(f"Stop all sessions on {where}, and remove them and all else of ccb there? (yes/no) ")
     if answer.lower() not in ("y", "yes"):
         raise UsageError("nothing was removed", do="Answer yes, or see first what would be removed: --dry-run.")
 

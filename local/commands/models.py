@@ -14,15 +14,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import Settings
 from ..config.settings_loading import load_settings
-from ..providers.known_models import (
-    ModelOffer,
-    default_provider,
-    list_or_why,
-    offers_of,
-    price_text,
-    short_names,
-    usable_providers,
-)
+from ..providers import known_models
 from ..providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..terminal.console import print_line, say
 from .session_table import aligned, cut
@@ -35,16 +27,16 @@ def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
     given = arguments.host_command
     settings = load_settings(environ)
     if given.provider is None:
-        chosen = usable_providers(environ, settings, [settings.model or ""])
+        chosen = known_models.usable_providers(environ, settings, [settings.model or ""])
     else:
         is_default = given.provider == ANTHROPIC
-        named = default_provider() if is_default else named_provider(given.provider, environ, settings)
+        named = known_models.default_provider() if is_default else named_provider(given.provider, environ, settings)
         if named is None:
             refuse_provider(given.provider, settings)
         chosen = [named]
     model = settings.modelAliases.get(settings.model or "", settings.model or "default")
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
-    current = short_names(environ).get(model, model)
+    current = known_models.short_names(environ).get(model, model)
     for line in map(_json, offers) if given.json else models_table(offers, current):
         print_line(line)
     for line in failed:
@@ -54,10 +46,10 @@ def run_models(arguments: Arguments, environ: Mapping[str, str] = os.environ) ->
 
 async def _all_offers(
     providers: Sequence[NamedProvider], environ: Mapping[str, str], settings: Settings
-) -> tuple[list[ModelOffer], list[str]]:
-    async def of(named: NamedProvider) -> tuple[list[ModelOffer], str]:
-        listed, why = await list_or_why(named, environ, settings)
-        offers = offers_of(named, listed, environ)
+) -> tuple[list[known_models.ModelOffer], list[str]]:
+    async def of(named: NamedProvider) -> tuple[list[known_models.ModelOffer], str]:
+        listed, why = await known_models.list_or_why(named, environ, settings)
+        offers = known_models.offers_of(named, listed, environ)
         if not offers and not why:
             why = f"{named.name}: {named.why_no_list}"
         return offers, why
@@ -66,9 +58,8 @@ async def _all_offers(
     return [offer for offers, _ in found for offer in offers], [why for _, why in found if why]
 
 
-def models_table(offers: Sequence[ModelOffer], current: str) -> list[str]:
-    """Return a heading and a line for each model that can work as an agent, [] without any. The one that new sessions
-    use is marked."""
+def models_table(offers: Sequence[known_models.ModelOffer], current: str) -> list[str]:
+    """Return a heading and a line for each model that can work as an agent; the `current` one is marked."""
     offers = [each for each in offers if each.traits.tools]
     if not offers:
         return []
@@ -76,25 +67,22 @@ def models_table(offers: Sequence[ModelOffer], current: str) -> list[str]:
     lines = aligned([_HEADINGS, *(_row(each) for each in offers)], len(_HEADINGS) - 2)
     dates = {each.provider: each.listed for each in offers if each.listed}
     lists = ", ".join(f"{name}: list of {date}" for name, date in dates.items())
-    return [
-        *(f"{mark} {line}" for mark, line in zip(marks, lines, strict=True)),
-        "",
-        lists or "No list; from the settings.",
-    ]
+    marked = [f"{mark} {line}" for mark, line in zip(marks, lines, strict=True)]
+    return [*marked, "", lists or "No list; from the settings."]
 
 
-def _row(offer: ModelOffer) -> tuple[str, ...]:
+def _row(offer: known_models.ModelOffer) -> tuple[str, ...]:
     return (
         cut(one_line(offer.name), _MAX_NAME),
         f"{offer.window:,}" if offer.window else "-",
         f"{offer.traits.max_output:,}" if offer.traits.max_output else "-",
-        price_text(offer.input_price),
-        price_text(offer.output_price),
+        known_models.price_text(offer.input_price),
+        known_models.price_text(offer.output_price),
         offer.can,
     )
 
 
-def _json(offer: ModelOffer) -> str:
+def _json(offer: known_models.ModelOffer) -> str:
     traits = offer.traits
     return json.dumps(
         {

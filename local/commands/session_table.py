@@ -17,16 +17,22 @@ from ..terminal.terminal_prompts import ask_line
 
 _MAX_LISTED = 20
 _ESCAPE = "\x1b"
+_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
+_GAP = "  "
+_SHORT_ID = 8
+_MIN_PROMPT = 12
+_MIN_PATH = 14
+_MIN_DRIVER = 8
+_MIN_AWAY = 10
+_NUMBERS = ("AGE", "USED", "RSS")
 
 
 async def choose_session(rows: Sequence[SessionRow]) -> str | None:
-    """Return the ID of the session that the person chose from `rows` (not empty), None if they gave up. Raises
-    UsageError where there is no terminal to ask on."""
+    """Return the ID of the session that the person chose, None if they gave up. Raise UsageError without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        listed = "\n".join(session_table(rows[:_MAX_LISTED], 100))
         raise UsageError(
             "this run needs the ID of a session: there is no terminal to choose one on",
-            evidence=listed,
+            evidence="\n".join(session_table(rows[:_MAX_LISTED], 100)),
             do="Give its ID.",
         )
     shown = list(rows)
@@ -46,8 +52,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
 
 
 def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: str) -> list[SessionRow]:
-    """Return the rows that `answer` names: by number in the list, by the start of the ID, or by a part of the path or
-    prompt."""
+    """Return the rows that `answer` names: by number, by the start of the ID, or by a part of the path or prompt."""
     if answer.isdigit() and len(answer) < 4:
         return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
     wanted = answer.lower()
@@ -63,16 +68,6 @@ def _show(rows: Sequence[SessionRow]) -> None:
         say(f"{number:3} {line}")
     if len(rows) > _MAX_LISTED:
         say(f"    … and {len(rows) - _MAX_LISTED} more")
-
-
-_STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
-_GAP = "  "
-_SHORT_ID = 8
-_MIN_PROMPT = 12
-_MIN_PATH = 14
-_MIN_DRIVER = 8
-_MIN_AWAY = 10
-_NUMBERS = ("AGE", "USED", "RSS")
 
 
 def age_text(seconds: float) -> str:
@@ -118,8 +113,7 @@ def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
-    """Return a heading and a line for each session, at most `width` cells each (36 or more). In a narrow terminal, long
-    names are cut first, then columns are left out."""
+    """Return a heading and a line for each session. Where it is narrow, names are cut first, then columns go."""
     columns = _columns(rows, width)
     widths, left = _fitted(columns, width)
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
@@ -174,8 +168,7 @@ def _state(row: SessionRow) -> str:
 
 
 def _driver(row: SessionRow, width: int) -> str:
-    """Return who drives (without the process ID), whether the driver is away if there is room, and the number of
-    viewers."""
+    """Return who drives (without the process ID), whether they are away if there is room, and the number of viewers."""
     watching = f" +{row.viewers}" if row.viewers else ""
     name, room = row.driver.cell.split(" ")[0], width - len(watching)
     if name and row.driver_away and room >= _MIN_AWAY:

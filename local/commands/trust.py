@@ -38,8 +38,7 @@ class _ProjectRow(ReportRow):
 
 
 class SwitchRow(ReportRow):
-    """One thing that a project or the policy of a host switches on. `at` is the line in its file, 0 if it is not
-    known."""
+    """What a project or the policy of a host switches on. `at` is the line in its file, 0 if it is not known."""
 
     kind: HostWords = HostText("")
     name: HostWords = HostText("")
@@ -75,8 +74,7 @@ class SwitchRow(ReportRow):
 
 @dataclass(frozen=True)
 class HostProject:
-    """A project as its host describes it. `problems` are sentences about its files, `policy` is what the host's
-    administrator has set."""
+    """A project as its host describes it. `problems` are about its files, `policy` is the administrator's."""
 
     host: HostIdentity
     directory: HostText
@@ -108,8 +106,7 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
 
 
 async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
-    """Run the command. Returns AGENT_FAILED if nothing was found to take back, or nobody could be asked. Raises
-    CcbError."""
+    """Return AGENT_FAILED if nothing was found to take back, or nobody could be asked. Raises CcbError."""
     projects = Projects(environ)
     if arguments.connection.target is None and not arguments.connection.local:
         if arguments.host_command.revoke or arguments.host_command.yes:

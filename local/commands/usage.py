@@ -39,6 +39,11 @@ _TITLES = {
     "unrecorded": "not recorded any more",
     "revoked": "all model calls ended by the person",
 }
+_DAY_S = 86400
+_MAX_NAME = 40
+_TOKENS = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
+_ADDED = ("calls", "failed", *_TOKENS, "usd", "estimated")
+_HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
 def run_audit(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
@@ -122,13 +127,6 @@ def _line(state: ProxyState) -> str:
     if state.expires_s is not None and not state.revoked:
         may += f", may call models for {state.expires_s / 3600:.1f} h"
     return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
-
-
-_DAY_S = 86400
-_MAX_NAME = 40
-_TOKENS = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
-_ADDED = ("calls", "failed", *_TOKENS, "usd", "estimated")
-_HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
 def run_usage(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:

@@ -27,6 +27,31 @@ from .settings import xdg_dir
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_FILES = 20
 _QUIET = ("asyncio", "asyncssh", "textual", "markdown_it", "aiohttp.access")
+_MARK = "[redacted]"
+_MAX_FOREIGN = 200
+_MAX_OWN = 2000
+_OURS = "ccb"
+_URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
+_MIN_SECRET = 6
+_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|passphrase|credentials?)$")
+_NO_SECRETS = {"CCB_CLIENT_KEY"}  # a path
+_PATTERNS = (
+    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _MARK),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
+    (
+        re.compile(
+            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)"
+            r"([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
+        ),
+        rf"\1\2{_MARK}",
+    ),
+    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_MARK}@"),
+    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_MARK}@"),
+)
+_PACKAGES = ("asyncssh", "textual", "rich", "anthropic", "mcp")
+_LOG_LINES = 60
+_MAX_LOG = 64 * 1024
+_MAX_ERRORS = 20
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -98,33 +123,11 @@ def logging_to_file(
         handler.close()
 
 
-_MARK = "[redacted]"
-_MAX_FOREIGN = 200
-_MAX_OWN = 2000
-_OURS = "ccb"
-_URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
-_MIN_SECRET = 6
-_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|passphrase|credentials?)$")
-_NO_SECRETS = {"CCB_CLIENT_KEY"}  # a path
-_PATTERNS = (
-    (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _MARK),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
-    (
-        re.compile(
-            r"(?i)\b(x-api-key|authorization|nonce|passwords?|passphrase|secret|token)"
-            r"([^\w(…]{1,4})(?!\s)([^\s\"',]{6,})"
-        ),
-        rf"\1\2{_MARK}",
-    ),
-    (re.compile(r"(?i)\b(https?://)[^/\s]+@"), rf"\1{_MARK}@"),
-    (re.compile(r"://[^/\s:@]+:[^/\s@]+@"), f"://{_MARK}@"),
-)
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 
 
 class Redactor:
-    """Replaces everything that is, or looks like, a secret: the values of variables in `environ` with names of secrets,
-    and of each of `commands` all but the program."""
+    """Replaces what is or looks like a secret: values of secret variables, and all of `commands` but the programs."""
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         texts: set[str] = set()  # the forms of a command in a text: as written, as shown, and its words joined again
@@ -172,10 +175,8 @@ class PublicFormatter(logging.Formatter):
         while error is not None and id(error) not in seen:
             seen.add(id(error))
             lines.append(f"  {public_error(error)}")
-            lines += [
-                f"    {frame.filename}:{frame.lineno} {frame.name}"
-                for frame in traceback.extract_tb(error.__traceback__)
-            ]
+            frames = traceback.extract_tb(error.__traceback__)
+            lines += [f"    {frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
             error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         return "\n".join(lines)
 
@@ -202,27 +203,22 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str, limit: int) -> str:
-    """Return the first line, cut at `limit` characters. Below it, libraries print the objects that a message is
-    about."""
+    """Return the first line, cut at `limit`. Below it, libraries print the objects that a message is about."""
     first = text.strip("\n").partition("\n")[0]
     return first if len(first) <= limit else first[:limit] + " …"
 
 
-_PACKAGES = ("asyncssh", "textual", "rich", "anthropic", "mcp")
-_LOG_LINES = 60
-_MAX_LOG = 64 * 1024
-_MAX_ERRORS = 20
-
-
 def write_report(environ: Mapping[str, str], facts: Mapping[str, str], errors: Sequence[str]) -> Path:
-    """Write a report of `/bug` for the people who make ccb, without prompts, answers and secrets: `facts` about the
-    session, the last of `errors` and the end of this program's log. Return the path. Raise OSError."""
+    """Write a report of `/bug` for the people who make ccb, without prompts, answers and secrets. Raise OSError."""
     import platform
+    from importlib import metadata  # 15 ms, and only a report needs it
 
     redact = Redactor(environ).public
     lines = ["# ccb: report of a problem", "", "What I did, what I expected, what happened instead:", "", "…", ""]
     lines += ["## Versions", "", f"- ccb {__version__}, Python {platform.python_version()}, {platform.platform()}"]
-    lines += [f"- {name} {_version(name)}" for name in _PACKAGES]
+    for name in _PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            lines.append(f"- {name} {metadata.version(name)}")
     lines += ["", "## Session", "", *(f"- {name}: {one_line(value) or '?'}" for name, value in facts.items())]
     lines += ["", "## Last errors and warnings on the screen", ""]
     for error in errors[-_MAX_ERRORS:]:
@@ -244,12 +240,3 @@ def _log(environ: Mapping[str, str]) -> list[str]:
     except OSError:
         return ["(nothing was logged)"]
     return [each.replace("```", "'''") for each in lines[-_LOG_LINES:]]
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version  # 15 ms, and only a report needs it
-
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "is not installed"

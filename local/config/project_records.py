@@ -27,8 +27,7 @@ _KINDS = (*RULE_KINDS, DIRECTORIES)
 
 @dataclass(frozen=True)
 class HostIdentity:
-    """A host. `name` is what the person calls it; `keys` are the fingerprints of its host keys, or what else identifies
-    it."""
+    """`name` is what the person calls it; `keys` are the fingerprints of its host keys, or what else identifies it."""
 
     name: str
     keys: tuple[str, ...]
@@ -36,8 +35,7 @@ class HostIdentity:
 
 @dataclass(frozen=True)
 class ProjectRecord:
-    """The decisions about one project. `trusted` is the fingerprint of what it switched on when the person trusted it,
-    "" if they did not. The others are the rules and directories that "always" has added."""
+    """`trusted` is the fingerprint of what was trusted, "" for nothing. The others are what "always" has added."""
 
     host: HostIdentity
     directory: str
@@ -94,8 +92,7 @@ class Projects:
     def change_rules(
         self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool, only: bool = False
     ) -> None:
-        """Add rules of a kind, or directories, to those of a project, or remove them. `only`: they replace the
-        others."""
+        """Add rules or directories to those of a project, or remove them. `only`: they replace the others."""
         with self._changing() as records:
             old = _taken(records, host, directory)
             held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules and not only]

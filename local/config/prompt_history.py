@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .settings_file import replace_file
@@ -16,11 +17,11 @@ log = logging.getLogger(__name__)
 MAX_PROMPTS = 1_000
 _MAX_BYTES = 2 << 20
 _MAX_PROMPT = 100_000  # characters: a longer one is not kept
+_MAX_RECALLED = 2_000
 
 
 class PromptStore:
-    """The prompts for `place`, in the directory `state`. All methods block, and a file that cannot be used only means
-    that nothing is kept."""
+    """The prompts for `place`. All methods block; where a file cannot be used, nothing is kept."""
 
     def __init__(self, state: Path, place: str) -> None:
         self._directory = state / "prompts"
@@ -31,7 +32,10 @@ class PromptStore:
     def load(self) -> tuple[list[str], str]:
         """Return the prompts, the newest last, and what was not sent. A file that has become long is shortened."""
         lines = self._read(self._sent).rstrip("\n").split("\n")
-        prompts = [text for line in lines[-MAX_PROMPTS:] if (text := _text(line))]
+        prompts = []
+        for line in lines[-MAX_PROMPTS:]:
+            with suppress(ValueError):
+                prompts += [text] if (text := json.loads(line)) and isinstance(text, str) else []
         if len(lines) > 2 * MAX_PROMPTS or sum(map(len, lines)) > _MAX_BYTES:
             kept = [json.dumps(each) for each in prompts]
             while sum(map(len, kept)) > _MAX_BYTES // 2:
@@ -73,17 +77,6 @@ class PromptStore:
             log.warning("%s cannot be written: %s", path, error)
 
 
-def _text(line: str) -> str:
-    try:
-        text = json.loads(line)
-    except ValueError:
-        return ""
-    return text if isinstance(text, str) else ""
-
-
-_MAX_PROMPTS = 2_000
-
-
 class PromptRecall:
     """Goes through `sent`, oldest first. After the newest prompt comes the draft."""
 
@@ -108,7 +101,7 @@ class PromptRecall:
             self.sent.append(prompt)
             if self._keeper is not None:
                 self._keeper.add(kept or prompt)
-            del self.sent[:-_MAX_PROMPTS]
+            del self.sent[:-_MAX_RECALLED]
         self._index = len(self.sent)
 
     def keep_draft(self, text: str) -> None:

@@ -25,6 +25,10 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
+USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
+"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
+MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
+MAX_KEEP = 24 * 60  # minutes
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,7 @@ Limits = TypeVar("Limits", bound="HostBudget | HostCalls")
 
 
 def key(description: str, default: Any = None, **limits: Any) -> Any:
-    """Return the field of a key. `default` is its value, or a class that makes it; `limits` are those of pydantic's
-    `Field`."""
+    """`default` is the value, or a class that makes it; `limits` are those of pydantic's `Field`."""
     made = {"default_factory": default} if callable(default) else {"default": default}
     return field(**made, metadata={"description": description, **limits})
 
@@ -81,12 +84,8 @@ class RuleSettings:
     deny: list[str] = key("Rules that deny a tool call, as for `--disallowedTools`.", list)
     ask: list[str] = key("Rules that want a question before a tool call, whatever allows it.", list)
     defaultMode: PermissionMode | None = key("Permission mode of new sessions, if `permissionMode` is not set.")
-    additionalDirectories: list[str] = key(
-        "Directories of the host that tools may use as well, as for `--add-dir`.", list
-    )
-    disableBypassPermissionsMode: Literal["disable"] | None = key(
-        "`disable`: nobody can choose the mode bypassPermissions."
-    )
+    additionalDirectories: list[str] = key("Directories of the host that tools may use too, as for `--add-dir`.", list)
+    disableBypassPermissionsMode: Literal["disable"] | None = key("`disable`: nobody can choose bypassPermissions.")
 
 
 @dataclass(frozen=True)
@@ -103,12 +102,8 @@ class BudgetSettings:
     sessionTokens: int | None = key("Tokens of all kinds for one session.", gt=0)
     dayUsd: float | None = key("Dollars for all sessions of this machine since midnight.", gt=0)
     dayTokens: int | None = key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
-    strict: bool = key(
-        "Refuse each call that might pass a budget, although some of it is left. Else one call may pass it.", False
-    )
-    hosts: dict[str, HostBudget] = key(
-        "`dayUsd` and `dayTokens` of single hosts, by patterns of their names such as `gpu-*`.", dict
-    )
+    strict: bool = key("Refuse each call that might pass a budget. Else one call may pass it.", False)
+    hosts: dict[str, HostBudget] = key("`dayUsd` and `dayTokens` of single hosts, by patterns such as `gpu-*`.", dict)
 
     def of_host(self, host: str) -> HostBudget:
         """Return what holds for a host: of several patterns that match, the last one for each key."""
@@ -130,9 +125,7 @@ class HostCalls:
 class ModelCallSettings(HostCalls):
     """Which model calls every host may make, and what differs for single hosts."""
 
-    hosts: dict[str, HostCalls] = key(
-        "The other keys of this section for single hosts, by patterns of their names such as `gpu-*`.", dict
-    )
+    hosts: dict[str, HostCalls] = key("The other keys for single hosts, by patterns of names such as `gpu-*`.", dict)
 
     def of_host(self, host: str) -> HostCalls:
         """Return what holds for a host: of several patterns that match, the last one for each key."""
@@ -151,15 +144,12 @@ class CredentialSettings:
     helperSeconds: float = key("Seconds for which the output of `apiKeyHelper` is used again.", 300, ge=0, le=86_400)
     workspace: str | None = key("Anthropic's workspace for keys that are not stored, as `anthropic-workspace-id`.")
     account: dict[str, str] = key('The account for each provider, such as `{"anthropic": "work"}`.', dict)
-    hosts: dict[str, dict[str, str]] = key(
-        "`account` for single hosts, by patterns of the names that you use, such as `gpu-*`.", dict
-    )
+    hosts: dict[str, dict[str, str]] = key("`account` for single hosts, by patterns of names such as `gpu-*`.", dict)
 
     def account_for(self, provider: str, host: str) -> str | None:
         """Return the account of a provider for the sessions of a host: of several patterns, the last one counts."""
-        own = [
-            each[provider] for pattern, each in self.hosts.items() if provider in each and fnmatchcase(host, pattern)
-        ]
+        fit = [each for pattern, each in self.hosts.items() if fnmatchcase(host, pattern)]
+        own = [each[provider] for each in fit if provider in each]
         return own[-1] if own else self.account.get(provider)
 
 
@@ -192,12 +182,6 @@ def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:
 
 SandboxMode = Literal["read-only", "workspace", "off"]
 
-USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
-"""The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
-
-MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
-MAX_KEEP_MINUTES = 24 * 60
-
 
 @dataclass(frozen=True)
 class SettingsLayer:
@@ -212,8 +196,7 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class SettingsChoice:
-    """Which sources count. `flag` is the value of --settings: a JSON object or a file. `managed` is the administrator's
-    policy."""
+    """Which sources count. `flag` is the value of --settings; `managed` is the administrator's policy."""
 
     user: bool = True
     flag: str | None = None
@@ -246,7 +229,7 @@ class Settings:
     budgets: BudgetSettings = key("What model calls may cost before this machine refuses more.", BudgetSettings)
     modelCalls: ModelCallSettings = key("Which model calls this machine lets a host make.", ModelCallSettings)
     credentials: CredentialSettings = key(
-        "Where stored credentials are, and which account a session takes.", CredentialSettings
+        "Where credentials are, and which account a session takes.", CredentialSettings
     )
     network: NetworkSettings = key("The way from this machine to the providers.", NetworkSettings)
     recordModelCalls: bool = key("Keep the requests to models and their answers in files, as for `--record`.", False)
@@ -260,22 +243,16 @@ class Settings:
         "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", 30, gt=0, le=600
     )
     pipelinedLogin: bool = key(
-        "Whether a login with the built-in SSH sends at once what the last login to the host needed, if that was "
-        "one key alone.",
+        "Whether a login sends at once what the last one to the host needed, if that was one key alone.",
         True,
     )
-    graceHours: float = key(
-        "Hours that a session works or waits on the host while no client is connected.", 24, gt=0, le=24 * 365
-    )
+    graceHours: float = key("Hours that a session goes on without a connected client.", 24, gt=0, le=24 * 365)
     idleMinutes: float = key(
-        "Minutes that an idle worker without a client stays on the host; its journal stays.", 30, ge=0, le=60 * 24 * 7
+        "Minutes that an idle worker without a client stays on the host.", 30, ge=0, le=60 * 24 * 7
     )
     controlMaster: bool = key("Run over a ControlMaster of yours that is alive, instead of logging in.", True)
     keepConnection: float = key(
-        "Minutes to keep an SSH connection for later runs, after which they log in again (0: each run logs in).",
-        0,
-        ge=0,
-        le=MAX_KEEP_MINUTES,
+        "Minutes to keep an SSH connection for later runs (0: each run logs in).", 0, ge=0, le=MAX_KEEP
     )
     hooks: dict[str, Any] = key("Commands that run on the host at certain events of a session.", dict)
     notify: Literal["auto", "bell", "osc9", "osc777", "off"] = key(
@@ -292,19 +269,13 @@ class Settings:
         "Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.", "normal"
     )
     mouse: bool = key("Whether the REPL uses the mouse; `false` leaves it to the terminal.", True)
-    images: Literal["on", "off"] = key(
-        "Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named.", "on"
-    )
-    openWith: str = key(
-        "Command that `/open` starts with a file, in place of the system's way (`open`, `xdg-open`).", "", min_length=1
-    )
+    images: Literal["on", "off"] = key("Whether the REPL draws images (with `ccb[images]`) or names them.", "on")
+    openWith: str = key("Command that `/open` starts with a file, instead of `open` or `xdg-open`.", "", min_length=1)
     disableAllHooks: bool = key("Run no hooks at all.", False)
     allowManagedHooksOnly: bool = key("In a managed policy: run only the hooks of the policy.", False)
     env: dict[str, str] = key("Variables for the environment of the tools on the host.", dict)
     autoCompactEnabled: bool = key("Compact a conversation before it is too long for the model.", True)
-    outputStyle: str | None = key(
-        "Style of the answers: `Explanatory`, `Learning`, or a file in `.claude/output-styles` on the host."
-    )
+    outputStyle: str | None = key("Style of answers: `Explanatory`, `Learning`, or of `.claude/output-styles`.")
     language: str | None = key("Language of the answers.")
     mcpServers: dict[str, dict[str, Any]] = key("MCP servers of yours. They run on this machine.", dict)
     given: frozenset[str] = frozenset()  # the keys that a source sets
@@ -312,8 +283,7 @@ class Settings:
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences about keys that stand twice in their object, unknown keys, and rules about tools that there are
-        not."""
+        """Sentences about keys that stand twice, unknown keys, and rules about tools that there are not."""
         twice, unknown, rules = [], [], []
         for layer in self.layers:
             for name, line in lines_in(layer.text)[1].items():

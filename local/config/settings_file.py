@@ -22,6 +22,8 @@ from ccb.tunnel.wire.settings_text import line_of, load_settings
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
 _SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
+MAX_BYTES = 1024 * 1024
+_MAX_LINKS = 40
 
 
 def refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
@@ -98,8 +100,7 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
 
 
 def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:
-    """Raise ConfigError if the keys of the REPL cannot be used. `sources` are paths and texts with what each says, the
-    weakest first; `keys` is what comes of them together."""
+    """Raise ConfigError if `keys`, made of all `sources` (path, text, values; weakest first), cannot be used."""
     if not keys:
         return
     from ..terminal.keymap import KeyRefused, keymap_of
@@ -112,10 +113,6 @@ def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]],
             f"{path}, line {line_of(text, ('keys', error.id))}: keys.{error.id}: {error}",
             do=f"Correct keys.{error.id} in {path}, or remove it.",
         ) from None
-
-
-MAX_BYTES = 1024 * 1024
-_MAX_LINKS = 40
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
@@ -145,8 +142,9 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     try:
         data = load_settings(text)
     except json.JSONDecodeError as error:
+        do = f"Correct {path}."
         raise ConfigError(
-            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
+            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=do
         ) from None
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
@@ -183,8 +181,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
-    """Hold the lock `path` against other processes. Raise ConfigError, and BlockingIOError if another one has it and
-    `wait` is false."""
+    """Hold a lock against other processes. Raise BlockingIOError if another one has it and `wait` is false."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = path.open("a", encoding="utf-8")
@@ -214,8 +211,7 @@ def _require_file(path: Path, found: os.stat_result) -> None:
 
 
 def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
-    """Raise ConfigError if other users can change the file or directory `found_at`. In a sticky directory such as /tmp
-    they can neither remove nor replace ours."""
+    """Raise ConfigError if others can change `found_at`. In a sticky directory they cannot remove or replace ours."""
     inside = "" if found_at == path else f" through {found_at}"
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in (os.getuid(), 0):

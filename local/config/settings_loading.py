@@ -20,27 +20,28 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
+from . import settings_file
 from .settings import (
     EVERYTHING,
     FLAG,
     MANAGED,
-    MAX_KEEP_MINUTES,
+    MAX_KEEP,
     USER,
     Settings,
     SettingsChoice,
     SettingsLayer,
     settings_path,
 )
-from .settings_file import (
-    parse_settings,
-    read_settings_file,
-    read_settings_text,
-    refuse_broken_keys,
-    refuse_broken_rules,
-    refuse_secrets,
-    refuse_wrong_models,
-    write_settings,
+
+_JOINED = (
+    *("permissions", "budgets", "modelCalls", "credentials", "network"),
+    *("env", "keys", "mcpServers", "modelAliases", "providers"),
 )
+"""The keys whose entries in different sources add up."""
+_NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
+_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
+_SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
+_OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
 
 
 @dataclass(frozen=True)
@@ -69,31 +70,17 @@ def load_screen_settings(
         keymap = keymap_of(keys)
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
-    return ScreenSettings(
-        keymap, found.get("mouse") is not False, found.get("editorMode") == "vim", found.get("images") != "off"
-    )
+    vim, images = found.get("editorMode") == "vim", found.get("images") != "off"
+    return ScreenSettings(keymap, found.get("mouse") is not False, vim, images)
 
 
 def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:
     """Keep in the settings file whether the input has vim's keys. Raise ConfigError."""
-    write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
-
-
-_JOINED = (
-    *("permissions", "budgets", "modelCalls", "credentials", "network"),
-    *("env", "keys", "mcpServers", "modelAliases", "providers"),
-)
-"""The keys whose entries in different sources add up."""
-
-_NO_KEYS = [each.name for each in fields(Settings) if not each.metadata]
-_PROVIDER_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
-_SECRET_KEY = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
-_OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
+    settings_file.write_settings(settings_path(environ), environ, {"editorMode": "vim" if vim else "normal"})
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
-    """Read the settings of all sources on this machine; without any, return the defaults. Raises ConfigError, which
-    names the file, the line and the key."""
+    """Read all sources on this machine. Raise ConfigError, which names the file, the line and the key."""
     read = [_layer(source, path, text) for source, path, text in _sources(environ, choice) if text is not None]
     if not read:
         return Settings()
@@ -101,7 +88,9 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     settings = read[0][1]
     if len(layers) > 1:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
-    refuse_broken_keys([(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys)
+    settings_file.refuse_broken_keys(
+        [(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys
+    )
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
 
@@ -109,28 +98,27 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
 def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tuple[str, str, str | None]]:
     """Yield each source with its path and its text, the weakest first. Raises ConfigError, UsageError."""
     path = settings_path(environ)
-    yield USER, str(path), read_settings_text(path, environ) if choice.user else None
+    yield USER, str(path), settings_file.read_settings_text(path, environ) if choice.user else None
     yield FLAG, *_flagged(choice.flag)
-    yield MANAGED, str(choice.managed), read_settings_text(choice.managed, environ)
+    yield MANAGED, str(choice.managed), settings_file.read_settings_text(choice.managed, environ)
 
 
 def raw_settings(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[dict[str, Any]]:
-    """Yield what the sources say, the weakest first, without a look at the values. It ends at a source that cannot be
-    read: `load_settings` reports that."""
+    """Yield what the sources say, unchecked, the weakest first, up to one that cannot be read."""
     with suppress(ConfigError, UsageError):
         for _, path, text in _sources(environ, choice):
             if text is not None:
-                yield parse_settings(path, text)
+                yield settings_file.parse_settings(path, text)
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
     """Return which connections may be shared, without loading anything slow: it is known before the first packet."""
     try:
-        data = read_settings_file(settings_path(environ), environ) or {}
+        data = settings_file.read_settings_file(settings_path(environ), environ) or {}
     except ConfigError:
         data = {}
     minutes = data.get("keepConnection", 0)
-    keeps = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MAX_KEEP_MINUTES
+    keeps = isinstance(minutes, int | float) and not isinstance(minutes, bool) and 0 < minutes <= MAX_KEEP
     return Sharing(own_master=data.get("controlMaster") is not False, keep_s=minutes * 60 if keeps else 0)
 
 
@@ -146,8 +134,8 @@ def _flagged(flag: str | None) -> tuple[str, str | None]:
 
 
 def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
-    values = parse_settings(path, text)
-    refuse_secrets(path, text, values)
+    values = settings_file.parse_settings(path, text)
+    settings_file.refuse_secrets(path, text, values)
     unknown = [name for name in _NO_KEYS if name in values]
     if isinstance(values.get("sandbox"), dict):  # the family's key of this name is an object with other content
         unknown.append("sandbox")
@@ -159,8 +147,8 @@ def _layer(source: str, path: str, text: str) -> tuple[SettingsLayer, Settings]:
         for name, provider in providers.items():
             _check_provider(path, text, name, provider)
     settings, more = _validated(values, path, text)
-    refuse_broken_rules(path, text, values.get("permissions", {}))
-    refuse_wrong_models(path, text, values)
+    settings_file.refuse_broken_rules(path, text, values.get("permissions", {}))
+    settings_file.refuse_wrong_models(path, text, values)
     return SettingsLayer(source, path, text, values, (*unknown, *more)), settings
 
 

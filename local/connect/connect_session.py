@@ -60,8 +60,7 @@ Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None
 
 @dataclass(frozen=True)
 class OpenSession:
-    """An attached session. `resume` is the command that returns to it, `files` lends its connection to copies, `revoke`
-    lets it call no models any more."""
+    """`resume` is the command that returns to it, `files` lends its connection, `revoke` ends its model calls."""
 
     session: RemoteSession
     host: str
@@ -204,11 +203,9 @@ async def _first_dialer(
         def open_with(answering: Prompts) -> Awaitable[Transport]:
             return opening.open_transport(arguments, answering, environ, loader)
 
-        return await (
-            open_with(prompts)
-            if ask
-            else opening.log_in_unattended(open_with, prompts, host_label(arguments.connection))
-        )
+        if ask:
+            return await open_with(prompts)
+        return await opening.log_in_unattended(open_with, prompts, host_label(arguments.connection))
 
     transport = await kept.take() if kept is not None else None
     if transport is None:
@@ -247,10 +244,8 @@ async def _options(
 
     settings = startup.settings
     source = api_key_source(await _credential_name(arguments, startup, environ))
-    model, other = (
-        starting.chosen_model(settings, arguments.agent.model),
-        starting.without_alias(settings, arguments.sdk.fallback_model),
-    )
+    model = starting.chosen_model(settings, arguments.agent.model)
+    other = starting.without_alias(settings, arguments.sdk.fallback_model)
     return requests.session_options(
         arguments,
         settings,

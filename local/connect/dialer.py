@@ -30,6 +30,7 @@ _SENT_S = 0.02  # longer than it takes to send the command line. After that this
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
+_LOOK_S = 0.25
 
 
 async def _give_up(launching: asyncio.Task[Launched]) -> None:
@@ -65,8 +66,7 @@ class Dialer:
         return transport
 
     def begin(self, parameters: Mapping[str, object]) -> None:
-        """Start the worker now, while this machine loads what the session needs; `dial` takes it. `parameters` say how
-        the worker finds or creates the session, until its first hello."""
+        """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
         assert self._transport is not None
         self._parameters = parameters
         launching = launch(self._transport, self._parameters_for(None), self._bundle)
@@ -185,9 +185,6 @@ class SpareTransport:
             await transport.close()
             return None
         return transport
-
-
-_LOOK_S = 0.25
 
 
 class FileConnection:

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from ..mcp.mcp_permissions import LaptopPermissions
     from ..mcp.mcp_service import LaptopServers
 
+log = logging.getLogger(__name__)
+_MAX_BODY = 4 << 20  # bytes
+_MAX_AT_ONCE = 4
+_TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
+
 
 def laptop_servers(
     arguments: Arguments, settings: Settings, environ: Mapping[str, str]
@@ -107,13 +112,6 @@ async def open_servers(
         return None
     made = LaptopServers(session, servers, permissions, secrets, FormHooks(hooks))
     return await stack.enter_async_context(made)
-
-
-log = logging.getLogger(__name__)
-
-_MAX_BODY = 4 << 20  # bytes
-_MAX_AT_ONCE = 4
-_TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
 
 
 class LaptopWeb:

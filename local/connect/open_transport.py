@@ -30,6 +30,14 @@ from .startup import LoadedBasics, SessionStartup, StartupLoader, T
 if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Sharing
 
+log = logging.getLogger(__name__)
+_QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
+BANNER_LIMIT_S = 20.0
+"""Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
+_MAX_QUOTED = 160
+_MAX_BANNERS = 20
+_MAX_BANNER = 2_000
+
 
 def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:
     """Return the earlier logins, None if logins are plain. What is wrong with the settings is told by their check."""
@@ -42,11 +50,6 @@ def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> Pa
     if settings.get("pipelinedLogin", True) is not True:
         return None
     return PastLogins(state_dir(environ) / "logins")
-
-
-log = logging.getLogger(__name__)
-
-_QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
 
 
 def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
@@ -120,8 +123,7 @@ async def open_transport(
     startup: StartupLoader[LoadedBasics],
     sharing: Sharing | None = None,
 ) -> Transport:
-    """Connect to the host. Start the loader as soon as the network is busy. `sharing`: None for what the settings
-    allow. Raises CcbError, including that of the loader."""
+    """Connect, and start the loader once the network is busy. `sharing`: None for what the settings allow."""
     connection = arguments.connection
     if transport_kind(connection) is TransportKind.LOCAL:
         startup.start()
@@ -156,14 +158,6 @@ async def cancelled(task: asyncio.Task[object]) -> None:
     if not task.done():
         task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-
-
-BANNER_LIMIT_S = 20.0
-"""Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
-
-_MAX_QUOTED = 160
-_MAX_BANNERS = 20
-_MAX_BANNER = 2_000
 
 
 class _BannerWatch(NobodyToAsk):

@@ -26,6 +26,21 @@ from .session_request import flagged_mode
 if TYPE_CHECKING:
     from ..session.remote_session import RemoteSession
 
+FOR_WORKER = (
+    *("model", "permissions", "hooks", "disableAllHooks", "allowManagedHooksOnly", "env"),
+    *("language", "outputStyle", "autoCompactEnabled"),
+)
+"""The settings that concern the worker. The others stay on this machine, MCP servers of the person's own among them."""
+ANY_PROJECT = "*"
+_MAX_BYTES = 96 * 1024
+_KEPT_IN = ("localSettings", "projectSettings", "userSettings")
+_MAX_SWITCHES = 12
+_MAX_SWITCH = 200  # characters
+ASK_READER = replace(
+    TRUST_PROJECT, write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}}
+)
+"""The question as the reader of the session's events gets it: as if it were about the input of a call."""
+
 
 async def host_identity(connection: ConnectionOptions) -> HostIdentity:
     """Return the identity of a host, after the login, when known_hosts has its key. Raises CcbError."""
@@ -57,23 +72,6 @@ async def _ssh_keys(connection: ConnectionOptions) -> list[str]:
 
 
 Json = dict[str, object]
-
-FOR_WORKER = (
-    *("model", "permissions", "hooks", "disableAllHooks", "allowManagedHooksOnly", "env"),
-    *("language", "outputStyle", "autoCompactEnabled"),
-)
-"""The settings that concern the worker. The others stay on this machine, MCP servers of the person's own among them."""
-
-ANY_PROJECT = "*"
-_MAX_BYTES = 96 * 1024
-_KEPT_IN = ("localSettings", "projectSettings", "userSettings")
-_MAX_SWITCHES = 12
-_MAX_SWITCH = 200  # characters
-
-ASK_READER = replace(
-    TRUST_PROJECT, write=lambda about: {"input": {"directory": about.directory, "switches": list(about.switches)}}
-)
-"""The question as the reader of the session's events gets it: as if it were about the input of a call."""
 
 
 class ProjectDesk:
@@ -198,15 +196,11 @@ def _kept(update: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return the kind of what an update adds or removes, "" for nothing that is kept, and its texts."""
     kind, rules, directories = str(update.get("behavior")), update.get("rules"), update.get("directories")
     if update.get("type") in ("addRules", "removeRules", "replaceRules") and kind in RULE_KINDS:
-        return kind, [_rule_text(each) for each in rules or () if isinstance(each, dict)]
+        named = [(each.get("toolName"), each.get("ruleContent")) for each in rules or () if isinstance(each, dict)]
+        return kind, [f"{name}({content})" if content else str(name) for name, content in named]
     if update.get("type") in ("addDirectories", "removeDirectories"):
         return DIRECTORIES, [each for each in directories or () if isinstance(each, str)]
     return "", []
-
-
-def _rule_text(rule: Mapping[str, Any]) -> str:
-    content = rule.get("ruleContent")
-    return f"{rule.get('toolName')}({content})" if content else str(rule.get("toolName"))
 
 
 def _untrusted(question: ProjectTrust) -> str:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, INSTRUCTIONS, OwnFile, SessionOptions, pack
 
-from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice
-from ..command_line.arguments import shortened
+from ..command_line.arguments import OPTIONS, Arguments, SdkOptions, SessionChoice, shortened
 from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 
@@ -32,6 +31,12 @@ _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|p
 _SECRET = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY|\bsk-[A-Za-z0-9_-]{20,}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}"
 )
+HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when --reconnect-timeout does not say
+_MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
+_NEVER = 1 << 60
+_CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
+_LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
+_WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
 def own_agents(home: Path | None = None) -> dict[str, str]:
@@ -56,8 +61,7 @@ def own_files(home: Path | None = None) -> tuple[str, list[str]]:
 def _gathered(
     top: Path, paths: Iterable[Path], depth: int, most: int, most_bytes: int
 ) -> tuple[list[tuple[Path, OwnFile]], list[str]]:
-    """Return the files that go to the host, and sentences about the others. What the person has put into `~/.claude` is
-    `depth` levels below `top`."""
+    """Return the files that go to the host, and sentences about the others. An entry is `depth` levels below `top`."""
     found: list[tuple[Path, OwnFile]] = []
     left: list[str] = []
     size = 0
@@ -112,14 +116,6 @@ def why_kept(path: Path, entry: Path) -> str:
     return "" if real.is_relative_to(own) else f"a link leads out of {own}"
 
 
-HEADLESS_RECONNECT_S = 600.0  # how long a headless run tries to reconnect when --reconnect-timeout does not say
-_MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
-_NEVER = 1 << 60
-_CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
-_LEFT_OUT = {"CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS, "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS}
-_WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
-
-
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
 ) -> dict[str, object]:
@@ -170,7 +166,7 @@ def session_options(
     fields about models."""
 
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
-    host = host_label(arguments.connection)
+    host, wait = host_label(arguments.connection), os.environ.get(_WAIT_VARIABLE, "")
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     appended = _prompt(agent.append_system_prompt, sdk.append_system_prompt_file, "--append-system-prompt-file")
@@ -186,7 +182,7 @@ def session_options(
         client=_client_name(),
         host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
-        background_wait_ms=_wait_ms(os.environ.get(_WAIT_VARIABLE)),
+        **({"background_wait_ms": int(wait)} if wait.isascii() and wait.isdigit() else {}),
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
         own_agents=own_agents(),
@@ -225,8 +221,7 @@ def _thinking_tokens(sdk: SdkOptions) -> int | None:
 
 
 def _defer_above(given: str) -> int | None:
-    """Return from how many characters on the tools of MCP servers are deferred, by ENABLE_TOOL_SEARCH: true, false, or
-    auto:N (per cent of a window)."""
+    """Return from how many characters on tools of MCP servers are deferred (ENABLE_TOOL_SEARCH)."""
     if given in ("true", "1", "false", "0"):
         return 0 if given in ("true", "1") else _NEVER
     percent = given.removeprefix("auto:")
@@ -246,10 +241,6 @@ def _mode(arguments: Arguments, settings: Settings) -> str:
     if rules.disableBypassPermissionsMode and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
     return mode
-
-
-def _wait_ms(given: str | None) -> int:
-    return int(given) if given and given.isascii() and given.isdigit() else SessionOptions().background_wait_ms
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:

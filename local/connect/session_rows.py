@@ -13,11 +13,9 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import ConnectionLost, ProtocolError
 from ccb.tunnel.link.worker_refusals import SESSION_ID, refusal_error
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire.frames import Bye, FrameError, Json, Refused, Report
+from ccb.tunnel.transports.pipe import Pipe, Transport
+from ccb.tunnel.wire.frames import Bye, Frame, FrameError, Json, Refused, Report
 from ccb.tunnel.wire.ndjson import FrameDecoder
-
-_MAX_ABOUT_ONE = 10_000  # reports
 
 STATES = ("running", "requires_action", "idle", "ended")
 
@@ -91,19 +89,10 @@ async def reports(
     """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
     most = MAX_REPORTS if most is None else most
     launched = await launch(transport, command, bundle)
-    decoder = FrameDecoder()
     count = 0
     try:
-        data = launched.rest
-        while True:
-            try:
-                frames = list(decoder.feed(data))
-            except FrameError as error:
-                raise ProtocolError(
-                    f"{transport.name} sent bytes that are not a frame: {HostText(error.reason)}",
-                    do="Run again with --debug and report it.",
-                ) from None
-            for frame in frames:
+        async with aclosing(frames_of(launched.pipe, launched.rest, transport.name)) as frames:
+            async for frame in frames:
                 if isinstance(frame, Report):
                     count += 1
                     if count > most:
@@ -113,15 +102,29 @@ async def reports(
                     return
                 elif isinstance(frame, Refused):
                     raise refusal_error(frame, transport.name)
-            data = await launched.pipe.read()
-            if not data:
-                raise ConnectionLost(
-                    f"the connection to {transport.name} ended before its answer was complete",
-                    evidence=launched.pipe.stderr_tail().strip(),
-                    do="Run it again.",
-                )
+        raise ConnectionLost(
+            f"the connection to {transport.name} ended before its answer was complete",
+            evidence=launched.pipe.stderr_tail().strip(),
+            do="Run it again.",
+        )
     finally:
         await launched.pipe.close()
+
+
+async def frames_of(pipe: Pipe, data: bytes, host: str) -> AsyncGenerator[Frame, None]:
+    """Yield the frames of a worker, whose first bytes are `data`, until its pipe ends. Raise ProtocolError."""
+    decoder = FrameDecoder()
+    while True:
+        try:
+            frames = list(decoder.feed(data))
+        except FrameError as error:
+            why, do = HostText(error.reason), "Run again with --debug and report it."
+            raise ProtocolError(f"{host} sent bytes that are not a frame: {why}", do=do) from None
+        for frame in frames:
+            yield frame
+        data = await pipe.read()
+        if not data:
+            return
 
 
 async def list_sessions(transport: Transport, bundle: Bundle) -> list[SessionRow]:

@@ -77,8 +77,7 @@ def load_session_startup(
     prompts: Prompts | None = None,
     host: str = "",
 ) -> SessionStartup:
-    """Load the providers of models, and import what a session needs later. `models` are those of the command line.
-    Raises ConfigError, CredentialError."""
+    """Load the providers of `models` (of the command line), and import what a session needs later."""
     from ..credentials.credential_sources import StoredCredentials
     from ..providers.session_provider import session_provider
 
@@ -147,7 +146,12 @@ class StartupLoader(Generic[T]):
 
     def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
         self._started = asyncio.Event()
-        self._task = asyncio.create_task(self._run(load), name="load")
+
+        async def run() -> T:
+            await self._started.wait()
+            return await load()
+
+        self._task = asyncio.create_task(run(), name="load")
 
     async def __aenter__(self) -> StartupLoader[T]:
         return self
@@ -158,10 +162,6 @@ class StartupLoader(Generic[T]):
     async def close(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self, load: Callable[[], Awaitable[T]]) -> T:
-        await self._started.wait()
-        return await load()
 
     def start(self) -> None:
         self._started.set()

@@ -67,8 +67,7 @@ class ProviderAccounts:
         return {} if found is None else _read(found, self.host)
 
     def chosen(self, name: str | None) -> Account:
-        """Return the account with a name; without one the only account, or that with the name `default`. Raise
-        CredentialError."""
+        """Return the account of this name; without a name the only one, or `default`. Raise CredentialError."""
         accounts = self.all()
         if not accounts:
             raise self.missing or CredentialError(
@@ -106,8 +105,7 @@ class ProviderAccounts:
             self._write({**accounts, account.name: account})
 
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
-        """Hold off other processes that change the accounts at this host. Raise BlockingIOError if another one does
-        and `wait` is false."""
+        """Hold off other processes. Raise BlockingIOError if one changes the accounts now and `wait` is false."""
         digest = hashlib.sha256(self.host.encode()).hexdigest()[:16]
         return locked(self._directory / f"accounts-{digest}.lock", wait=wait)
 
@@ -136,9 +134,8 @@ def _read(found: Secret, host: str) -> dict[str, Account]:
     try:
         return {str(name): _account(str(name), each) for name, each in json.loads(text)["accounts"].items()}
     except (ValueError, TypeError, KeyError, AttributeError):
-        raise ConfigError(
-            f"What is stored for {host} cannot be read.", do=f"`ccb auth logout --all` removes it ({host})."
-        ) from None
+        do = f"`ccb auth logout --all` removes it ({host})."
+        raise ConfigError(f"What is stored for {host} cannot be read.", do=do) from None
 
 
 def _account(name: str, kept: Mapping[str, object]) -> Account:

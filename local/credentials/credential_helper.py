@@ -17,6 +17,12 @@ from ccb.tunnel.secret import Secret
 TIMEOUT_S = 10.0
 MAX_SECRET = 16 * 1024
 _BY_HAND = "Run that command by hand to see what is wrong."
+HELPER = "apiKeyHelper"
+CACHE_S = 300.0
+_LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
+_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
+_WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 async def output_of(command: str, setting: str, environ: Mapping[str, str], timeout: float = TIMEOUT_S) -> str:
@@ -55,10 +61,6 @@ async def _limited(stream: asyncio.StreamReader) -> bytes:
     while chunk := await stream.read(65536):
         kept += chunk[: 2 * MAX_SECRET - len(kept)]
     return bytes(kept)
-
-
-HELPER = "apiKeyHelper"
-CACHE_S = 300.0
 
 
 class HelperCredential:
@@ -109,12 +111,6 @@ class HelperCredential:
         self._until = self._clock() + self._keep_s
 
 
-_LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
-OAUTH_BETA = "oauth-2025-04-20"  # Anthropic's API takes the tokens of a login only with this beta
-_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
-_WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
-
-
 def checked(text: str, origin: str) -> Secret:
     """Return `text` as a credential. Raises CredentialError, without showing it, if it cannot be sent in a header."""
     text = text.strip()
@@ -130,8 +126,7 @@ def checked(text: str, origin: str) -> Secret:
 
 
 def is_login_token(secret: Secret | None) -> bool:
-    """Return whether this is a token of a login at Anthropic (`claude setup-token`). The API takes one as a bearer
-    token only, and only with a beta."""
+    """Return whether this is a token of `claude setup-token`: a bearer token, which wants a beta."""
     return secret is not None and secret.reveal().startswith(_LOGIN_TOKEN)
 
 

@@ -40,6 +40,14 @@ log = logging.getLogger(__name__)
 _MAX_ANSWER = 64 * 1024
 _USUAL_S = 3600.0
 _REFUSED = (400, 401, 403)
+API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
+TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
+WORKSPACE_VARIABLE = "ANTHROPIC_WORKSPACE_ID"
+ANTHROPIC = "anthropic"
+EARLY_S = 60.0  # seconds before its end at which a token is renewed
+REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
+_LOCK_S = 60.0
+_LOOK_S = 0.05
 
 
 class TokenRenewal:
@@ -84,17 +92,10 @@ class TokenRenewal:
         return replace(account, secret=Secret(token), refresh=new_refresh, expires=self.clock() + seconds)
 
 
-API_KEY_VARIABLE = "ANTHROPIC_API_KEY"
-TOKEN_VARIABLE = "ANTHROPIC_AUTH_TOKEN"  # noqa: S105  # the name of a variable
-WORKSPACE_VARIABLE = "ANTHROPIC_WORKSPACE_ID"
-ANTHROPIC = "anthropic"
-
-
 def credential_source(
     environ: Mapping[str, str], settings: Settings, host: str, stored: StoredCredentials
 ) -> CredentialSource:
-    """Return the first configured source of Anthropic's credential, for the provider at `host`. Nothing is run or
-    unlocked before `get`. Raises CredentialError if a variable holds something that cannot be a credential."""
+    """Return the first configured source of Anthropic's credential. Nothing is run or unlocked before `get`."""
     if workspace := environ.get(WORKSPACE_VARIABLE, "").strip():
         workspace = checked_workspace(workspace, WORKSPACE_VARIABLE)
     else:
@@ -127,15 +128,8 @@ def api_key_source(source: str) -> str:
     return source if source in (API_KEY_VARIABLE, HELPER) else "none"
 
 
-EARLY_S = 60.0  # seconds before its end at which a token is renewed
-REFUSED_NEW_S = 60.0  # a token that is younger than this and refused is not renewed: another one would be refused, too
-_LOCK_S = 60.0
-_LOOK_S = 0.05
-
-
 class StoredCredentials:
-    """The stored accounts for the sessions of one host, with one store, `secrets`, that is unlocked at most once.
-    `prompts` may ask for its passphrase; without them nobody is asked."""
+    """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked."""
 
     def __init__(
         self,
@@ -151,8 +145,7 @@ class StoredCredentials:
         self.secrets = open_store(environ, settings, prompts or NobodyToAsk())
 
     def of(self, provider: str, at: str, *, missing: CredentialError | None = None) -> StoredCredential:
-        """Return the credential for a provider, which is reached at the host `at`. Nothing is read before `get`, which
-        raises `missing` if nothing is stored."""
+        """Return the credential for a provider at the host `at`. `get` raises `missing` if nothing is stored."""
         accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ), missing=missing)
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
@@ -161,8 +154,7 @@ class StoredCredentials:
 
 
 class StoredCredential:
-    """One account, read once, and again after the provider refused it. Several ccb at once renew a token once: the
-    second one finds the new token in the store."""
+    """One account, read once, and again when it is refused. Several ccb at once renew a token once."""
 
     def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:
         self._accounts = accounts
@@ -245,10 +237,9 @@ class StoredCredential:
             # A thread of its own: a keyring may wait for its password for ever, and the loop waits for its own threads.
             return await in_thread(lambda: self._accounts.chosen(self._name))
         except NoKeyring as error:
-            where, missing = self._accounts.host, self._accounts.missing
-            raise missing or CredentialError(
-                f"No model credential for {where}.", evidence=error.what, do=error.do
-            ) from None
+            missing, what, do = self._accounts.missing, error.what, error.do
+            where = self._accounts.host
+            raise missing or CredentialError(f"No model credential for {where}.", evidence=what, do=do) from None
 
     def _credential(self, account: Account) -> Credential:
         return account.credential(f"account {account.name}")

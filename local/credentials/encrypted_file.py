@@ -28,6 +28,10 @@ FORMAT = "ccb-sealed-1"
 COST = 1 << 17  # the N of scrypt: 128 MB of memory and about half a second for each try
 _BLOCK, _PARALLEL, _KEY, _SALT, _NONCE = 8, 1, 32, 16, 12
 _COSTS = range(1 << 14, (1 << 20) + 1)
+MIN_PASSPHRASE = 8
+_MAX_BYTES = 1024 * 1024
+_TRIES = 3
+_HELPER = "credentials.passphraseHelper"
 
 
 class WrongPassphrase(ConfigError):
@@ -53,20 +57,17 @@ class _Sealed:
         return f"{FORMAT} {self.cost} {self.salt.hex()}".encode("ascii")
 
 
-def new_key(passphrase: str, cost: int = COST) -> SealKey:
-    """Return a key with a new salt. Takes half a second."""
-    return _derived(passphrase, os.urandom(_SALT), cost)
+def key_for(sealed: bytes | None, passphrase: str, cost: int = COST) -> SealKey:
+    """Return the key with which `sealed` was made if `passphrase` is right, a new one for None. Takes half a second."""
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-
-def key_for(sealed: bytes, passphrase: str) -> SealKey:
-    """Return the key with which `sealed` was made if `passphrase` is right. Takes half a second. Raise ConfigError."""
-    parts = _parts(sealed)
-    return _derived(passphrase, parts.salt, parts.cost)
+    salt, cost = (os.urandom(_SALT), cost) if sealed is None else (_parts(sealed).salt, _parts(sealed).cost)
+    key = Scrypt(salt=salt, length=_KEY, n=cost, r=_BLOCK, p=_PARALLEL).derive(passphrase.encode("utf-8", "replace"))
+    return SealKey(salt, cost, Secret(key.hex()))
 
 
 def fits(key: SealKey, sealed: bytes) -> bool:
-    parts = _parts(sealed)
-    return (parts.salt, parts.cost) == (key.salt, key.cost)
+    return (_parts(sealed).salt, _parts(sealed).cost) == (key.salt, key.cost)
 
 
 def seal(text: str, key: SealKey) -> bytes:
@@ -90,13 +91,6 @@ def unseal(sealed: bytes, key: SealKey) -> str:
         raise WrongPassphrase("the passphrase is wrong, or the file was changed", do="Try again.") from None
 
 
-def _derived(passphrase: str, salt: bytes, cost: int) -> SealKey:
-    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-
-    key = Scrypt(salt=salt, length=_KEY, n=cost, r=_BLOCK, p=_PARALLEL).derive(passphrase.encode("utf-8", "replace"))
-    return SealKey(salt, cost, Secret(key.hex()))
-
-
 def _parts(sealed: bytes) -> _Sealed:
     """Read the fields, and check what decides how long the next step takes."""
     try:
@@ -111,12 +105,6 @@ def _parts(sealed: bytes) -> _Sealed:
     return _Sealed(salt, fields["cost"], nonce, data)
 
 
-MIN_PASSPHRASE = 8
-_MAX_BYTES = 1024 * 1024
-_TRIES = 3
-_HELPER = "credentials.passphraseHelper"
-
-
 class StoreLocked(CredentialError):
     """Nobody has given the passphrase, so what is in the file is not known."""
 
@@ -126,8 +114,7 @@ def credentials_path(environ: Mapping[str, str]) -> Path:
 
 
 class EncryptedFile:
-    """See SecretStore. `unlock` opens the file, or makes it with a new passphrase: `prompts` ask for that. Without an
-    answer it raises StoreLocked."""
+    """See SecretStore. `unlock` opens the file or makes it; without a passphrase it raises StoreLocked."""
 
     def __init__(
         self, path: Path, environ: Mapping[str, str], prompts: Prompts, *, helper: str | None = None, cost: int = COST
@@ -198,14 +185,10 @@ class EncryptedFile:
     async def _try(self, sealed: bytes | None, passphrase: str) -> None:
         """Remember the key of the passphrase. Raise WrongPassphrase, ConfigError."""
         passphrase = passphrase.rstrip("\r\n")
-        if sealed is None:
-            if len(passphrase) < MIN_PASSPHRASE:
-                raise ConfigError(
-                    f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one."
-                )
-            key = await in_thread(lambda: new_key(passphrase, self._cost))
-        else:
-            key = await in_thread(lambda: key_for(sealed, passphrase))
+        if sealed is None and len(passphrase) < MIN_PASSPHRASE:
+            raise ConfigError(f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Type more of them.")
+        key = await in_thread(lambda: key_for(sealed, passphrase, self._cost))
+        if sealed is not None:
             unseal(sealed, key)
         self._prompts.memory.seals[self.path] = key
 

@@ -104,12 +104,10 @@ def _errors() -> Iterator[None]:
 
 
 class SecretStore(Protocol):
-    """Keeps one secret under each name. Only `unlock` asks the person by ccb's own means, and it comes first; all other
-    methods block. All raise ConfigError."""
+    """Keeps one secret under each name. Only `unlock` asks the person, and it comes first; all others block."""
 
     async def unlock(self, *, create: bool = False) -> None:
-        """Ask for what opens the store, if that is needed and not known yet. With `create`, make the store. Raise
-        CredentialError without an answer."""
+        """Ask for what opens the store, if needed. With `create`, make it. Raise CredentialError without an answer."""
 
     def get(self, name: str) -> Secret | None:
         """Return the secret under `name`, or None."""
@@ -125,8 +123,7 @@ class SecretStore(Protocol):
 
 
 def open_store(environ: Mapping[str, str], settings: Settings, prompts: Prompts) -> SecretStore:
-    """Return the keyring, or the encrypted file: by themselves the settings take the file only where it exists and this
-    machine has no keyring."""
+    """Return the keyring, or the encrypted file; by default that only where it exists and no keyring does."""
     from .encrypted_file import EncryptedFile, credentials_path
 
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)

@@ -35,10 +35,11 @@ from .host_checks import host_findings
 from .laptop_checks import laptop_findings
 from .ssh_checks import login_failed, login_findings, ssh_findings
 
+_MAX_WIDTH = 140
+
 
 async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield every finding as soon as it is known; without a host, those about this machine. A CcbError becomes a
-    finding."""
+    """Yield every finding once it is known; without a host, those about this machine."""
     prompts = prompts_for(headless=False)
     async for finding in laptop_findings(environ, prompts):
         yield finding
@@ -74,8 +75,7 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
 
 
 async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield the findings about this machine and, over the connection of a session, about its host. Nobody is asked for
-    anything. Raises CcbError."""
+    """Yield the findings about this machine and the host of a session. Nobody is asked for anything."""
     async for finding in laptop_findings(environ):
         yield finding
     if isinstance(sessions, HostSessions):
@@ -85,8 +85,7 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
 
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
-    """Connect as a session would that has to log in, even if the settings or the credential of this machine are
-    wrong."""
+    """Log in as a session would, even if the settings or the credential of this machine are wrong."""
     async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
         transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
         async with AsyncExitStack() as stack:
@@ -102,9 +101,6 @@ def _startup(environ: Mapping[str, str]) -> LoadedBasics:
         return load_startup(environ)
     except CcbError:  # the checks of this machine have reported the error
         return LoadedBasics(Settings(), (), bundle.load())
-
-
-_MAX_WIDTH = 140
 
 
 async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

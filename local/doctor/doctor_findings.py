@@ -34,8 +34,7 @@ _MARKS = {FindingState.OK: "ok", FindingState.WARN: "warn", FindingState.BLOCK: 
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check. `where` is LAPTOP, CONNECTION, HOST or a jump host. `found` is the evidence (lines),
-    `fix` the one thing to do, "" for none."""
+    """`where` is LAPTOP, CONNECTION, HOST or a jump host; `found` is the evidence, `fix` the one thing to do."""
 
     where: str
     name: str

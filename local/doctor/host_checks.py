@@ -16,16 +16,25 @@ from ccb.tunnel.errors import CcbError, ConnectionLost, NoPython, ProtocolError
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Pipe, Transport
-from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, FrameError, Ping, Refused, Report, Stop
-from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
+from ccb.tunnel.wire.frames import Bye, CallData, Credit, Frame, Ping, Refused, Report, Stop
+from ccb.tunnel.wire.ndjson import encode_frame
 
-from ..connect.session_rows import ReportRow, Text, row_of
+from ..connect.session_rows import ReportRow, Text, frames_of, row_of
 from .doctor_findings import HOST, Finding, FindingState, error_finding, judged, skew_text
 from .ssh_checks import sessions_finding
 
 _MAX_CHECKS = 1000
 _SHOWN_NOISE = 200
 _SSHD_MESSAGE = "Could not chdir to home directory"
+_PINGS = 7
+_SIZES = tuple(size * 1024 for size in (4, 32, 128, 512, 2048))
+_QUICK_S = 0.3
+_SHORTEST_S = 0.001
+_CHUNK = 32 * 1024
+_SLOW_ROUND_TRIP_S = 0.5
+_SLOW_BYTES_S = 64 * 1024
+_SKEW_S = 60.0
+_ANSWER_S = 30.0
 
 
 class CheckRow(ReportRow):
@@ -51,12 +60,8 @@ async def host_findings(transport: Transport, bundle: Bundle) -> AsyncIterator[F
             yield finding
         yield _noise_finding(heard, launched.pipe)
         if launched.uploaded:
-            yield Finding(
-                HOST,
-                "deployment",
-                FindingState.INFO,
-                "the worker was not on the host: it was sent for this check and is not kept",
-            )
+            text = "the worker was not on the host: it was sent for this check and is not kept"
+            yield Finding(HOST, "deployment", FindingState.INFO, text)
         count = 0
         while (report := await channel.report("check", "ready")).kind == "check":
             row = row_of(CheckRow, report.body, transport.name)
@@ -77,9 +82,8 @@ def _shell_findings(heard: ProbeAnswers, used: str) -> list[Finding]:
     """Return what the login shell reported before any Python ran. `used` is the Python that runs the worker."""
     facts, found = heard.facts, []
     if facts:
-        lines = [
-            f"{name} {value}" for name, value in facts.items() if not used or (name in ("umask", "path") and value)
-        ]
+        shown = {name: value for name, value in facts.items() if not used or (name in ("umask", "path") and value)}
+        lines = [f"{name} {value}" for name, value in shown.items()]
         found.append(Finding(HOST, "shell", FindingState.INFO, neutralise("\n".join(lines))))
     pythons = list(dict.fromkeys(neutralise(each) for each in heard.pythons))
     lines = [f"{each}{' (used)' if each.rpartition(' ')[0] == used else ''}" for each in pythons]
@@ -99,16 +103,6 @@ def _noise_finding(heard: ProbeAnswers, pipe: Pipe) -> Finding:
     start = "\n".join(neutralise(each.strip()[:_SHOWN_NOISE]) for each in texts if each.strip())
     fix = "Let start-up files print only in interactive shells: ccb copes with it, other programs over ssh do not."
     return judged(HOST, "shell noise", f"{text}\n{start}", fix)
-
-
-_PINGS = 7
-_SIZES = tuple(size * 1024 for size in (4, 32, 128, 512, 2048))
-_QUICK_S = 0.3
-_SHORTEST_S = 0.001
-_CHUNK = 32 * 1024
-_SLOW_ROUND_TRIP_S = 0.5
-_SLOW_BYTES_S = 64 * 1024
-_SKEW_S = 60.0
 
 
 class ClockRow(ReportRow):
@@ -148,8 +142,7 @@ async def _measured(channel: WorkerChannel) -> list[Finding]:
 
 
 async def _throughput(channel: WorkerChannel, round_trip: float, *, down: bool) -> float:
-    """Return the bytes per second, not counting the round trip that every transfer takes. Transfers grow until one
-    takes long enough to measure."""
+    """Return bytes per second beyond the `round_trip`. Transfers grow until one takes long enough to measure."""
     rate = 0.0
     for size in _SIZES:
         took = await _transfer(channel, size, down=down) - round_trip
@@ -176,18 +169,13 @@ def _rate(bytes_a_second: float) -> str:
     return f"{bytes_a_second / 1e6:.1f} MB/s" if bytes_a_second >= 1e6 else f"{bytes_a_second / 1e3:.0f} KB/s"
 
 
-_ANSWER_S = 30.0
-
-
 class WorkerChannel:
     """Sends frames to the doctor's worker and receives its reports, one at a time."""
 
     def __init__(self, transport: Transport, pipe: Pipe, rest: bytes) -> None:
         self._host = transport.name
         self._pipe = pipe
-        self._data = rest
-        self._decoder = FrameDecoder()
-        self._frames: list[Frame] = []
+        self._frames = frames_of(pipe, rest, transport.name)
         self._last = "its start"
 
     async def send(self, *frames: Frame) -> None:
@@ -197,13 +185,11 @@ class WorkerChannel:
         """Wait for the next report, which must be of one of `kinds`. Raises CcbError."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                frame = await self._next()
+                frame = await anext(self._frames, Bye("the channel ended"))
         except TimeoutError:
             raise ConnectionLost(
                 f"{self._host} went silent in the middle of its checks",
-                evidence="\n".join(
-                    [f"The last check that it reported: {self._last}.", self._pipe.stderr_tail().strip()]
-                ),
+                evidence=f"The last check that it reported: {self._last}.\n{self._pipe.stderr_tail().strip()}",
                 do="Run it again; look for a file system on the host that does not answer.",
             ) from None
         if isinstance(frame, Refused):
@@ -215,22 +201,8 @@ class WorkerChannel:
         self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
         return frame
 
-    async def _next(self) -> Frame:
-        while not self._frames:
-            try:
-                self._frames = list(self._decoder.feed(self._data))
-            except FrameError as error:
-                raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {error.reason}", do="Run again with --debug."
-                ) from None
-            self._data = b""
-            if not self._frames:
-                self._data = await self._pipe.read()
-                if not self._data:
-                    return Bye("the channel ended")
-        return self._frames.pop(0)
-
     async def close(self) -> None:
         with contextlib.suppress(CcbError):
             await self.send(Stop(0))
+        await self._frames.aclose()
         await self._pipe.close()

@@ -47,13 +47,13 @@ _PROVIDER_S = 10.0
 _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
+_MOST = 10
 
 
 async def laptop_findings(
     environ: Mapping[str, str] = os.environ, prompts: Prompts | None = None
 ) -> AsyncIterator[Finding]:
-    """Yield every finding about this machine. Errors become findings. `prompts` may ask for the passphrase of stored
-    credentials; without them, those stay locked."""
+    """Yield every finding about this machine. Without `prompts`, stored credentials may stay locked."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield _finding("ccb", FindingState.INFO, version)
     yield await asyncio.to_thread(_openssh)
@@ -221,8 +221,7 @@ def _route(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
 
 async def _ask(client: ProviderClient, credential: Credential | None) -> tuple[int, float | None]:
-    """Request the list of models, on the way that model calls take. Return the HTTP status, and the provider's time in
-    seconds since 1970 if it sent one."""
+    """Ask for the list of models as model calls go. Return the HTTP status, and the provider's time if it sent one."""
     headers = {**key_headers(credential, ""), "accept": "application/json", "user-agent": "ccb"}
     request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
     async with asyncio.timeout(_PROVIDER_S), client, client.request(request) as response:
@@ -244,14 +243,10 @@ def _credential(credential: Credential | None, status: int) -> Finding:
     return _finding("credential", FindingState.INFO, f"{text}: could not be checked")
 
 
-_MOST = 10
-
-
 async def provider_findings(
     environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
 ) -> AsyncIterator[Finding]:
-    """Yield findings about the provider of the model of new sessions, which may block, and about those of the
-    settings."""
+    """Yield findings about the provider of the model of new sessions, which may block, and those of the settings."""
     model = settings.modelAliases.get(settings.model or "", settings.model or "")
     try:
         found = provider_and_model(model, environ, settings) if "/" in model else None

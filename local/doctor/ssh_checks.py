@@ -29,6 +29,8 @@ from .doctor_findings import CONNECTION, HOST, JUMP_HOST, Finding, FindingState,
 _MORE_SESSIONS = 2
 _COMMAND_S = 10.0
 _COMMANDS = ("proxycommand", "localcommand", "remotecommand", "knownhostscommand")
+_KEYRING_S = 10.0
+_NAME = "ControlMaster"
 
 
 def _finding(name: str, state: FindingState, found: str, fix: str = "") -> Finding:
@@ -109,8 +111,7 @@ def login_failed(error: CcbError) -> Finding:
 
 
 def login_findings(transport: Transport, seconds: float, *, key_known: bool, verbose_login: str = "") -> list[Finding]:
-    """Return what the login revealed. `key_known`: the host's key was in known_hosts before. `verbose_login` is a
-    command that logs in with -v."""
+    """`key_known`: the host's key was in known_hosts before. `verbose_login` is a command that logs in with -v."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
     from ccb.tunnel.ssh.login_client import login_facts
@@ -136,8 +137,7 @@ def login_findings(transport: Transport, seconds: float, *, key_known: bool, ver
 
 
 async def sessions_finding(transport: Transport) -> Finding:
-    """Return how many commands the server runs at a time on one connection. ccb needs one; a copy inside a session
-    takes a second."""
+    """Say how many commands run at a time on one connection: ccb needs one, a copy in a session a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
     from ccb.tunnel.ssh.login_client import more_sessions
@@ -175,9 +175,6 @@ async def _more_commands(transport: Transport) -> int:
 async def _close(pipe: Pipe) -> None:
     with contextlib.suppress(CcbError):
         await pipe.close()
-
-
-_KEYRING_S = 10.0
 
 
 def default_keys() -> list[Path]:
@@ -230,9 +227,6 @@ def _kind(path: Path) -> str:
             return "public key only: the agent must hold the private key"
         return "not a private key"
     return "without passphrase"
-
-
-_NAME = "ControlMaster"
 
 
 async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool) -> Finding | None:

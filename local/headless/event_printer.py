@@ -17,15 +17,8 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
-from .output_formats import (
-    HeadlessOutput,
-    RetryReports,
-    TranscriptMirror,
-    local_result,
-    report,
-    report_damage,
-    report_earlier_damage,
-)
+from . import output_formats as formats
+from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
 from .turn_results import GOODBYE_S, TurnResults
 
@@ -38,6 +31,8 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
+_MAX_BLOCKS = 10_000
+"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
 
 
 @dataclass(eq=False)
@@ -47,11 +42,11 @@ class EventPrinter:
     None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
     session: RemoteSession
-    output: HeadlessOutput
+    output: formats.HeadlessOutput
     results: TurnResults
     own: OwnAnswers
-    _retries: RetryReports
-    mirror: TranscriptMirror | None
+    _retries: formats.RetryReports
+    mirror: formats.TranscriptMirror | None
     hides: Callable[[str], bool] | None
     goodbye: str = ""
     _earlier_damage: asyncio.Task[None] | None = None
@@ -146,7 +141,9 @@ class EventPrinter:
                 await self._connected.wait()
         if result is None and why:
             duration = round((time.monotonic() - begun) * 1000)
-            result = local_result(self.session.hello.session, [why], reason="answered_before", duration_ms=duration)
+            result = formats.local_result(
+                self.session.hello.session, [why], reason="answered_before", duration_ms=duration
+            )
         if result is not None:
             await self.results.answered_before(input_id, result)
 
@@ -195,7 +192,7 @@ class EventPrinter:
         """Print only the questions that are still open of the events before this run, and report damage. Another task
         waits for the page of events with the damage: this loop must go on reading."""
         if self._earlier_damage is None:
-            looking = report_earlier_damage(self.session, skipped.seq + 1)
+            looking = formats.report_earlier_damage(self.session, skipped.seq + 1)
             self._earlier_damage = asyncio.create_task(looking, name="earlier damage")
             self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
@@ -229,7 +226,7 @@ class EventPrinter:
                 else:
                     await self.results.reports.turn_ended(more=bool(self.results.pending))
             case records.DamagedRecord() as damage:
-                report_damage(damage)
+                formats.report_damage(damage)
 
     async def _progress(self, message: records.MessageRecord) -> None:
         if isinstance(message.public, messages.ResultMessage | messages.ControlRequest | messages.ControlCancel):
@@ -278,10 +275,6 @@ class EventPrinter:
             await self.questions.closed(public.request_id)
 
 
-_MAX_BLOCKS = 10_000
-"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
-
-
 @dataclass
 class _PrintedBlock:
     """How much of a content block was printed, and how much of it the host has sent again since the last reconnect."""
@@ -299,8 +292,7 @@ class PartialEvents:
     _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
 
     def new_part(self, message: Json) -> Json | None:
-        """Return the part of a `stream_event` message that was not printed before, or None; other messages
-        unchanged."""
+        """Return the part of a `stream_event` that was not printed before, or None; other messages unchanged."""
         event = message.get("event")
         parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
         if message.get("type") != "stream_event" or parsed is None:
@@ -346,6 +338,5 @@ def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.Cont
     if new < 0 or (new == 0 and delta.text):
         return None
     block.chars = block.chars_again
-    return (
-        message if new >= len(delta.text) else messages.with_text(message, delta, delta.text[len(delta.text) - new :])
-    )
+    known = len(delta.text) - new
+    return message if known <= 0 else messages.with_text(message, delta, delta.text[known:])

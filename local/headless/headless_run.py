@@ -15,13 +15,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError, UsageError
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire.client_requests import (
-    DROPS_MORE,
-    REWIND_CONVERSATION,
-    REWIND_FILES,
-    ConversationRewind,
-    FileRewind,
-)
+from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, new_uuid
 from ccb.tunnel.wire.messages import as_blocks
 
@@ -44,13 +38,24 @@ if TYPE_CHECKING:
     from ..session.session_client import Json
     from .event_printer import EventPrinter
 
+log = logging.getLogger(__name__)
+HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
+STDIN, STDOUT = 0, 1
+_REASONS = {
+    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
+    ExitCode.TERMINATED: "Terminated (SIGTERM)",
+    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
+}
+
 
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
     """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
     try:
-        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
+        await session.request(
+            Request(requests.REWIND_CONVERSATION, requests.ConversationRewind(after=message, drops=drops))
+        )
     except RequestFailed as refused:
-        if str(refused).startswith(DROPS_MORE):
+        if str(refused).startswith(requests.DROPS_MORE):
             raise UsageError(
                 str(refused),
                 do="Resume without --resume-session-at, or name the last message of the turn that stays.",
@@ -63,7 +68,7 @@ async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> N
 
 async def restored_files(session: RemoteSession, prompt: str) -> str:
     try:
-        done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
+        done = await session.request(Request(requests.REWIND_FILES, requests.FileRewind(prompt)))
     except RequestFailed as refused:
         raise UsageError(
             f"the files were not put back: {HostText(str(refused))}",
@@ -96,18 +101,6 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
         sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
         confirmed["plugins_applied"] = len(paths) == len(plugins)
     return replace(arguments, sdk=sdk, agent=agent), confirmed
-
-
-log = logging.getLogger(__name__)
-
-HURRIED_GOODBYE_S = 1.0  # seconds for the host to end the session if the person pressed Ctrl+C twice
-STDIN, STDOUT = 0, 1
-
-_REASONS = {
-    ExitCode.INTERRUPTED: "Interrupted (SIGINT)",
-    ExitCode.TERMINATED: "Terminated (SIGTERM)",
-    ExitCode.HANGUP: "Hung up (SIGHUP, or nobody reads stdout)",
-}
 
 
 async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, escaped_json, neutralise
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
-from ccb.tunnel.wire.messages import (
-    BLOCKED_PROMPT,
-    AssistantMessage,
-    PublicMessage,
-    SystemMessage,
-    UserMessage,
-    as_dict,
-    as_number,
-)
 from ccb.tunnel.wire.model_facts import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump, dump_line, to_bytes
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
@@ -41,14 +33,25 @@ if TYPE_CHECKING:
 
 
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
+_LONG_MS = 4_000
+MAX_LINE = 1_000_000  # the most characters of a line
+_STEPS = (200_000, 20_000, 2_000)
+_MAX_NAME = 200
+_NO_USAGE: Json = {
+    "input_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "output_tokens": 0,
+    "server_tool_use": {"web_search_requests": 0},
+    "service_tier": "standard",
+}
+_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
+_LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
 def report(text: str) -> None:
     """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
     say(f"ccb: {text}")
-
-
-_LONG_MS = 4_000
 
 
 class RetryReports:
@@ -58,7 +61,7 @@ class RetryReports:
         self._quiet = quiet
         self._retrying = False
 
-    def system(self, message: SystemMessage) -> None:
+    def system(self, message: messages.SystemMessage) -> None:
         """Report the first retry of a model call, each that waits for long, and what the worker warns of."""
         if self._quiet:
             return
@@ -68,23 +71,20 @@ class RetryReports:
             report(text)
         if message.subtype != "api_retry":
             return
-        if message.attempt != 1 and as_number(message.body.get("retry_delay_ms")) < _LONG_MS:
+        if message.attempt != 1 and messages.as_number(message.body.get("retry_delay_ms")) < _LONG_MS:
             return
         self._retrying = True
         last = message.attempt == message.body.get("max_retries")  # it may be the end of the turn
         report(retry_text(message) if last else f"{retry_text(message)}; trying again")
 
-    def assistant(self, message: AssistantMessage) -> None:
+    def assistant(self, message: messages.AssistantMessage) -> None:
         if not message.is_api_error:
             self._retrying = False
 
     def turn_ended(self, result: Json) -> None:
         """Handle the end of a turn: if no retry reached the model, report what to check."""
         if self._retrying and result.get("is_error") and result.get("api_error_status") is None:
-            report(
-                "the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL of this machine "
-                "(`ccb doctor`)"
-            )
+            report("the model was not reached; check the network, the proxy and ANTHROPIC_BASE_URL here (`ccb doctor`)")
         self._retrying = False
 
 
@@ -104,9 +104,7 @@ async def report_earlier_damage(session: RemoteSession, before: int) -> None:
         for event in reversed(await session.earlier(before, _LAST_PAGE)):
             content = event.record.content
             workers += isinstance(content, WorkerRecord)
-            if workers > 1 or isinstance(
-                content, InputRecord | TurnStartRecord
-            ):  # from here on a client was attached and saw the reports
+            if workers > 1 or isinstance(content, InputRecord | TurnStartRecord):  # from here on a client was attached
                 break
             if isinstance(content, DamagedRecord):
                 found.append(content)
@@ -118,10 +116,6 @@ def add_unsent(error: CcbError, session: RemoteSession) -> None:
     if session.unsent:
         unsent = f"{session.unsent} input(s) were not confirmed by the host and may be lost."
         error.evidence = f"{error.evidence}\n{unsent}" if error.evidence else unsent
-
-
-MAX_LINE = 1_000_000  # the most characters of a line
-_STEPS = (200_000, 20_000, 2_000)
 
 
 def limited_line(body: Json) -> str:
@@ -142,14 +136,11 @@ def _cut(value: object, most: int) -> object:
     if isinstance(value, list):
         return [_cut(each, most) for each in value]
     if isinstance(value, dict):
-        data = as_dict(value.get("source")).get("data")
+        data = messages.as_dict(value.get("source")).get("data")
         if value.get("type") in ("image", "document") and isinstance(data, str) and len(data) > most:
             return {"type": "text", "text": f"({value['type']} left out: the message is too long)"}
         return {name: _cut(each, most) for name, each in value.items()}
     return value
-
-
-_MAX_NAME = 200
 
 
 class TranscriptMirror:
@@ -180,10 +171,11 @@ class TranscriptMirror:
         if body is not None:
             await self._print({**body, "uuid": body.get("uuid") or input_id})
 
-    async def message(self, public: PublicMessage, body: Json) -> None:
+    async def message(self, public: messages.PublicMessage, body: Json) -> None:
         of_main = not body.get("parent_tool_use_id")
         if of_main and (
-            isinstance(public, AssistantMessage) or (isinstance(public, UserMessage) and not public.is_replay)
+            isinstance(public, messages.AssistantMessage)
+            or (isinstance(public, messages.UserMessage) and not public.is_replay)
         ):
             await self._print(body)
 
@@ -228,8 +220,7 @@ def _folder_name(directory: str) -> str:
 
 
 class HeadlessOutput:
-    """Prints the messages of a session in order, in the form that `text_of` gives them. A result ends each turn. This
-    base prints nothing."""
+    """Prints the messages of a session in the form that `text_of` gives them. This base prints nothing."""
 
     def __init__(self, writer: Writer, text_of: Callable[[Json], str]) -> None:
         self._writer = writer
@@ -300,18 +291,6 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
     return JsonArrayOutput(writer, text_of) if verbose else LastResultOutput(writer, text_of)
 
 
-_NO_USAGE: Json = {
-    "input_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "output_tokens": 0,
-    "server_tool_use": {"web_search_requests": 0},
-    "service_tier": "standard",
-}
-_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
-_LIMITS = ("error_max_turns", "error_max_budget_usd")
-
-
 def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
     """Return the exit code of a run that ended with `result`. `wants_answer`: a turn without an answer has failed."""
     subtype = result.get("subtype")
@@ -347,7 +326,7 @@ def has_answer(result: Json) -> bool:
         return False
     said, turns = result.get("result"), result.get("num_turns")
     if not turns:
-        return not str(said).startswith(BLOCKED_PROMPT)
+        return not str(said).startswith(messages.BLOCKED_PROMPT)
     return bool(isinstance(said, str) and said.strip()) or "structured_output" in result
 
 

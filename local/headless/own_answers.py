@@ -6,16 +6,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.messages import (
-    AssistantMessage,
-    ControlRequest,
-    ControlResponse,
-    PublicMessage,
-    ResultMessage,
-    TaskMessage,
-    UserMessage,
-)
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 
 from ..session.newest import Newest
@@ -30,6 +22,7 @@ _MAX_TEXT = 4_000  # characters
 
 
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
+END = "end_session"  # the request after which no more input comes
 
 
 class ClientQuestions:
@@ -65,9 +58,6 @@ class ClientQuestions:
         await self._session.refuse(request_id, _REFUSAL)
 
 
-END = "end_session"  # the request after which no more input comes
-
-
 class OwnAnswers:
     """What this machine answers. `confirmed` are fields of the answer to `initialize`."""
 
@@ -83,7 +73,7 @@ class OwnAnswers:
         self._added = self._removed = 0  # lines, by the results of the edits
         self._agents: Newest[str, Json] = Newest(_MAX_AGENTS)
 
-    def payload(self, line: ControlRequest) -> Json | None:
+    def payload(self, line: messages.ControlRequest) -> Json | None:
         if line.subtype == "initialize":
             self._initialize.add(line.request_id)
             self.forwards_text = line.request.get("forwardSubagentText") is True
@@ -99,25 +89,25 @@ class OwnAnswers:
             return self._used()
         return None
 
-    def heard(self, public: PublicMessage, body: Json) -> Json:
-        if isinstance(public, ResultMessage):
+    def heard(self, public: messages.PublicMessage, body: Json) -> Json:
+        if isinstance(public, messages.ResultMessage):
             self._cost, self._usage = public.total_cost_usd, public.model_usage
             duration = body.get("duration_api_ms")
             self._api_ms += duration if isinstance(duration, int) else 0
-        elif isinstance(public, UserMessage):
+        elif isinstance(public, messages.UserMessage):
             self._count_lines(body)
-        elif isinstance(public, ControlResponse) and public.request_id in self._initialize and public.payload:
+        elif isinstance(public, messages.ControlResponse) and public.request_id in self._initialize and public.payload:
             models = public.payload.get("models")
             if isinstance(models, list):
                 self._models = models
             if self.confirmed:
                 answer = {**body["response"], "response": {**public.payload, **self.confirmed}}
                 return {**body, "response": answer}
-        if isinstance(public, TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
+        if isinstance(public, messages.TaskMessage) and public.subtype == "task_started" and body.get("subagent_type"):
             agent = str(body.get("agent_id") or public.task_id)
             kind = str(body["subagent_type"])[:_MAX_TEXT]
             self._agents[agent] = {"subagent_type": kind, "task_description": public.description[:_MAX_TEXT]}
-        elif isinstance(public, AssistantMessage | UserMessage) and body.get("parent_tool_use_id"):
+        elif isinstance(public, messages.AssistantMessage | messages.UserMessage) and body.get("parent_tool_use_id"):
             agent = str(body["parent_tool_use_id"])
             return {**body, "agent_id": agent, **self._agents.get(agent, {})}
         return body

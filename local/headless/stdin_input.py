@@ -32,6 +32,23 @@ if TYPE_CHECKING:
 
 EARLY_ANSWER_S = 20.0  # seconds that the first request of a client waits for the session
 _MAX_AHEAD = 16  # messages that are read before the session is there
+_KNOWN_EARLY: Json = {  # what is known of a session before it is there
+    "commands": [],
+    "agents": [],
+    "output_style": "default",
+    "available_output_styles": ["default"],
+    "models": [{"value": "default", "displayName": "Default", "description": ""}],
+    "account": {},
+    "claude_code_version": CLAUDE_CODE_VERSION,
+    "session_state": "idle",
+    "capabilities": ["interrupt_receipt_v1"],
+    "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
+}
+MAX_TEXT = 16 * 1024 * 1024  # the most bytes of piped text in a prompt
+MAX_INPUT_LINE = 24 * 1024 * 1024  # the longest NDJSON line on stdin, in bytes. It may carry images and documents.
+SILENCE_S = 3.0  # seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then.
+_FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
+_NO_INPUT_HINT = "use </dev/null if there is no input"
 
 
 class EarlyInput:
@@ -99,25 +116,6 @@ class EarlyInput:
             await self._answer(public_answer(Success(request_id, {**_KNOWN_EARLY, **self.confirmed})))
 
 
-_KNOWN_EARLY: Json = {  # what is known of a session before it is there
-    "commands": [],
-    "agents": [],
-    "output_style": "default",
-    "available_output_styles": ["default"],
-    "models": [{"value": "default", "displayName": "Default", "description": ""}],
-    "account": {},
-    "claude_code_version": CLAUDE_CODE_VERSION,
-    "session_state": "idle",
-    "capabilities": ["interrupt_receipt_v1"],
-    "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
-}
-
-MAX_TEXT = 16 * 1024 * 1024  # the most bytes of piped text in a prompt
-MAX_INPUT_LINE = 24 * 1024 * 1024  # the longest NDJSON line on stdin, in bytes. It may carry images and documents.
-SILENCE_S = 3.0  # seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then.
-_FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
-
-
 class BadInput(CcbError):
     """A line on stdin is not a message that a client may send. The exit code is 1, as in the reference."""
 
@@ -143,9 +141,6 @@ async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]
             do='Write the prompt behind the host: ccb ssh host:/path -p "what to do"',
         )
     return "\n\n".join(parts) if len(parts) > 1 else parts[0]
-
-
-_NO_INPUT_HINT = "use </dev/null if there is no input"
 
 
 async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> str:

@@ -18,6 +18,11 @@ from .output_formats import HeadlessOutput, RetryReports, command_message, exit_
 if TYPE_CHECKING:
     from ..session.session_client import Json
 
+_MAX_INPUTS = 10_000
+_MAX_TASKS = 1_000
+_MAX_TEXT = 1_000  # characters of the description of a task
+GOODBYE_S = 5.0  # seconds for the host to end the session after the last result, or to send a result after an interrupt
+
 
 def state_flags(environ: Mapping[str, str]) -> Json | None:
     """Return what messages about the session's state have in addition, None if nobody asked for them."""
@@ -107,13 +112,6 @@ class TurnReports:
 
     async def _print(self, body: Json) -> None:
         await self._output.message({**body, "session_id": self.session_id, "uuid": new_uuid()})
-
-
-_MAX_INPUTS = 10_000
-_MAX_TASKS = 1_000
-_MAX_TEXT = 1_000  # characters of the description of a task
-
-GOODBYE_S = 5.0  # seconds for the host to end the session after the last result, or to send a result after an interrupt
 
 
 class PendingPrompts:
@@ -220,8 +218,7 @@ class PendingPrompts:
 
 @dataclass(eq=False)
 class TurnResults:
-    """Prints results, and knows their exit code. `print_all`: also of turns that this run did not start.
-    `print_failures`: also if the host could not send one."""
+    """`print_all`: also results of turns that this run did not start. `print_failures`: also if the host sent none."""
 
     reports: TurnReports
     _output: HeadlessOutput

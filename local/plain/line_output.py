@@ -26,6 +26,8 @@ _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
 _SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+_DENIED = "The user denied this; it was not done."
+_CANNOT = "This question needs the full interface; only a refusal is possible here."
 
 
 def quoted(text: str) -> list[str]:
@@ -47,8 +49,10 @@ class LinePrinter:
         self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
-        if isinstance(block, PromptBlock):
-            self._prompt(block)
+        if isinstance(block, PromptBlock) and block.text in self.own_prompts:
+            self.own_prompts.remove(block.text)
+        elif isinstance(block, PromptBlock):
+            self._once(block, *quoted(f"Prompt: {block.text.strip()}"))
         elif isinstance(block, NoticeBlock):
             self._once(block, *self._notice(block))
             if block.level in (Level.WARNING, Level.ERROR):
@@ -74,12 +78,6 @@ class LinePrinter:
         if id(block) not in self._printed:
             self._printed[id(block)] = block
             self._write(*lines)
-
-    def _prompt(self, block: PromptBlock) -> None:
-        if block.text in self.own_prompts:
-            self.own_prompts.remove(block.text)
-        else:
-            self._once(block, *quoted(f"Prompt: {block.text.strip()}"))
 
     def _notice(self, block: NoticeBlock) -> list[str]:
         if isinstance(block, HoleBlock):
@@ -120,9 +118,6 @@ def _todos(block: ToolBlock) -> list[str]:
 
 
 Json = dict[str, Any]
-
-_DENIED = "The user denied this; it was not done."
-_CANNOT = "This question needs the full interface; only a refusal is possible here."
 
 
 @dataclass(frozen=True)
@@ -192,11 +187,9 @@ class PlainQuestion:
             return ["3: deny (a reason may follow)"]
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
         session = [f"2: allow, and for this session {rules}"] if rules else []
-        always = [f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"]
-        return [
-            *("1: allow once", *session, "3: deny (a reason may follow)"),
-            *(always if can_be_kept(self._updates) else []),
-        ]
+        always = f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"
+        usual = ["1: allow once", *session, "3: deny (a reason may follow)"]
+        return [*usual, always] if can_be_kept(self._updates) else usual
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

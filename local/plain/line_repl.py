@@ -30,30 +30,10 @@ from ..connect.connect_session import connect_session
 from ..connect.dialer import SpareTransport
 from ..files.copying import Transfers, outcome, progress_line
 from ..files.fetched_files import FetchedFile, FetchedFiles, PrivateFolder
-from ..session.session_client import (
-    EventGap,
-    LaptopNotice,
-    LinkChange,
-    LinkState,
-    PromptDelivery,
-    SessionClient,
-    SessionEvent,
-    parse_snapshot,
-)
+from ..session import session_client
+from ..slash_commands import session_api
 from ..slash_commands.command_table import find_command
 from ..slash_commands.registry import Copying, LaptopCommand, Leave, Live, OpenNext, Reply, ReplyRow, Rows, Switch, Text
-from ..slash_commands.session_api import (
-    NO_LAPTOP,
-    LaptopSide,
-    LeftSession,
-    NextSession,
-    Place,
-    ReplInfo,
-    SessionApi,
-    arguments_for,
-    info_of,
-    laptop_of,
-)
 from ..slash_commands.session_api import farewell as lines_of_farewell
 from ..slash_commands.typed_line import parse_command
 from ..terminal.console import print_line
@@ -87,10 +67,11 @@ _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
 ! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
 After a list, a number alone chooses one of its rows. Other commands are the agent's own."""
+_MAX_LINE = 1 << 20
 
 
 class LineReplies:
-    def __init__(self, api: SessionApi, write: Callable[..., None]) -> None:
+    def __init__(self, api: session_api.SessionApi, write: Callable[..., None]) -> None:
         self._api = api
         self._write = write
         self._offered: Sequence[str] = ()  # the command lines of the rows that were printed last
@@ -211,25 +192,25 @@ class LineRepl:
 
     def __init__(
         self,
-        client: SessionClient,
-        info: ReplInfo,
+        client: session_client.SessionClient,
+        info: session_api.ReplInfo,
         write: Callable[..., None],
-        laptop: LaptopSide = NO_LAPTOP,
+        laptop: session_api.LaptopSide = session_api.NO_LAPTOP,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self.following: NextSession | None = None
+        self.following: session_api.NextSession | None = None
         self._write = write
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
         self.reducer.notices.cwd = info.path.rstrip("/")
-        self._api = SessionApi(
+        self._api = session_api.SessionApi(
             client,
             info,
             self.reducer,
             laptop,
-            place=Place.LINES,
+            place=session_api.Place.LINES,
             environ=environ,
             waits=lambda: write("ccb: sent when the connection is there again"),
             terminal=lambda: f"{environ.get('TERM', '?')}, --plain",
@@ -278,7 +259,7 @@ class LineRepl:
 
     def farewell(self) -> list[str]:
         hello = self._api.client.hello
-        left = LeftSession(
+        left = session_api.LeftSession(
             session_id=hello.session,
             used=used_text(self.reducer.totals),
             in_memory=hello.storage == "memory",
@@ -294,11 +275,11 @@ class LineRepl:
     async def _listen(self) -> None:
         try:
             async for event in self._api.client.events():
-                if isinstance(event, LinkChange):
+                if isinstance(event, session_client.LinkChange):
                     self._link_changed(event)
-                elif isinstance(event, EventGap):
+                elif isinstance(event, session_client.EventGap):
                     self._skipped(event)
-                elif isinstance(event, LaptopNotice):
+                elif isinstance(event, session_client.LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
                     self._received(event)
@@ -307,25 +288,25 @@ class LineRepl:
             self._lost = error
             self._write(f"ccb: error: {error.what}. {error.do}")
 
-    def _link_changed(self, change: LinkChange) -> None:
-        if change.state is LinkState.CONNECTED:
+    def _link_changed(self, change: session_client.LinkChange) -> None:
+        if change.state is session_client.LinkState.CONNECTED:
             self._write("ccb: connected")
             return
         self.reducer.link_lost()
         reason = f": {change.reason}" if change.reason else ""
         again = f", attempt {change.attempt}" if change.attempt > 1 else ""
         self._write(f"ccb: {change.state.value}{again}{reason}")
-        if change.state is LinkState.NEEDS_PERSON:
+        if change.state is session_client.LinkState.NEEDS_PERSON:
             self._write("ccb: the login asks something that --plain cannot ask now. Come back with:")
             self._write(self._api.info.resume)
 
-    def _skipped(self, item: EventGap) -> None:
-        state = parse_snapshot(item.body)
+    def _skipped(self, item: session_client.EventGap) -> None:
+        state = session_client.parse_snapshot(item.body)
         self._replay.event_came(item.seq, time.monotonic(), replayed=True)
         self.reducer.skipped(state, running=self._api.client.hello.state != "idle")
         self._questions.replace_all(state.questions)
 
-    def _received(self, item: SessionEvent) -> None:
+    def _received(self, item: session_client.SessionEvent) -> None:
         self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
         if item.kind == "progress":
             if agent_of_message(item.body) == MAIN_AGENT:
@@ -392,7 +373,7 @@ class LineRepl:
             return True
         typed = parse_command(self._replies.meant(line))
         command = find_command(typed.name) if typed is not None else None
-        if typed is None or command is None or Place.LINES not in command.places:
+        if typed is None or command is None or session_api.Place.LINES not in command.places:
             await self._prompt(text)
             return True
         left = await self._replies.answer(command, typed.argument)
@@ -427,9 +408,9 @@ class LineRepl:
         self._printer.own_prompts.append(text)
         if self.reducer.running:
             self._write("ccb: queued")
-        self.reducer.prompt_sent(text, name, connected=self._api.client.state is LinkState.CONNECTED)
+        self.reducer.prompt_sent(text, name, connected=self._api.client.state is session_client.LinkState.CONNECTED)
         try:
-            await self._api.client.prompt(sent, uuid=name, how=PromptDelivery(command_line=command_line))
+            await self._api.client.prompt(sent, uuid=name, how=session_client.PromptDelivery(command_line=command_line))
         except CcbError as error:
             self.reducer.prompt_failed(name)
             self._write(f"ccb: not sent: {error.what}")
@@ -444,9 +425,6 @@ class LineRepl:
         else:
             return True
         return False
-
-
-_MAX_LINE = 1 << 20
 
 
 class FirstLoginPrompts:
@@ -491,8 +469,8 @@ async def _one_session(
     ):
         prompts.over()
         hello = connected.session.hello
-        info = info_of(connected)
-        laptop = laptop_of(connected, transfers, fetched)
+        info = session_api.info_of(connected)
+        laptop = session_api.laptop_of(connected, transfers, fetched)
         repl = LineRepl(connected.session, info, _write, laptop, environ)
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
@@ -502,7 +480,7 @@ async def _one_session(
         stays = f"ccb: this session stays on the host: {connected.resume}"
         _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
-    return code, arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
+    return code, session_api.arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
 
 
 async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:

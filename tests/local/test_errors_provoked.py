@@ -129,12 +129,7 @@ async def test_a_message_that_no_frame_can_carry_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "is not JSON: "),
-        ("\udcff", "is not JSON"),
-        ("[]", "is not a JSON object"),
-    ],
+    ("text", "says"), [("{", "is not JSON: "), ("\udcff", "is not JSON"), ("[]", "is not a JSON object")]
 )
 async def test_settings_that_cannot_be_understood(laptop: Laptop, text: str, says: str) -> None:
     path = laptop.home / ".config" / "ccb" / "settings.json"

@@ -26,9 +26,7 @@ def _newcomer(laptop: Laptop, tmp_path: Path) -> dict[str, str]:
     return {**env, "PYTHON_KEYRING_BACKEND": backend, "TEST_KEYRING_FILE": str(tmp_path / "keyring.json")}
 
 
-async def test_a_person_without_a_credential_is_asked_once_and_the_session_begins(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_without_credential_the_person_is_asked_once_and_it_begins(tmp_path: Path, fake_model: FakeModel) -> None:
     with tidy_laptop(tmp_path, fake_model.url) as laptop:
         env = _newcomer(laptop, tmp_path)
         argv = [sys.executable, "-m", "ccb", str(tmp_path), "--plain"]

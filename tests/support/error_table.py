@@ -118,7 +118,7 @@ def _raised(tree: ast.Module, names: Sequence[str]) -> Iterator[tuple[str, str, 
         for kind in kinds:
             name = kind.id if isinstance(kind, ast.Name) else ""
             if name in names:
-                do = next((word.value for word in node.keywords if word.arg == "do"), None)
+                do = next((_above(word.value, tree) for word in node.keywords if word.arg == "do"), None)
                 for text in _written(node.args[0], tree):
                     for what in _texts(text, constants):
                         yield name, what, " Or: ".join(_texts(do, constants)) if do is not None else ways_out()[name]
@@ -132,6 +132,13 @@ def _tabled(row: ast.Tuple, names: Sequence[str]) -> Iterator[tuple[str, str, st
         if isinstance(cell, ast.Name) and cell.id in names and texts:
             what, do = (re.sub(r"\{\w+\}", GAP, text) for text in [*texts, ways_out()[cell.id]][:2])
             yield cell.id, what, do
+
+
+def _above(node: ast.expr, tree: ast.AST) -> ast.expr:
+    """The expression itself; of a name that gets its value in one of the three lines above, that value."""
+    assigned = [each for each in ast.walk(tree) if isinstance(each, ast.Assign) and isinstance(node, ast.Name)]
+    near = [each for each in assigned if 0 < node.lineno - each.lineno <= 3]
+    return next((each.value for each in near if _named(each.targets) == _named([node])), node)
 
 
 def _written(node: ast.expr, tree: ast.AST) -> list[ast.expr]:

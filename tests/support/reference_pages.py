@@ -16,9 +16,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from tests.support.tool_page import tool_blocks
 
-from ccb.local.command_line.arguments import OPTIONS
+from ccb.local.command_line.arguments import OPTIONS, Group, Option, OptionKind
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.command_line.arguments import Group, Option, OptionKind
 from ccb.local.command_line.subcommands import HOSTS, PATHS, SUBCOMMANDS, Subcommand
 from ccb.local.config.settings import Section, Settings
 from ccb.local.slash_commands.command_table import COMMANDS

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line import arguments as model
-from ccb.local.command_line.arguments import OPTIONS, Arguments
-from ccb.local.command_line.arguments import Group, read_rules
+from ccb.local.command_line.arguments import OPTIONS, Arguments, Group, read_rules
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.command_line.target import Target
 from ccb.local.command_line.transport_choice import host_command, resume_command
@@ -82,9 +81,7 @@ def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("first", ["x" * 300, "ä" * 200, "~nosuchuser is what I typed", "~0", "a/" * 3000, "\udcff"])
-def test_a_prompt_that_no_file_can_be_called_is_a_prompt(
-    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prompt_that_names_no_file_is_a_prompt(first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     parsed = parse("-p", first, "go")
     assert (parsed.directory, parsed.prompt) == (str(tmp_path), f"{first} go")

@@ -103,9 +103,7 @@ def test_thinking_and_who_decides_on_permissions() -> None:
 @pytest.mark.parametrize(
     ("given", "characters"), [("", None), ("auto", None), ("true", 0), ("auto:5", 40_000), ("auto:x", None)]
 )
-def test_the_variable_for_tool_search_counts(
-    given: str, characters: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_for_tool_search_counts(given: str, characters: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", given)
     assert session_options(parse_arguments(STREAMS), Settings()).defer_above == characters
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", "false")

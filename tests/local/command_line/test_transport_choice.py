@@ -63,7 +63,7 @@ def test_the_transport_and_what_the_host_is_called(argv: list[str], kind: Transp
         (["ssh", "web", "/srv", "do it"], "/srv", "do it"),
     ],
 )
-def test_a_command_leads_to_one_place_so_the_host_may_be_left_away(
+def test_a_command_leads_to_one_place_without_a_host(
     argv: list[str], directory: str | None, prompt: str | None
 ) -> None:
     arguments = parse(*argv, "--transport", DOCKER)

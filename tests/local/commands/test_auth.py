@@ -83,9 +83,7 @@ def machine(tmp_path: Path, fake_model: FakeModel) -> Machine:
     return Machine(tmp_path, fake_model.url)
 
 
-async def test_login_checks_the_key_and_stores_it_and_status_and_logout_follow(
-    machine: Machine, fake_model: FakeModel
-) -> None:
+async def test_login_checks_and_stores_a_key_status_and_logout_follow(machine: Machine, fake_model: FakeModel) -> None:
     before = await machine.auth("status")
     login = await machine.auth("login", "--api-key-stdin", stdin=f"  {API_KEY}\n")
     status = await machine.auth("status")
@@ -111,9 +109,7 @@ async def test_a_refused_key_is_not_stored(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("stdin", ["", "\n", "two words", "a\nb"])
-async def test_what_cannot_be_a_key_is_refused_before_any_request(
-    machine: Machine, fake_model: FakeModel, stdin: str
-) -> None:
+async def test_what_is_no_key_is_refused_before_a_request(machine: Machine, fake_model: FakeModel, stdin: str) -> None:
     assert (await machine.auth("login", "--api-key-stdin", stdin=stdin)).code == ExitCode.AUTH_FAILED
     assert machine.stored == [] and not fake_model.other_requests
 
@@ -193,9 +189,7 @@ async def test_another_provider_has_its_own_accounts_and_its_key_is_checked_ther
         ({"kind": "anthropic-compatible", "keyHeader": "authorization"}, "/v1/v1/models", "authorization"),
     ],
 )
-async def test_a_key_is_checked_in_the_header_that_the_person_has_chosen(
-    own: dict[str, str], path: str, header: str
-) -> None:
+async def test_a_key_is_checked_in_the_header_that_was_chosen(own: dict[str, str], path: str, header: str) -> None:
     seen: list[tuple[str, set[str]]] = []
 
     async def handle(request: web.Request) -> web.Response:

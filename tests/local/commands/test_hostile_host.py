@@ -229,15 +229,7 @@ def test_where_the_type_is_off_each_line_of_a_command_is_still_one_line(
 )
 def test_the_linter_refuses_another_way_to_print(code: str) -> None:
     text = f"import sys\nfrom sys import stderr\n\n{code}\n"
-    words = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--stdin-filename",
-        "local/commands/new.py",
-        "--select",
-        "TID251,T20",
-    ]
+    rules = ["--stdin-filename", "local/commands/new.py", "--select", "TID251,T20"]
+    words = [sys.executable, "-m", "ruff", "check", *rules]
     done = subprocess.run([*words, "-"], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and re.search("TID251|T201", done.stdout), done

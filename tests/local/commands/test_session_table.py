@@ -97,15 +97,8 @@ def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
 
 
 def test_ages_and_sizes_are_short() -> None:
-    assert [age_text(s) for s in (-1, 0, 59.9, 60, 3599, 3600, 86400 * 3)] == [
-        "0s",
-        "0s",
-        "59s",
-        "1m",
-        "59m",
-        "1h",
-        "3d",
-    ]
+    ages = [age_text(seconds) for seconds in (-1, 0, 59.9, 60, 3599, 3600, 86400 * 3)]
+    assert ages == ["0s", "0s", "59s", "1m", "59m", "1h", "3d"]
     assert [size_text(s) for s in (0, 1, 2048, 3 * 1048576)] == ["", "1K", "2K", "3M"]
 
 

@@ -12,9 +12,7 @@ from ccb.local.config.project_records import HostIdentity, Projects
 from ccb.tunnel.errors import UsageError
 
 
-async def test_what_is_kept_is_listed_and_nothing_else_is_done_without_a_host(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_without_a_host_what_is_kept_is_only_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"HOME": str(tmp_path)}
     host, projects = HostIdentity("devbox", ("SHA256:a",)), Projects(environ)
     projects.trust(host, "/srv/shop", "mark")

@@ -165,9 +165,7 @@ RULES = '{\n"permissions": {\n"allow": ["Bash(git *)", "Read"],\n"deny": [\n"Rea
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_what_is_wrong_is_named_with_file_and_line_and_no_secret(
-    environ: dict[str, str], content: Any, said: str
-) -> None:
+def test_what_is_wrong_is_named_with_file_line_and_no_secret(environ: dict[str, str], content: Any, said: str) -> None:
     path = write(environ, "")
     path.write_bytes((content if isinstance(content, str) else json.dumps(content)).encode(errors="surrogateescape"))
     error = refused(environ)
@@ -187,9 +185,7 @@ def test_a_file_that_others_can_change_is_refused(environ: dict[str, str], mode:
 
 @pytest.mark.parametrize("place", ["config/ccb", "config"])
 @pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_a_directory_in_which_others_can_replace_it_is_refused(
-    environ: dict[str, str], tmp_path: Path, place: str, mode: int
-) -> None:
+def test_a_place_others_can_change_is_refused(environ: dict[str, str], tmp_path: Path, place: str, mode: int) -> None:
     write(environ, {"apiKeyHelper": "true"})
     (tmp_path / place).chmod(mode)
     assert refused(environ, "other users through").do == f"Run `chmod go-w {tmp_path / place}`."

@@ -75,9 +75,7 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
 
 
 @pytest.mark.parametrize("slow", [False, True])
-async def test_the_rest_is_loaded_when_it_is_asked_for_or_while_a_login_takes_long(
-    slow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading it beside a quick login would only delay that."""
     monkeypatch.setattr(transport, "_QUICK_LOGIN_S", 0 if slow else 3600)
     basics, begun = LoadedBasics(Settings(), (), Bundle.of(b"")), threading.Event()
@@ -111,9 +109,7 @@ async def test_the_rest_is_loaded_when_it_is_asked_for_or_while_a_login_takes_lo
         ("no JSON", [], False),
     ],
 )
-def test_an_option_and_a_setting_switch_it_off(
-    tmp_path: Path, settings: str | None, words: list[str], used: bool
-) -> None:
+def test_option_and_setting_switch_it_off(tmp_path: Path, settings: str | None, words: list[str], used: bool) -> None:
     if settings is not None:
         directory = tmp_path / ".config" / "ccb"
         directory.mkdir(parents=True)

@@ -67,9 +67,7 @@ async def test_the_worker_is_told_what_concerns_it_and_nothing_else(projects: Pr
     assert (option.sources, option.trusted) == (["user"], "mark")
 
 
-async def test_the_worker_that_checks_hooks_is_told_on_which_lines_they_stand(
-    projects: Projects, tmp_path: Path
-) -> None:
+async def test_the_worker_that_checks_hooks_is_told_where_they_stand(projects: Projects, tmp_path: Path) -> None:
     text = '{"hooks": {\n"Stop": [\n{"hooks": [{"type": "command"}]}]}}'
     settings = load_settings({"HOME": str(tmp_path)}, SettingsChoice(user=False, flag=text, managed=tmp_path / "none"))
     (layer,) = (await ProjectDesk(parse_arguments([]), settings, projects).option(HELLO)).layers

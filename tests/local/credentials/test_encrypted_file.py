@@ -11,16 +11,7 @@ from keyring.backends import fail
 from tests.support.person.typist import Typist
 
 from ccb.local.config.settings import CredentialSettings, Settings
-from ccb.local.credentials.encrypted_file import (
-    COST,
-    EncryptedFile,
-    credentials_path,
-    fits,
-    key_for,
-    new_key,
-    seal,
-    unseal,
-)
+from ccb.local.credentials.encrypted_file import COST, EncryptedFile, credentials_path, fits, key_for, seal, unseal
 from ccb.local.credentials.secret_store import KeyStore, open_store
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.secret import Secret
@@ -40,7 +31,7 @@ async def made(tmp_path: Path) -> Path:
     return file.path
 
 
-async def test_what_is_stored_can_be_read_by_another_run_with_the_passphrase_and_is_not_in_the_file(
+async def test_what_is_stored_is_read_by_another_run_with_the_passphrase_and_is_not_in_the_file(
     tmp_path: Path,
 ) -> None:
     path = await made(tmp_path)
@@ -101,7 +92,7 @@ async def test_a_changed_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_each_file_has_its_own_salt_and_each_text_its_own_nonce() -> None:
-    first, second = new_key("p", CHEAP), new_key("p", CHEAP)
+    first, second = key_for(None, "p", CHEAP), key_for(None, "p", CHEAP)
     assert first.salt != second.salt and first.key != second.key
     sealed = seal("text", first)
     assert sealed != seal("text", first) and unseal(sealed, key_for(sealed, "p")) == "text"
@@ -109,9 +100,7 @@ def test_each_file_has_its_own_salt_and_each_text_its_own_nonce() -> None:
     assert COST >= 1 << 17
 
 
-async def test_the_file_is_used_where_the_settings_say_so_or_no_keyring_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_file_is_used_by_choice_or_without_a_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = {"HOME": str(tmp_path)}
     monkeypatch.setattr("keyring.get_keyring", fail.Keyring)
     assert isinstance(open_store(environ, Settings(), NobodyToAsk()), KeyStore), "whose error says what to do"

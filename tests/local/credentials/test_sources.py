@@ -34,11 +34,7 @@ def test_the_environment_gives_key_token_or_both() -> None:
     assert found() is None
     assert found(ANTHROPIC_API_KEY="", ANTHROPIC_AUTH_TOKEN=" ") is None
     assert found(ANTHROPIC_API_KEY=" k\n") == ("ANTHROPIC_API_KEY", "api_key", {"x-api-key": "k"})
-    assert found(ANTHROPIC_AUTH_TOKEN="t") == (
-        "ANTHROPIC_AUTH_TOKEN",
-        "bearer",
-        {"authorization": "Bearer t"},
-    )
+    assert found(ANTHROPIC_AUTH_TOKEN="t") == ("ANTHROPIC_AUTH_TOKEN", "bearer", {"authorization": "Bearer t"})
     assert found(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t") == (
         "ANTHROPIC_API_KEY",
         "api_key+bearer",

@@ -179,9 +179,7 @@ async def test_a_token_is_renewed_before_it_ends_and_the_new_one_is_kept(laptop:
     assert kept.expires == laptop.clock() + 600
 
 
-async def test_a_refused_token_is_renewed_once_however_many_calls_and_ccb_had_it(
-    laptop: Laptop, server: TokenServer
-) -> None:
+async def test_a_refused_token_is_renewed_once_for_many_calls_and_ccb(laptop: Laptop, server: TokenServer) -> None:
     laptop.log_in(server)
     several = [laptop.ccb() for _ in range(3)]
     tokens = [await each.get() for each in several]
@@ -211,9 +209,7 @@ async def test_a_login_that_is_over_says_so_with_the_next_call(laptop: Laptop, s
     assert (await source.get()).headers()["authorization"] == "Bearer token-new", "a new login counts at once"
 
 
-async def test_while_the_endpoint_is_down_a_token_is_used_as_long_as_it_holds(
-    laptop: Laptop, server: TokenServer
-) -> None:
+async def test_while_the_endpoint_is_down_a_token_is_used_while_it_holds(laptop: Laptop, server: TokenServer) -> None:
     laptop.log_in(server)
     server.status = 503
     source = laptop.ccb()
@@ -232,9 +228,7 @@ async def test_while_the_endpoint_is_down_a_token_is_used_as_long_as_it_holds(
     assert (await source.get()).headers()["authorization"] == "Bearer token-1"
 
 
-async def test_nothing_of_an_account_is_shown_and_all_is_one_secret(
-    laptop: Laptop, server: TokenServer, keyring_file: Path
-) -> None:
+async def test_no_account_is_shown_all_is_one_secret(laptop: Laptop, server: TokenServer, keyring_file: Path) -> None:
     laptop.log_in(server)
     assert "token-0" not in repr(laptop.accounts.all()) and "refresh-0" not in repr(laptop.accounts.all())
     assert list(json.loads(keyring_file.read_text())) == ["ccb/h"]

@@ -48,9 +48,7 @@ def test_no_key_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (found.state.value, found.fix) == ("info", "")
 
 
-def test_the_keys_that_ssh_tries_by_itself_are_in_the_home_of_the_account(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_that_ssh_tries_are_in_the_home_of_the_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     ssh = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh"
     assert {path.parent for path in default_keys()} == {ssh}

@@ -34,9 +34,7 @@ async def found(environ: dict[str, str], prompts: Typist | None = None) -> dict[
     return {each.name: each async for each in laptop_findings(environ, prompts)}
 
 
-async def test_a_credential_under_a_passphrase_is_checked_once_it_was_typed(
-    environ: dict[str, str], fake_model: FakeModel
-) -> None:
+async def test_a_credential_is_checked_after_its_passphrase(environ: dict[str, str], fake_model: FakeModel) -> None:
     write_settings(environ, credentials={"store": "file"})
     store = EncryptedFile(credentials_path(environ), environ, Typist(PASSPHRASE, PASSPHRASE), cost=1 << 14)
     await store.unlock(create=True)

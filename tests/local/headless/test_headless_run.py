@@ -324,9 +324,7 @@ IDENTITY = "55555555-5555-4555-8555-555555555555"
 
 
 @pytest.mark.parametrize("fate", ["answered", "on an older page", "without a result", "taken back", "lost", "fresh"])
-async def test_a_prompt_that_the_session_had_before_gets_one_result(
-    fate: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_known_prompt_gets_one_result(fate: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host confirms the prompt and says no more. The run finds what became of it in the journal."""
     sent: tuple[str, Json] = ("input", {"id": IDENTITY, "body": {**user("go"), "uuid": IDENTITY}})
     told = [(event.kind, event.body) for event in turn(IDENTITY, EARLIER, first=1)]

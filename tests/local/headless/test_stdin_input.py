@@ -143,16 +143,8 @@ async def test_a_large_message_passes() -> None:
 
 
 async def test_what_the_protocol_ignores_is_dropped() -> None:
-    lines = [
-        b"",
-        b"   ",
-        b"[1,2]",
-        b"3",
-        b"{}",
-        b'{"type":"keep_alive"}',
-        b'{"type":"news"}',
-        json.dumps(USER).encode(),
-    ]
+    lines = [b"", b"   ", b"[1,2]", b"3", b"{}", b'{"type":"keep_alive"}', b'{"type":"news"}']
+    lines.append(json.dumps(USER).encode())
     lines.append(b'{"type":"update_environment_variables","variables":{"ANTHROPIC_API_KEY":"sk-x"}}')
     assert await messages(b"\n".join(lines) + b"\n") == [USER]
 
@@ -221,11 +213,8 @@ def test_what_a_run_knows_itself_is_answered_without_the_host() -> None:
     version = own.payload(asked("get_binary_version"))
     assert version is not None and version["version"].startswith("2.")
     assert own.payload(asked("get_session_cost")) == {"text": "Total cost: $0.5000"}
-    usage = own.payload(asked("get_usage"))
-    assert usage is not None and (usage["session"]["total_cost_usd"], usage["session"]["total_api_duration_ms"]) == (
-        0.5,
-        14,
-    )
+    session = (own.payload(asked("get_usage")) or {})["session"]
+    assert (session["total_cost_usd"], session["total_api_duration_ms"]) == (0.5, 14)
     assert own.payload(asked("end_session")) == {} and own.payload(asked("interrupt")) is None
 
 
@@ -242,9 +231,8 @@ def test_the_usage_counts_the_lines_that_edits_have_added_and_removed() -> None:
     for each in results:
         body: Json = {"type": "user", "message": {"role": "user", "content": []}, "tool_use_result": each}
         assert own.heard(parse_message(body), body) == body
-    usage = own.payload(asked("get_usage"))
-    assert usage is not None
-    assert (usage["session"]["total_lines_added"], usage["session"]["total_lines_removed"]) == (6, 2)
+    session = (own.payload(asked("get_usage")) or {})["session"]
+    assert (session["total_lines_added"], session["total_lines_removed"]) == (6, 2)
 
 
 async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client_has(tmp_path: Path) -> None:
@@ -266,10 +254,8 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
         await mirror.message(parse_message(body), body)
     assert {each["filePath"] for each in shown.bodies} == {str(file)}
     entries = [entry for each in shown.bodies for entry in each["entries"]]
-    assert [(each["type"], each["uuid"], each["parentUuid"]) for each in entries] == [
-        ("user", "i1", "u0"),
-        ("assistant", "u2", "i1"),
-    ]
+    named = [(each["type"], each["uuid"], each["parentUuid"]) for each in entries]
+    assert named == [("user", "i1", "u0"), ("assistant", "u2", "i1")]
     assert all(each["sessionId"] == "s1" and each["timestamp"].endswith("Z") for each in entries)
 
 
@@ -295,12 +281,8 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
     given, confirmed = with_boot_fields(arguments, request)
     assert json.loads(given.sdk.mcp_config[0]) == {"mcpServers": {"a": {"command": "x"}}}
     assert given.sdk.settings == '{"k": 1}' and given.agent.disallowed_tools == ("Bash", "Read")
-    assert confirmed == {
-        "mcp_servers_applied": True,
-        "settings_applied": True,
-        "disallowed_tools_applied": True,
-        "plugins_applied": True,
-    }
+    names = ("mcp_servers", "settings", "disallowed_tools", "plugins")
+    assert confirmed == {f"{name}_applied": True for name in names}
     assert given.sdk.plugin_dirs == ("/p",)
     assert with_boot_fields(arguments, {}) == (arguments, {})
     shown = Printed()
@@ -340,7 +322,7 @@ async def test_every_running_is_followed_by_an_idle_after_the_last_result() -> N
     await reports.turn_ended()
     await reports.waits(waits=False)
     assert [short(each) for each in output.bodies] == [
-        *("queued A", "running", "started A", "requires_action", "running", "completed A", "idle"),
+        *("queued A", "running", "started A", "requires_action", "running", "completed A", "idle")
     ]
     assert all(each["session_id"] == "s" and each["uuid"] for each in output.bodies)
     assert output.bodies[1]["sdk_host_only"] is True
@@ -398,12 +380,8 @@ def test_no_line_is_longer_than_the_official_clients_read() -> None:
 
 
 def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: pytest.CaptureFixture[str]) -> None:
-    warning = {
-        "type": "system",
-        "subtype": "informational",
-        "content": "There is no agent 'x'\x1b[2J",
-        "level": "warning",
-    }
+    told = {"type": "system", "subtype": "informational", "content": "There is no agent 'x'\x1b[2J"}
+    warning = {**told, "level": "warning"}
     line = parse_message(warning)
     assert isinstance(line, SystemMessage)
     RetryReports(quiet=True).system(line)

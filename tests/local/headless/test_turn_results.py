@@ -242,9 +242,7 @@ def test_text_is_the_answer_or_the_errors() -> None:
         ({"result": "API Error: 500 x", "is_error": True}, ExitCode.AGENT_FAILED, "API Error: 500 x"),
     ],
 )
-async def test_only_an_answer_is_one(
-    change: Json, code: ExitCode, text: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_only_answers_count(change: Json, code: ExitCode, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     result = {**DONE, "num_turns": 1, **change}
     assert exit_code(result, wants_answer=True) is code
     assert exit_code(result) is (ExitCode.AGENT_FAILED if result["is_error"] else ExitCode.OK), (

@@ -147,7 +147,7 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: py
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
 
 
-async def test_a_line_that_was_typed_before_the_question_could_be_read_is_no_answer(
+async def test_a_line_typed_before_the_question_could_be_read_is_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with plain(monkeypatch, ahead=3600) as at:
@@ -271,9 +271,7 @@ async def test_a_login_after_the_first_one_reads_no_line_of_the_person() -> None
 
 
 @pytest.mark.programs
-async def test_a_real_terminal_gets_lines_only_and_one_session_after_another(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_real_terminal_gets_lines_and_one_session_after_another(tmp_path: Path, fake_model: FakeModel) -> None:
     project = tmp_path / "project"
     project.mkdir()
     fake_model.add(
@@ -315,9 +313,7 @@ async def test_a_real_terminal_gets_lines_only_and_one_session_after_another(
 
 
 @pytest.mark.programs
-async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_files_are_copied_and_ctrl_c_breaks_a_copy_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "plot.png").write_bytes(b"pixels")
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two!")
