@@ -1,11 +1,4 @@
-"""Fetch files of the host and open them with a viewer of the laptop: a command that the person types fetches a file, a
-key that they press while its name, kind and size are on the screen opens it.
-
-A host chooses names, and a viewer is chosen by the end of a name. So a file gets the end that belongs to its content,
-and only kinds that are looked at are opened, never a program. Scripts of a page may run, which plots need, but it loads
-nothing and sends no form; that it may lead the browser to another address, the person is told. A drawing becomes an
-image in a page: browsers run no script in an image.
-"""
+"""Fetch files to be looked at: a viewer gets only kinds without programs, under the end of a name of their content."""
 
 from __future__ import annotations
 
@@ -306,8 +299,7 @@ class PrivateFolder:
                     os.close(lock)
 
     def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
-        """Return the directory for one file of the host: the same for the same path. Once the others hold much, those
-        that are not `in_use` go. Raise OSError."""
+        """Return the directory for a file. Once the others hold much, those not `in_use` go. Raise OSError."""
         if self._path is None:
             self._path = self._make()
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]

@@ -193,8 +193,7 @@ class SessionAudit(Auditor):
 
 
 class _SeenRequests:
-    """What the requests of a session held, and which calls its models made. `first`: the next request shows a history
-    that was not seen here. `whole`: every call of the session was made in this run."""
+    """What requests held, and which calls were made. `first`: unseen history comes next. `whole`: all was seen."""
 
     def __init__(self, was_wanted: Callable[[str], bool]) -> None:
         self.first = True
@@ -256,8 +255,7 @@ class _SeenRequests:
         return True
 
     def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
-        """Return what is written of one request: a host must not fill the disk. What is left out is counted, with the
-        `left` that were not looked at; tampering comes first."""
+        """Return what is written of a request: a host must not fill the disk. What is left out is counted."""
         noted.sort(key=lambda each: each.kind != "tampering")
         tampered = sum(each.kind == "tampering" for each in noted)
         kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))

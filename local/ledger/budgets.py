@@ -1,6 +1,4 @@
-"""The budgets of a session. They count what the provider has reported, never what the worker says. Calls under way
-reserve what they may cost at most; near the end of a budget they run one after the other. A reservation is a row, its
-settlement another; those of a ccb that has died, which held a lock, are settled by whoever finds them."""
+"""The budgets of a session, by what providers report. Calls under way reserve in rows; who finds a dead ccb settles."""
 
 from __future__ import annotations
 
@@ -43,8 +41,7 @@ _MAX_UNWRITTEN = 10_000
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
-    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
+    """What may be spent, None for no limit, a day since midnight. `strict`: no call may pass a limit."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -92,8 +89,7 @@ class _Limit(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Whether a call may go out, with its reserved `row`, or `said` why not. `waits` is the budget that calls under way
-    may use up. `told` are texts for the person, each with a name by which it is told once."""
+    """A call goes out with its `row`, or `said` why not, or it `waits` for those under way. `told` once by name."""
 
     row: int = 0
     said: str = ""
@@ -323,8 +319,7 @@ _OPEN = (
 
 
 class Reservations:
-    """The reservations in an open ledger; `directory` holds a locked file for each ccb that has made some. Every method
-    may raise sqlite3.Error and OSError, and needs a transaction around what belongs together."""
+    """The reservations in an open ledger. Every method may raise sqlite3.Error and OSError. Use transactions."""
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
         self._ledger = ledger

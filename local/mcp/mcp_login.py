@@ -81,8 +81,7 @@ _FAILED = "The login has failed. The terminal says more."
 
 
 class LoginStore:
-    """What is kept of the login at one server, as one secret in the store, which is unlocked for it: the tokens, when
-    they end and where they are renewed, and the registration of ccb there."""
+    """The login at one server, as one secret of the store: tokens, when they end, and the registration of ccb."""
 
     def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
         self._server = server

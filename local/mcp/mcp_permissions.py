@@ -1,7 +1,4 @@
-"""Decides on this laptop which calls of its MCP servers may run. What the host says does not count.
-
-A call may run if the person at this laptop, or the program that stands in for them, has allowed exactly it; if a rule
-or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody."""
+"""Decides on this laptop which calls of its MCP servers may run: by answers given here, its rules and its mode."""
 
 from __future__ import annotations
 
@@ -78,10 +75,8 @@ class _LaptopCall:
 
 
 class LaptopPermissions:
-    """Sees what this laptop was asked and what it said (see `Witness`), and decides with `check`. `rules` are those of
-    the command line, the settings and the project. `ask` puts a question to the person, None if nobody is there.
-    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` answers in place of the person
-    (--permission-prompt-tool), "" for none."""
+    """A `Witness` that decides with `check`. `ask` puts a question to the person, None if nobody is there.
+    `prompt_tool` answers in place of the person, "" for none."""
 
     def __init__(
         self,
@@ -175,8 +170,7 @@ class LaptopPermissions:
         self._update(permission.updates)
 
     def _hooked(self, shown: _Shown, answer: Json) -> None:
-        """Note what a hook of the client has decided. The strictest of several decisions holds. A hook allows only
-        calls of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
+        """Note what a hook of the client decided: the strictest holds. It allows only tools it was registered for."""
         own = as_dict(answer.get("hookSpecificOutput"))
         inner = as_dict(own.get("decision"))
         word = str(own.get("permissionDecision") or inner.get("behavior") or answer.get("decision") or "")

@@ -1,6 +1,4 @@
-"""All MCP servers of a session, and the check of each call to them.
-
-The servers are those of the person's settings (`service`), or those inside the program that drives the session."""
+"""The MCP servers of a session, of the settings or of the program that drives it, and the check of each call."""
 
 from __future__ import annotations
 

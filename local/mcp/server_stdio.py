@@ -39,8 +39,7 @@ _END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what i
 async def program_streams(
     config: StdioServer, stderr: TextIO, asking: Callable[[], bool]
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
-    """Start a server, and yield the streams of its messages. Leaving ends it, with everything that it has started.
-    `asking` says whether it waits for the person. Raise OSError."""
+    """Start a server, and yield its streams. Leaving ends all of it. `asking`: it waits for the person."""
     process, control = await _keeper(config, stderr)
     assert process.stdin is not None
     heard, reading = anyio.create_memory_object_stream[Item](256)

@@ -71,8 +71,7 @@ def model_traits(name: str, environ: Mapping[str, str], settings: Settings) -> t
 def model_options(
     model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
 ) -> dict[str, Any]:
-    """Return what the options of a session say of models (see `SessionOptions`): of the session's own, of others, and
-    of those in the settings. `table` learns the same: a budget in dollars is checked before the first call."""
+    """Return the fields of SessionOptions about models. `table` learns the same, for budgets."""
     chosen, aliases = settings.smallModel or "", settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
@@ -147,8 +146,7 @@ async def check_models(
     models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> list[str]:
     """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be looked
-    up: the list that is kept is old, and the provider does not answer. `stored` are the accounts to ask with;
-    without them, only accounts that open without a question to the person are used."""
+    up. Without `stored`, only accounts that open without a question are used."""
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)

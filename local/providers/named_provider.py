@@ -163,9 +163,8 @@ class NamedProvider:
 
 
 def named_provider(name: str, environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
-    """Return the provider with a name: one of the settings, or a kind that ccb knows; None for any other. Behind a
-    gateway (ANTHROPIC_BASE_URL) names with a slash are often its own, so there only the settings count. Raise
-    ConfigError."""
+    """Return a provider of the settings, or a kind that ccb knows, else None. Behind a gateway (ANTHROPIC_BASE_URL)
+    names with a slash are often its own, so only the settings count."""
     own = settings.providers.get(name)
     if own is None:
         if name not in KINDS or environ.get(BASE_URL_VARIABLE, "").strip():

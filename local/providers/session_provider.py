@@ -46,10 +46,8 @@ def session_provider(
     stored: StoredCredentials | None = None,
     table: ModelTable | None = None,
 ) -> ModelRouter:
-    """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
-    without them, only accounts that open without a question to the person are used. `table` learns what is known of
-    the models that are asked. Raise ConfigError, CredentialError. A host may use Anthropic, the providers in the
-    settings, and those that the command line names. A key that only lies in the environment is not for it."""
+    """Return the provider of a session. A host may use Anthropic, the providers in the settings, and those that the
+    command line names, not a key that only lies in the environment. `table` learns of models that are asked."""
     granted = granted_names(settings, (model, *others))
     environ = settings.network.over(environ)
     client = anthropic_client(environ)

@@ -1,7 +1,4 @@
-"""Answer the requests of the worker. Only registered kinds are answered, by a service here or by the reader of the
-session's events. A service runs at most once for each request, when the replay, which may contain the answer, is over,
-and only if this client drives. What must not run twice is refused if it came while another client drove or none was
-here."""
+"""Answer the worker's requests, of registered kinds only: each at most once, after the replay, by who drives."""
 
 from __future__ import annotations
 
@@ -76,8 +73,7 @@ class RequestResponder:
         service: Callable[[P], Awaitable[Json]] | None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """Answer requests of this kind with what `service` returns, which may ask the reader, or leave them to the
-        reader. `runs_once` tells which must not run twice."""
+        """Answer such requests with what `service` returns, or leave them to the reader. `runs_once`: at most once."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -105,8 +101,7 @@ class RequestResponder:
                 self._take(request_id)
 
     def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
-        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
-        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides."""
+        """Note a request, or its withdrawal. Return False if it is the reader's to see, or `hides` decides later."""
         if isinstance(line, ControlRequest):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):

@@ -77,9 +77,8 @@ the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `who` is the unique name of this client. `tail` and `later_tail` are bytes of events
-    to ask for (0: all), `patience` seconds to reconnect. `can_ask`: a person can log in again. `for_host` returns
-    further options of the first attach; it raises CcbError."""
+    """How a session is attached. `who` is unique. `tail`s are bytes of events to ask for (0: all). `can_ask`: a person
+    can log in again. `for_host` returns further options of the first attach."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

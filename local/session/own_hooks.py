@@ -123,8 +123,7 @@ class OwnCommand:
             return True
 
     async def run(self, event: bytes) -> tuple[int, bytes]:
-        """Run the command with `event` on stdin, and end all that it has started. Return its exit code, negative after
-        a signal, a timeout or too much output, and what it printed."""
+        """Run the command with `event` on stdin. Return its exit code, negative if it was ended, and its output."""
         with tempfile.TemporaryFile() as given:
             given.write(event)
             given.seek(0)

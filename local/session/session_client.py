@@ -45,8 +45,7 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class EventGap:
-    """The host skipped the events up to `seq`; `earlier` loads them. `body` is the state after them (see
-    `parse_snapshot`). If it is empty and `seq` is not beyond the events so far, the host has lost its last events."""
+    """Events up to `seq` were skipped; `body` is the state then. An empty one: the host has lost its last ones."""
 
     seq: int
     body: Json
@@ -79,8 +78,7 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """How a prompt is delivered. `command_line`: the host runs it. It goes in front of the first of `before` that still
-    waits, or last. `waits`: for the end of a running turn; otherwise it goes with the next tool results."""
+    """As a `command_line`, in front of the first of `before` that waits, after the turn if it `waits`."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()

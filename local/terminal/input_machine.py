@@ -1,12 +1,4 @@
-"""What a terminal sends, taken apart: bytes in, tokens out.
-
-Keys, pastes and answers come in one stream, in pieces that may end anywhere. Over a slow link the pieces come tenths of
-a second apart, so what has begun waits long for its rest. Only Esc alone acts soon, unless there is a sign that it
-begins something.
-
-Nothing here reads a clock: `feed` and `tick` are told the time in monotonic seconds, and `deadline` says when `tick`
-has something to do.
-"""
+"""What a terminal sends, in pieces that may end anywhere: bytes in, tokens out. The time comes from the caller."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave.
-
-- What is typed behind /get and /put, and how many copies may wait.
-"""
+"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The laptop itself decides which calls of its MCP servers run. The worker of these tests is hostile: it sends calls
-without asking, and asks for one thing and does another."""
+"""The laptop itself decides which calls of its MCP servers run: the worker of these tests is hostile."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Models that a provider does not list are refused before the first turn; its list is kept for days without a
-network."""
+"""Models that a provider does not list are refused before the first turn; its list is kept for days."""
 
 from __future__ import annotations
 

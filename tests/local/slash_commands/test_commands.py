@@ -1,5 +1,4 @@
-"""Each slash command with its three renderings: on the screen, in the lines of `--plain`, as the result of a headless
-run. A row a command line."""
+"""Each slash command on the screen, in the lines of `--plain`, and as the result of a headless run: a row each."""
 
 from __future__ import annotations
 
