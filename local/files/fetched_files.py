@@ -229,9 +229,7 @@ def kind_of(name: str, head: bytes) -> ViewedKind:
         return next((kind for at, start, kind in _BY_START if head.startswith(start, at)), _UNKNOWN)
     if end in (".html", ".htm"):
         return _PAGE
-    if end == ".svg" and "<svg" in text:
-        return _DRAWING
-    return _TEXTS.get(end, _TEXT)
+    return _DRAWING if end == ".svg" and "<svg" in text else _TEXTS.get(end, _TEXT)
 
 
 def viewer_name(name: str, kind: ViewedKind) -> str:

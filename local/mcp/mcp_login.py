@@ -122,8 +122,7 @@ class LoginStore:
         self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.metadata is not None:
             self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
-        secret = Secret(json.dumps(self._kept))
-        await in_thread(lambda: self._secrets.put(self._key, secret))
+        await in_thread(lambda: self._secrets.put(self._key, Secret(json.dumps(self._kept))))
 
     async def get_client_info(self) -> oauth.OAuthClientInformationFull | None:
         given = self._server.oauth

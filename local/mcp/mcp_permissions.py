@@ -199,8 +199,7 @@ class LaptopPermissions:
             if kind == "setMode":
                 self._set_mode(update.get("mode"))
             elif kind in ("addRules", "removeRules") and isinstance(rules, list) and behavior in self._session:
-                texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
-                found = mcp_rules({behavior: texts})[behavior]
+                found = mcp_rules({behavior: [_rule_text(each) for each in rules if isinstance(each, dict)]})[behavior]
                 if kind == "addRules":
                     self._session[behavior] |= found
                 else:
@@ -223,12 +222,9 @@ class LaptopPermissions:
             raise control.RequestRefused(call.denied)
         if call is not None and call.allows(tool, _digest(arguments)):
             return arguments
-        if self._allows(tool):
-            return arguments
-        return await self._asked_here(tool, arguments, tool_use_id)
+        return arguments if self._allows(tool) else await self._asked_here(tool, arguments, tool_use_id)
 
     async def check_reading(self, server: str, uri: str) -> None:
-        """Raise RequestRefused unless the model may read this resource."""
         arguments = {"server": server, "uri": uri}
         digest = _digest(arguments)
         tools = f"mcp__{server_name(server)}__"

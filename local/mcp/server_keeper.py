@@ -26,7 +26,6 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main(control: int, command: list[str]) -> int:
-    """Start the server, and return when it has ended or was ended."""
     if os.fork():
         return 0
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None

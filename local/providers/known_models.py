@@ -253,7 +253,6 @@ class OfferedModels:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Short names, and the models of the lists that were read last."""
         return (*self._settings.modelAliases, *(each.name for each in self._kept))
 
     async def kept(self) -> list[ModelOffer]:

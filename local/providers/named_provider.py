@@ -85,7 +85,6 @@ class NamedProvider:
 
     @property
     def key_header(self) -> str:
-        """The header that carries its key, "" for those of the Messages API."""
         return "" if self.dialect == "anthropic" else self.own.keyHeader or self.kind.key_header
 
     def traits(self, environ: Mapping[str, str]) -> TraitsTable:
@@ -125,7 +124,6 @@ class NamedProvider:
 
     @property
     def why_no_list(self) -> str:
-        """Why there is no list of its models, and what to do, for people."""
         name = f"providers.{self.name}"
         if self.list_call is None:
             return (

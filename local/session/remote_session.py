@@ -158,7 +158,6 @@ class RemoteSession:
                 yield item
 
     def _is_answered_here(self, item: client.SessionEvent) -> bool:
-        """Whether an item is a request, or its withdrawal, that is not the reader's."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = item.public

@@ -38,7 +38,6 @@ class SessionEvent:
 
     @cached_property
     def public(self) -> PublicMessage:
-        """The typed form of a `message` or of progress."""
         content = self.record.content if self.kind == "message" else None
         return content.public if isinstance(content, MessageRecord) else parse_message(self.body)
 

@@ -213,6 +213,4 @@ async def open_(api: SessionApi, argument: str) -> Reply:
     fetched = api.laptop.fetched
     if fetched is None:
         return _NO_CONNECTION
-    if not argument:
-        return OpenNext()
-    return Copying(fetched.fetch(argument, api.client.hello.cwd.raw), shown=True)
+    return OpenNext() if not argument else Copying(fetched.fetch(argument, api.client.hello.cwd.raw), shown=True)

@@ -105,7 +105,6 @@ class Keymap:
         return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]
 
     def name(self, key_id: str) -> str:
-        """Return the first key of an id as the person knows it: `Ctrl+O`."""
         return shown_key(self.keys[key_id][0])
 
     def names(self, key_id: str) -> str:

@@ -89,8 +89,7 @@ class PromptTracker:
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
         state = PromptState.QUEUED if running else PromptState.TAKEN
-        block = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
-        self._unconfirmed[uuid] = block
+        self._unconfirmed[uuid] = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
 
     def arrived(
         self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS

@@ -299,7 +299,6 @@ class OpenQuestions:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
-        """Show the next question (1) or the one before (-1), in a circle."""
         ids = list(self._open)
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}

@@ -261,8 +261,7 @@ class Window:
             self._shrunk_at = self.sent
             if self.size == self.SMALLEST:
                 self._best_s = delay_s  # there is no queue of ours: the connection itself has become slower
-            least = max(self.SMALLEST, int(self._rate() * self.QUEUE_S))
-            self.size = min(self.size, max(least, self.size * 3 // 4))
+            self.size = min(self.size, max(self.SMALLEST, int(self._rate() * self.QUEUE_S), self.size * 3 // 4))
 
     def _rate(self) -> float:
         (began, before), (now, taken) = self._seen[0], self._seen[-1]
