@@ -216,8 +216,7 @@ async def test_a_viewer_that_runs_on_is_left_alone(tmp_path: Path, monkeypatch: 
     (tmp_path / "a.txt").write_text("hi")
     os.mkfifo(tmp_path / "go")
     async with fetching(tmp_path, f"read x < {tmp_path}/go; echo done > {tmp_path}/out") as fetched:
-        file = await fetched_file(fetched, tmp_path / "a.txt")
-        assert (await fetched.open_file(file)).startswith("Opened a.txt")
+        assert (await fetched.open_file(await fetched_file(fetched, tmp_path / "a.txt"))).startswith("Opened a.txt")
     await asyncio.to_thread((tmp_path / "go").write_text, "x\n")
     await until((tmp_path / "out").exists)
 

@@ -51,8 +51,7 @@ async def greeted(config: HttpServer, secrets: SecretStore | None = None) -> boo
     """Whether a new session can call the server. It never opens a browser."""
     server = LaptopServer("far", config, ClientSide(sys.stderr, auth=partial(stored_login, secrets or KeyStore())))
     try:
-        reply = await server.reply(CALL)
-        return bool(reply["result"]["content"][0]["text"] == "hello you")
+        return bool((await server.reply(CALL))["result"]["content"][0]["text"] == "hello you")
     finally:
         await server.close()
 
@@ -112,8 +111,7 @@ async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
 ) -> None:
     def attacked(address: str) -> None:
         back = address.split("redirect_uri=")[1].split("&")[0]
-        target = f"{urllib.parse.unquote(back)}?code=stolen&state=guessed"
-        urllib.request.urlopen(target).read()
+        urllib.request.urlopen(f"{urllib.parse.unquote(back)}?code=stolen&state=guessed").read()
 
     async with protected(monkeypatch) as (authority, config):
         monkeypatch.setattr("webbrowser.open", attacked)

@@ -169,8 +169,7 @@ class Host:
         """Call a tool, and return the text of its result, or why the laptop refuses it. The answer is the first thing
         that the host gets."""
         await self.send(tool, call_id, **arguments)
-        given = await self._peer.next(Input)
-        response = given.body["response"]
+        response = (await self._peer.next(Input)).body["response"]
         assert response["request_id"] == f"m{self.count}"
         if "error" in response:
             return str(response["error"])

@@ -45,8 +45,7 @@ async def test_an_unknown_model_is_refused_with_near_names(environ: dict[str, st
             await check_models(["lab/writre"], environ, lab(server))
         assert "lab/writer" in misspelt.value.evidence
         behind_gateway = {**environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-        known = ["lab/writer", "vendor/model", "sonnet"]
-        assert await check_models(known, behind_gateway, lab(server)) == []
+        assert await check_models(["lab/writer", "vendor/model", "sonnet"], behind_gateway, lab(server)) == []
         assert await check_models(["lab/own"], environ, lab(server, own=ModelSettings())) == []
     assert server.lists_asked == 1, "a list of today is not asked for again"
 

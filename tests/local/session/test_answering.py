@@ -293,8 +293,7 @@ async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host
 async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
     """Return when the session has read what the host has sent so far."""
     asking = asyncio.create_task(session.earlier(1))
-    fetch = await peer.next(Fetch)
-    await peer.send(Past(1, fetch.request, {"records": []}))
+    await peer.send(Past(1, (await peer.next(Fetch)).request, {"records": []}))
     assert await asking == []
 
 

@@ -234,8 +234,7 @@ class Laptop:
         self.gate = asyncio.Event()
         self.wire: Wire | None = None
         self._host = host
-        options = AttachOptions(options={"client": name}, who=name, waits=no_waits)
-        self.session = RemoteSession(self._dial, options)
+        self.session = RemoteSession(self._dial, AttachOptions(options={"client": name}, who=name, waits=no_waits))
         self.session.register(BEEP, self._serve)
 
     async def _serve(self, payload: Json) -> Json:

@@ -113,8 +113,7 @@ async def test_a_control_request_waits_for_its_answer_over_a_loss(host: Scripted
         asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
         request = await peer.next(wire.Input)
         again = await reconnected(session, peer, host)
-        repeated = await again.next(wire.Input)
-        assert repeated.id == request.id
+        assert (await again.next(wire.Input)).id == request.id
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
         await again.say({"type": "control_response", "response": response})
         async with asyncio.timeout(60):
@@ -146,8 +145,7 @@ async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the
     async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
         host.refusals = [AuthFailed("devbox wants a password")]
         peer.hang_up()
-        change = await until(session, LinkState.NEEDS_PERSON)
-        assert change.reason == "devbox wants a password"
+        assert (await until(session, LinkState.NEEDS_PERSON)).reason == "devbox wants a password"
         assert host.dials == [True, False], "the first login may ask, the reconnect is quiet"
         session.retry()
         await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
@@ -369,8 +367,7 @@ async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
         peer.hang_up()
-        change = await until(session, LinkState.CLOSED)
-        assert change.reason == "devbox: “the session was stopped”"
+        assert (await until(session, LinkState.CLOSED)).reason == "devbox: “the session was stopped”"
         assert await rest(session) == []
         assert session.ended_on_host
 

@@ -87,8 +87,7 @@ def test_no_character_of_a_table_is_lost_where_there_is_little_room(width: int) 
 
 def test_a_second_table_has_columns_of_its_own() -> None:
     other = "| the first of two columns | the second |\n|---|---|\n| a | b |\n"
-    blocks = blocks_of(TABLE + "\n" + other)
-    assert drawn(blocks[-1])[0].split("  ")[0] == "the first of two columns"
+    assert drawn(blocks_of(TABLE + "\n" + other)[-1])[0].split("  ")[0] == "the first of two columns"
 
 
 def test_a_line_that_is_all_code_opens_no_block_of_code() -> None:
@@ -114,8 +113,7 @@ def test_a_head_with_too_many_cells_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("end", ["- half an ite", "``", "| 7 | half a ro", "Half a para"])
 def test_a_line_that_is_not_complete_is_not_cut_off(end: str) -> None:
-    text = "".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end
-    assert first_cut(Piece(text)) is None
+    assert first_cut(Piece("".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end)) is None
 
 
 def test_a_piece_of_code_is_coloured_as_code_and_what_follows_the_code_is_not() -> None:
