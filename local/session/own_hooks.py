@@ -161,8 +161,9 @@ def own_commands(hooks: Mapping[str, Any], event: str) -> list[OwnCommand]:
     for entry in as_blocks(hooks.get(event)):
         for hook in as_blocks(entry.get("hooks")):
             command, timeout = hook.get("command"), hook.get("timeout", _TIMEOUT_S)
-            is_command = hook.get("type", "command") == "command" and isinstance(command, str)
-            if is_command and isinstance(timeout, int | float):
+            if hook.get("type", "command") != "command" or not isinstance(timeout, int | float):
+                continue
+            if isinstance(command, str):
                 limit = min(float(timeout), _MAX_TIMEOUT_S)
                 found.append(OwnCommand(str(entry.get("matcher") or ""), command, limit))
     return found

@@ -220,17 +220,9 @@ def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
     return [{"is": "file", "path": path, "bytes": len(data), "mode": 0o4777}, *pieces, {"is": "sum", "sha256": digest}]
 
 
+_HOSTILE_NAMES = ["", "\0", "x\0y", "x\x1b]0;y\x07", "..", ".", "/", "/etc/passwd", "a/../../b", "../b", "a//b", "a/"]
 _HOSTILE = st.one_of(
-    st.sampled_from(
-        [
-            "",
-            "\0",
-            "x\0y",
-            "x\x1b]0;y\x07",
-            *["..", ".", "/", "/etc/passwd", "a/../../b", "../b", "a//b", "a/", "link/x"],
-        ]
-    ),
-    st.sampled_from(["a/./b", "x/../y"]),
+    st.sampled_from([*_HOSTILE_NAMES, "link/x", "a/./b", "x/../y"]),
     st.lists(st.sampled_from(["..", ".", "", "a", "link", "loop", "b"]), min_size=1, max_size=5).map("/".join),
     st.text(max_size=8),
 )

@@ -74,9 +74,8 @@ def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -> None:
     program = (
-        "import os, sys; from pathlib import Path; "
-        "from ccb.local.files.fetched_files import PrivateFolder; "
-        "PrivateFolder(Path(sys.argv[1])).place_for('x'); os._exit(9)"
+        "import os, sys, pathlib; from ccb.local.files.fetched_files import PrivateFolder; "
+        "PrivateFolder(pathlib.Path(sys.argv[1])).place_for('x'); os._exit(9)"
     )
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
     assert len(list(tmp_path.iterdir())) == 1

@@ -51,11 +51,8 @@ class Worker:
         self, arguments: Json, tool_use_id: str = "t1", tool: str = ADD, id: str = "q1", answer: Json | None = None
     ) -> None:
         """Show the reader an approval, which it answers."""
-        await self.event(
-            control.Request(
-                control.CAN_USE_TOOL, control.ToolApproval(tool, tool, arguments, tool_use_id), id=id
-            ).public()
-        )
+        question = control.ToolApproval(tool, tool, arguments, tool_use_id)
+        await self.event(control.Request(control.CAN_USE_TOOL, question, id=id).public())
         assert (await self.question())["request_id"] == id
         if answer is not None:
             await self.session.answer(id, answer)

@@ -62,12 +62,8 @@ async def test_bedrock_lists_what_can_be_asked_for(tmp_path: Path, monkeypatch: 
     async with place("bedrock", tmp_path, monkeypatch, AWS) as here:
         listed = await here.listed()
         assert listed is not None
-        assert [each.id for each in listed.models] == [
-            "anthropic.claude-3-haiku-20240307-v1:0",
-            f"eu.{OPUS}",
-            f"global.{OPUS}",
-            PROFILE,
-        ]
+        named = ["anthropic.claude-3-haiku-20240307-v1:0", f"eu.{OPUS}", f"global.{OPUS}", PROFILE]
+        assert [each.id for each in listed.models] == named
         offers = {each.name: each for each in offers_of(here.named, listed, here.environ)}
         assert offers[f"bedrock/{PROFILE}"].window == 200_000 and offers[f"bedrock/{PROFILE}"].input_price == 5
         assert offers[f"bedrock/eu.{OPUS}"].input_price == 5
