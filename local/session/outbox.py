@@ -129,7 +129,8 @@ class NumberedAnswers(Generic[T]):
     async def answer_to(self, send: Callable[[int], Awaitable[None]]) -> T:
         """Send a request with its number, and return the answer. Raises ConnectionLost, TimeoutError."""
         number = next(self._numbers)
-        self._waiting[number] = answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
         try:
             await send(number)
             async with asyncio.timeout(CLIENT_DEADLINE_S):
