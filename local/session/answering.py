@@ -58,9 +58,7 @@ class RequestResponder:
         # Kinds, cut to MAX_ID, by the ids of the requests that came, so that none is answered twice.
         self._known: Newest[str, str] = Newest(_MAX_KNOWN)
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
-        self._waiting_bytes = 0
         self._open: dict[str, int] = {}  # the memory of each request that is open at the reader
-        self._open_bytes = 0
         self._refused = self._refused_before = False
         self._running: dict[str, asyncio.Task[None]] = {}
         self._journalled: set[str] = set()  # those of the running that are in the journal
@@ -98,7 +96,7 @@ class RequestResponder:
             waiting = self._waiting.get(request_id)
             if self._is_for_reader(kind) and (waiting is None or self._admits(request_id, waiting.memory)):
                 del self._known[request_id]
-                self._take(request_id)
+                self._waiting.pop(request_id, None)
 
     def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
         """Note a request, or its withdrawal. Return False if it is the reader's to see, or `hides` decides later."""
@@ -129,10 +127,9 @@ class RequestResponder:
         return first
 
     def closed(self, request_id: str) -> None:
-        self._take(request_id)
-        self._open_bytes -= self._open.pop(request_id, 0)
-        task = self._running.get(request_id)
-        if task is not None:
+        self._waiting.pop(request_id, None)
+        self._open.pop(request_id, None)
+        if (task := self._running.get(request_id)) is not None:
             task.cancel()
 
     def answered(self, line: PublicMessage) -> None:
@@ -157,7 +154,7 @@ class RequestResponder:
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:
-                self._take(request_id)
+                del self._waiting[request_id]
                 self._known.pop(request_id, None)
             elif others_drove:
                 self._waiting[request_id] = replace(waiting, ours=False)
@@ -168,9 +165,7 @@ class RequestResponder:
 
     def _start(self) -> None:
         while self._may_start and self._waiting and len(self._running) < MAX_ANSWERING:
-            request_id = next(iter(self._waiting))
-            waiting = self._waiting[request_id]
-            self._take(request_id)
+            request_id, waiting = self._waiting.popitem(last=False)
             task = asyncio.create_task(self._answer(waiting), name=f"answer {request_id}")
             self._running[request_id] = task
             if waiting.journalled:
@@ -184,10 +179,9 @@ class RequestResponder:
 
     async def close(self) -> None:
         self._may_start = False
-        tasks = list(self._running.values())
-        for task in tasks:
+        for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _answer(self, waiting: _Waiting) -> None:
         line = waiting.line
@@ -213,11 +207,11 @@ class RequestResponder:
 
     def _admits(self, request_id: str, memory: int) -> bool:
         if request_id not in self._open:
-            if len(self._open) >= MAX_OPEN or self._open_bytes + memory > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
+            total = sum(self._open.values()) + memory
+            if len(self._open) >= MAX_OPEN or total > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
                 self._refused = True
                 return False
             self._open[request_id] = memory
-            self._open_bytes += memory
         return True
 
     def _note(self, line: ControlRequest, request: _Waiting) -> None:
@@ -226,15 +220,9 @@ class RequestResponder:
         if len(line.request_id) > MAX_ID:
             log.warning("a request of the worker is dropped: its id has %d characters", len(line.request_id))
             return
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + request.memory > MAX_WAITING_BYTES:
-            waiting, total = len(self._waiting), self._waiting_bytes
-            log.warning("a request of the worker is dropped: %d wait already, with %d bytes", waiting, total)
+        count, total = len(self._waiting), sum(each.memory for each in self._waiting.values())
+        if count >= MAX_WAITING or total + request.memory > MAX_WAITING_BYTES:
+            log.warning("a request of the worker is dropped: %d wait already, with %d bytes", count, total)
             return
         self._waiting[line.request_id] = request
-        self._waiting_bytes += request.memory
         self._known[line.request_id] = line.subtype[:MAX_ID]
-
-    def _take(self, request_id: str) -> None:
-        waiting = self._waiting.pop(request_id, None)
-        if waiting is not None:
-            self._waiting_bytes -= waiting.memory
