@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import field
 from typing import Any, TextIO
 
 import httpx2
@@ -147,28 +148,26 @@ _UNKNOWN = "Whether this call had any effect is not known: check that before you
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
 
+@dataclass(eq=False)
 class LaptopServer:
     """A server that starts with the first message, and again after its end; after failures, in up to 30 seconds. `why`
     is for the person only. A `patient` tool may ask somebody. Call `close`; only `restart` starts it then."""
 
-    def __init__(
-        self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
-    ) -> None:
-        self.name = name
-        self._patient = patient
-        self.why = ""
-        self._config = config
-        self._client = client
-        self._connection: ServerConnection | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[ServerConnection] | None = None
-        self._stopped = False
-        self._calls = 0  # that it has not answered
-        self._starting = asyncio.Lock()
-        self._ending = asyncio.Event()
-        self._failures = 0
-        self._refused_until = 0.0
-        self._heard_at = 0.0
+    name: str
+    _config: ServerConfig
+    _client: ClientSide
+    _patient: Callable[[str], bool] = lambda tool: False
+    why: str = ""
+    _connection: ServerConnection | None = None
+    _task: asyncio.Task[None] | None = None
+    _ready: asyncio.Future[ServerConnection] | None = None
+    _stopped: bool = False
+    _calls: int = 0  # that it has not answered
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _failures: int = 0
+    _refused_until: float = 0.0
+    _heard_at: float = 0.0
 
     @property
     def running(self) -> bool:

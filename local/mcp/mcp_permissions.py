@@ -74,30 +74,22 @@ class _LaptopCall:
         return tool == self.tool and (digest == self.allowed or (self.hook == "allow" and digest in self.inputs))
 
 
+@dataclass(eq=False)
 class LaptopPermissions:
     """A `Witness` that decides with `check`. `ask` puts a question to the person, None if nobody is there.
     `prompt_tool` answers in place of the person, "" for none."""
 
-    def __init__(
-        self,
-        rules: Callable[[], Mapping[str, Sequence[str]]],
-        ask: Ask | None,
-        *,
-        mode: str,
-        may_bypass: bool,
-        prompt_tool: str = "",
-    ) -> None:
-        self._rules = rules
-        self._ask = ask
-        self._mode = mode
-        self._may_bypass = may_bypass
-        self._prompt_tool = prompt_tool
-        self._session = mcp_rules({})
-        self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
-        self._open: Newest[str, _Shown] = Newest(_MAX_CALLS)
-        self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
-        self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
-        self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
+    rules: Callable[[], Mapping[str, Sequence[str]]]
+    ask: Ask | None
+    mode: str
+    may_bypass: bool
+    prompt_tool: str = ""
+    _session: dict[str, set[str]] = field(default_factory=lambda: mcp_rules({}))
+    _digests: dict[str, bytes] = field(default_factory=dict)  # of every request by id: one id must not mean two things
+    _open: Newest[str, _Shown] = field(default_factory=lambda: Newest(_MAX_CALLS))
+    _calls: OrderedDict[str, _LaptopCall] = field(default_factory=OrderedDict)
+    _callbacks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # matchers by hook of the client
+    _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)  # commands and mentions of our prompts
 
     # What this laptop was asked, and says.
 
@@ -206,8 +198,8 @@ class LaptopPermissions:
                     self._session[behavior] -= found
 
     def _set_mode(self, mode: object) -> None:
-        if isinstance(mode, str) and (mode != _BYPASS or self._may_bypass):
-            self._mode = mode
+        if isinstance(mode, str) and (mode != _BYPASS or self.may_bypass):
+            self.mode = mode
 
     # What the worker wants.
 
@@ -249,21 +241,21 @@ class LaptopPermissions:
             await self._asked_here(command, arguments, "")
 
     def stands_for_person(self, tool: str) -> bool:
-        return tool == self._prompt_tool
+        return tool == self.prompt_tool
 
     def _allows(self, tool: str) -> bool:
         if self._covered("ask", tool):
             return False
-        return self._mode == _BYPASS or self._covered("allow", tool)
+        return self.mode == _BYPASS or self._covered("allow", tool)
 
     def _covered(self, kind: str, tool: str) -> bool:
-        rules = mcp_rules(self._rules())[kind]
+        rules = mcp_rules(self.rules())[kind]
         names = (tool,) if kind == "allow" else (tool, unmarked(tool))
         return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
 
     async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         shown = one_line(tool)[:200]
-        if self._ask is None or self._mode == _DONT_ASK:
+        if self.ask is None or self.mode == _DONT_ASK:
             raise control.RequestRefused(
                 f"The laptop has not allowed {shown}, and nobody can be asked there. "
                 f"Allow it on the laptop: --allowedTools {shown}, or a rule in its settings."
@@ -271,7 +263,7 @@ class LaptopPermissions:
         rules = [{"toolName": tool}]
         suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
         question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
-        permission = await self._ask(question)
+        permission = await self.ask(question)
         if not permission.allow:
             raise control.RequestRefused(permission.message or "The person refused this call.")
         self._update(permission.updates)

@@ -8,9 +8,10 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -116,26 +117,20 @@ class ServerState:
     retry_s: float
 
 
+@dataclass(eq=False)
 class LaptopServers:
     """The servers of one session, and hooks about their forms. What `permissions` refuses reaches none. A context."""
 
-    def __init__(
-        self,
-        session: RemoteSession,
-        configs: Mapping[str, ServerConfig],
-        permissions: LaptopPermissions,
-        secrets: SecretStore,
-        forms: FormHooks | None = None,
-    ) -> None:
-        self._session = session
-        self._configs = configs
-        self._permissions = permissions
-        self._secrets = secrets
-        self._forms = forms or FormHooks({})
-        self._servers: dict[str, LaptopServer] = {}
-        self._closing = False
-        self._loading: asyncio.Task[None] | None = None
-        self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
+    _session: RemoteSession
+    _configs: Mapping[str, ServerConfig]
+    _permissions: LaptopPermissions
+    _secrets: SecretStore
+    _forms: FormHooks
+    _servers: dict[str, LaptopServer] = field(default_factory=dict)
+    _closing: bool = False
+    _loading: asyncio.Task[None] | None = None
+    # `ccb mcp test` shows it
+    _stderr: TextIO = field(default_factory=lambda: Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
     async def __aenter__(self) -> Self:
         self._session.register(wire.LAPTOP_MCP_MESSAGE, self._answer, is_call)

@@ -19,6 +19,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
 from ccb.tunnel.wire.messages import as_dict
 
@@ -105,19 +106,16 @@ async def _ended(control: socket.socket) -> None:
         pass
 
 
+@dataclass(eq=False)
 class _Program:
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        heard: MemoryObjectSendStream[Item],
-        sent: MemoryObjectReceiveStream[SessionMessage],
-        asking: Callable[[], bool],
-    ) -> None:
-        self._process = process
-        self._heard = heard
-        self._sent = sent
-        self._greeted = False
-        self.lines = LineReader(self._cannot_be_read, asking)
+    _process: asyncio.subprocess.Process
+    _heard: MemoryObjectSendStream[Item]
+    _sent: MemoryObjectReceiveStream[SessionMessage]
+    asking: Callable[[], bool]
+    _greeted: bool = False
+
+    def __post_init__(self) -> None:
+        self.lines = LineReader(self._cannot_be_read, self.asking)
 
     async def read(self) -> None:
         assert self._process.stdout is not None

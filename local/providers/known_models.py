@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -229,23 +230,16 @@ async def refresh_lists(
         log.exception("the lists of models cannot be refreshed")
 
 
+@dataclass(eq=False)
 class OfferedModels:
     """The models that a session may use: `models` are those of the command line and the settings."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        settings: Settings,
-        models: Sequence[str],
-        stored: StoredCredentials | None = None,
-        table: ModelTable | None = None,
-    ) -> None:
-        self._table = table or ModelTable()
-        self._environ = environ
-        self._settings = settings
-        self._models = tuple(models)
-        self._stored = stored
-        self._kept: list[ModelOffer] = []
+    _environ: Mapping[str, str]
+    _settings: Settings
+    _models: Sequence[str]
+    _stored: StoredCredentials | None = None
+    _table: ModelTable = field(default_factory=ModelTable)
+    _kept: Sequence[ModelOffer] = ()
 
     def without_alias(self, name: str) -> str:
         """Return what a short name of the person stands for, and any other name as it is."""
@@ -263,8 +257,8 @@ class OfferedModels:
             offers = [each for named, kept in listed for each in offers_of(named, kept, self._environ)]
             return [each for each in offers if each.traits.tools]
 
-        self._kept = await asyncio.to_thread(read)
-        return self._kept
+        self._kept = offers = await asyncio.to_thread(read)
+        return offers
 
     async def current(self) -> tuple[list[ModelOffer], list[str]]:
         """Return the models after asking the providers whose lists are old, and a line for each that has none."""

@@ -23,17 +23,15 @@ PATIENCE = 24 * 3600.0  # seconds to reconnect: as long as the daemon keeps a se
 FIRST_TRIES = 5  # attempts for a first connection that keeps breaking off in the middle
 
 
+@dataclass(eq=False)
 class WorkerConnection:
     """One connection to the worker, which has said hello. `proxy` answers its model calls; `stack` ends that."""
 
-    def __init__(
-        self, link: Link, hello: Greeting, proxy: AuthProxy | None = None, stack: AsyncExitStack | None = None
-    ) -> None:
-        self.link = link
-        self.hello = hello
-        self._proxy = proxy
-        self._stack = stack
-        self._calls: LinkFront | None = None
+    link: Link
+    hello: Greeting
+    _proxy: AuthProxy | None = None
+    _stack: AsyncExitStack | None = None
+    _calls: LinkFront | None = None
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""

@@ -133,7 +133,9 @@ async def session_with(
     allowing = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         configs = {"far": HttpServer(type="http", url=url)}
-        async with LaptopServers(session, configs, permissions or allowing, KeyStore(), forms) as servers:
+        async with LaptopServers(
+            session, configs, permissions or allowing, KeyStore(), forms or FormHooks({})
+        ) as servers:
             reading = asyncio.create_task(read(session, shown))
             yield servers, Host(peer), shown
             reading.cancel()
