@@ -415,7 +415,7 @@ class Transfer:
         return [f"Copied {name} ({files}{size_of(progress.done)}) to {where}", *left_out[:10], *more]
 
 
-class Transfers:
+class Transfers(AbstractAsyncContextManager["Transfers"]):
     """Runs copies over the connection of a session, a few at a time, until the end of the context."""
 
     def __init__(self, opener: Opener) -> None:
@@ -423,9 +423,6 @@ class Transfers:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._numbers = itertools.count(1)
         self.running: list[Transfer] = []
-
-    async def __aenter__(self) -> Transfers:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for each in self.running:

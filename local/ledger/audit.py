@@ -12,9 +12,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -40,7 +41,7 @@ _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
-class SessionAudit(Auditor):
+class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
     """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
     max_body = MAX_BODY
@@ -59,9 +60,6 @@ class SessionAudit(Auditor):
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
         self._loop = asyncio.get_running_loop()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._loop.run_in_executor(self._worker, self._close)

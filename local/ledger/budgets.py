@@ -11,10 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -101,7 +101,7 @@ class _Verdict(NamedTuple):
         return not (self.said or self.waits)
 
 
-class SessionAccounts(Accounts):
+class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
     """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
 
     def __init__(
@@ -121,9 +121,6 @@ class SessionAccounts(Accounts):
         self._reserved = 0.0  # dollars, for calls of this run
         self._unpriced = ""
         self._told: set[str] = set()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._writer, self._close)

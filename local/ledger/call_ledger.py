@@ -7,9 +7,9 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.metering import CallReport
@@ -131,7 +131,7 @@ _GROUPS: Mapping[By, str] = {
 }
 
 
-class CallLedger:
+class CallLedger(AbstractContextManager["CallLedger"]):
     """The open file. Use as a context manager. Every method may raise sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
@@ -145,9 +145,6 @@ class CallLedger:
             self._set_up(self._base)
         finally:
             os.close(lock)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

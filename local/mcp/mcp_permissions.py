@@ -87,7 +87,7 @@ class LaptopPermissions:
     _session: dict[str, set[str]] = field(default_factory=lambda: mcp_rules({}))
     _digests: dict[str, bytes] = field(default_factory=dict)  # of every request by id: one id must not mean two things
     _open: Newest[str, _Shown] = field(default_factory=lambda: Newest(_MAX_CALLS))
-    _calls: OrderedDict[str, _LaptopCall] = field(default_factory=OrderedDict)
+    _calls: Newest[str, _LaptopCall] = field(default_factory=lambda: Newest(_MAX_CALLS))
     _callbacks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # matchers by hook of the client
     _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)  # commands and mentions of our prompts
 
@@ -181,8 +181,6 @@ class LaptopPermissions:
         call = self._calls.get(shown.tool_use_id)
         if call is None or call.tool != shown.tool:
             call = self._calls[shown.tool_use_id] = _LaptopCall(shown.tool)
-        while len(self._calls) > _MAX_CALLS:
-            self._calls.popitem(last=False)
         return call
 
     def _update(self, updates: Sequence[Json]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..session.newest import Newest
 from ..session.session_client import SnapshotPrompt
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState
 
@@ -45,7 +46,7 @@ class PromptTracker:
         self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)  # taken out of the queue
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
-        self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
+        self._from_snapshot: Newest[str, tuple[BlockContainer, PromptBlock]] = Newest(_MAX_KNOWN)
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         self._container.add(block, before=before or self.first_waiting())
@@ -208,8 +209,6 @@ class PromptTracker:
             block = self._show(prompt.text, state, *ids, facts=facts)
             if prompt.taken:
                 self._from_snapshot[ids[0]] = self._container, block
-                if len(self._from_snapshot) > _MAX_KNOWN:
-                    del self._from_snapshot[next(iter(self._from_snapshot))]
             return
         if ids[0] in self._from_snapshot:
             return  # an earlier snapshot had it
