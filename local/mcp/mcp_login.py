@@ -73,6 +73,8 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
+OpenPage = Callable[[str], Awaitable[None]]
+ComeBack = Callable[[], Awaitable[oauth.AuthorizationCodeResult]]
 
 WAIT_S = 300.0  # seconds for the person to log in, in the browser
 _PATH = "/callback"
@@ -137,20 +139,13 @@ class LoginStore:
 class _Provider(OAuthClientProvider):
     """Also remembers when a stored token ends and where to renew it, so that a new process can renew it."""
 
-    def __init__(
-        self,
-        server: HttpServer,
-        store: LoginStore,
-        redirect_uri: str,
-        open_page: Callable[[str], Awaitable[None]],
-        come_back: Callable[[], Awaitable[oauth.AuthorizationCodeResult]],
-    ) -> None:
+    def __init__(self, server: HttpServer, store: LoginStore, uri: str, open_page: OpenPage, back: ComeBack) -> None:
         metadata = oauth.OAuthClientMetadata(
             client_name="ccb",
-            redirect_uris=[AnyUrl(redirect_uri)],
+            redirect_uris=[AnyUrl(uri)],
             token_endpoint_auth_method="none",  # noqa: S106
         )
-        super().__init__(server.url, metadata, store, open_page, come_back)
+        super().__init__(server.url, metadata, store, open_page, back)
         self._store = store
 
     async def _initialize(self) -> None:

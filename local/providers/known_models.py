@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,11 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
-from .named_provider import NamedProvider, granted_names, named_provider
-from .session_provider import model_source
+from .named_provider import Environ, NamedProvider, granted_names, named_provider
+from .session_provider import Stored, model_source
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-    from ..credentials.credential_sources import StoredCredentials
 
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ _FAMILIES = ("opus", "sonnet", "haiku")
 _DEFAULT_FAMILY = "sonnet"
 
 
-def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
+def provider_and_model(model: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, str] | None:
     """Return the provider of a model, and its own name of it. None for a model behind a gateway."""
     name, slash, rest = model.partition("/")
     named = named_provider(name, environ, settings) if slash else None
@@ -50,7 +49,7 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
     return None if anthropic is None else (anthropic, sent_name(short_names(environ).get(model, model)))
 
 
-def short_names(environ: Mapping[str, str]) -> dict[str, str]:
+def short_names(environ: Environ) -> dict[str, str]:
     """Return the newest of each family in Anthropic's kept list; without one, or behind a gateway, what ccb knows."""
     kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
     names = dict(ALIASES)
@@ -63,14 +62,14 @@ def short_names(environ: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-def model_traits(name: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
+def model_traits(name: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
     found = provider_and_model(name, environ, settings) if "/" in name else None
     return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
 
 
 def model_options(
-    model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
+    model: str, others: Sequence[str], environ: Environ, settings: Settings, table: ModelTable
 ) -> dict[str, Any]:
     """Return the fields of SessionOptions about models. `table` learns the same, for budgets."""
     chosen, aliases = settings.smallModel or "", settings.modelAliases
@@ -105,12 +104,12 @@ def _as_sent(facts: ModelFacts) -> list[object]:
     return [*known, facts.read_share, facts.write_share, *long]
 
 
-def _listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
+def _listed(named: NamedProvider, name: str, environ: Environ) -> bool:
     kept = named.kept_list(environ)
     return kept is not None and kept.find(name) is not None
 
 
-def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:
+def _small_model(model: str, environ: Environ, settings: Settings) -> str:
     """Return the small model of a model's provider, "" if the provider has none or does not list it."""
     found = provider_and_model(model, environ, settings) if "/" in model else None
     if found is None or not (small := found[0].kind.small_model):
@@ -119,7 +118,7 @@ def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> 
     return f"{found[0].name}/{small}" if is_there else ""
 
 
-def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
+def said_at_start(model: str, environ: Environ, settings: Settings, effort: str = "") -> list[str]:
     """Return what a model cannot do, in sentences. Raise UsageError for one that cannot work as an agent."""
     found = model_traits(model, environ, settings)
     if found is None:
@@ -143,9 +142,7 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     return said
 
 
-async def check_models(
-    models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
-) -> list[str]:
+async def check_models(models: Sequence[str], environ: Environ, settings: Settings, stored: Stored = None) -> list[str]:
     """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be looked
     up. Without `stored`, only accounts that open without a question are used."""
     said = []
@@ -185,9 +182,9 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 
 async def current_list(
     named: NamedProvider,
-    environ: Mapping[str, str],
+    environ: Environ,
     settings: Settings,
-    stored: StoredCredentials | None = None,
+    stored: Stored = None,
     *,
     seconds: float = _REFRESH_S,
     fresh_s: float = FRESH_S,
@@ -201,7 +198,7 @@ async def current_list(
 
 
 async def list_or_why(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None
 ) -> tuple[ModelList | None, str]:
     """Return the list of a provider and "", or None and the reason why the list is missing."""
     try:
@@ -212,12 +209,7 @@ async def list_or_why(
 
 
 async def refresh_lists(
-    models: Sequence[str],
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
-    *,
-    after_s: float = 0.0,
+    models: Sequence[str], environ: Environ, settings: Settings, stored: Stored = None, *, after_s: float = 0.0
 ) -> None:
     """Ask for new lists where the kept ones are old, beside a session: to load an SDK would slow its first prompt."""
     await asyncio.sleep(after_s)
@@ -234,10 +226,10 @@ async def refresh_lists(
 class OfferedModels:
     """The models that a session may use: `models` are those of the command line and the settings."""
 
-    _environ: Mapping[str, str]
+    _environ: Environ
     _settings: Settings
     _models: Sequence[str]
-    _stored: StoredCredentials | None = None
+    _stored: Stored = None
     _table: ModelTable = field(default_factory=ModelTable)
     _kept: Sequence[ModelOffer] = ()
 
@@ -307,7 +299,7 @@ def default_provider() -> NamedProvider:
     return NamedProvider(ANTHROPIC, KINDS[ANTHROPIC], "anthropic", ProviderSettings())
 
 
-def usable_providers(environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
+def usable_providers(environ: Environ, settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
     """Return Anthropic, and the providers of the settings, with a key in the environment, or named by `models`."""
     keyed = [name for name, kind in KINDS.items() if any(environ.get(each, "").strip() for each in kind.key_variables)]
     named_by = [each.partition("/")[0] for each in models if "/" in each]
@@ -319,7 +311,7 @@ def usable_providers(environ: Mapping[str, str], settings: Settings, models: Seq
     return list(found.values())
 
 
-def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:
+def offers_of(named: NamedProvider, listed: ModelList | None, environ: Environ) -> list[ModelOffer]:
     """Return the models of a provider: those of the settings, and those of its list, the newest first."""
     table = named.traits(environ)
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []

@@ -23,13 +23,16 @@ from ccb.tunnel.wire.model_facts import ModelTable
 
 from ..credentials.credential_helper import HelperCredential, checked
 from ..credentials.credential_sources import StoredCredentials, credential_source
-from .named_provider import NamedProvider, granted_names, named_provider, project_of, region_of
+from .named_provider import Environ, NamedProvider, granted_names, named_provider, project_of, region_of
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
 
-def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
+Stored = StoredCredentials | None  # without accounts, only those that open without a question to the person are used
+
+
+def _cloud(named: NamedProvider, environ: Environ) -> Cloud:
     own, region = named.own, region_of(named.kind.name, named.own, environ)
     if named.dialect == "bedrock":
         variable = own.keyVariable or BEARER_VARIABLE
@@ -39,11 +42,11 @@ def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
 
 
 def session_provider(
-    environ: Mapping[str, str],
+    environ: Environ,
     settings: Settings,
     model: str | None,
     *others: str | None,
-    stored: StoredCredentials | None = None,
+    stored: Stored = None,
     table: ModelTable | None = None,
 ) -> ModelRouter:
     """Return the provider of a session. A host may use Anthropic, the providers in the settings, and those that the
@@ -78,14 +81,12 @@ def session_provider(
     return ModelRouter(default, make, model or "", learn)
 
 
-def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
+def has_others(environ: Environ, settings: Settings) -> bool:
     variables = (name for kind in KINDS.values() for name in kind.key_variables if kind.name != ANTHROPIC)
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
 
-def provider_of(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
-) -> Provider:
+def provider_of(named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None) -> Provider:
     """Return the provider that a name stands for. Raise ConfigError, CredentialError."""
     kind = named.kind
     environ = settings.network.over(environ)
@@ -105,7 +106,7 @@ def provider_of(
 
 
 def model_source(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None
 ) -> ModelSource | None:
     """Return what asks a provider for its list of models, None if it has none. Raise ConfigError, CredentialError."""
     call = named.list_call
@@ -130,11 +131,7 @@ def model_source(
 
 
 def credential_of(
-    named: NamedProvider,
-    host: str,
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
+    named: NamedProvider, host: str, environ: Environ, settings: Settings, stored: Stored = None
 ) -> CredentialSource | None:
     """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind

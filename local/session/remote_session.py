@@ -247,11 +247,7 @@ class RemoteSession:
     # What goes to the host.
 
     async def prompt(
-        self,
-        content: str | list[client.Json],
-        *,
-        uuid: str | None = None,
-        how: client.PromptDelivery = client.AS_PROMPT,
+        self, content: client.Content, *, uuid: str | None = None, how: client.PromptDelivery = client.AS_PROMPT
     ) -> str:
         identity = uuid or control.new_uuid()
         await self.send(

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageReco
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
+Content = str | list[Json]
 
 _MAX_NAME = 200  # characters
 _MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
@@ -156,9 +157,7 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(
-        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
-    ) -> str:
+    async def prompt(self, content: Content, *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT) -> str:
         """Send a user message, which is applied once, and return its uuid. Raises UsageError for who does not drive."""
 
     async def send(self, body: Json) -> str:
