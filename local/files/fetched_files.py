@@ -17,6 +17,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from asyncio.subprocess import DEVNULL
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
@@ -376,12 +377,7 @@ async def start_viewer(command: list[str], path: Path, environ: Mapping[str, str
     """Start a viewer without the terminal. It outlives this process. Raise NoViewer if it fails at once."""
     try:
         process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own would kill it at the end
-            [*command, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=dict(environ),
+            [*command, str(path)], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True, env=environ
         )
     except OSError as error:
         raise NoViewer(f"{command[0]} cannot be started: {error.strerror}") from None

@@ -207,16 +207,9 @@ class LaptopServers:
             total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
             count = progress.get("progress")
             done = "" if count is None else f"{count:g}/{total:g}" if total else f"{count:g}"
-            self._session.show(
-                {
-                    "type": "tool_progress",
-                    "tool_use_id": tool_use_id,
-                    "tool_name": name,
-                    "elapsed_time_seconds": round(time.monotonic() - began, 1),
-                    "output": f"{done} {said}".strip(),
-                    "total_bytes": 0,
-                    "parent_tool_use_id": None,
-                }
-            )
+            call = {"tool_use_id": tool_use_id, "tool_name": name, "parent_tool_use_id": None}
+            printed = {"output": f"{done} {said}".strip(), "total_bytes": 0}
+            elapsed = round(time.monotonic() - began, 1)
+            self._session.show({"type": "tool_progress", **call, "elapsed_time_seconds": elapsed, **printed})
 
         return show

@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, TextIO
@@ -71,15 +72,11 @@ async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproce
     ours.setblocking(False)
     with ExitStack() as stack, theirs:
         stack.callback(ours.close)
+        keeper = (sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()))
+        command = (*keeper, config.command, *config.args)
+        env, fds = {**get_default_environment(), **config.env}, (theirs.fileno(),)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()), config.command),
-            *config.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            env={**get_default_environment(), **config.env},
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
+            *command, stdin=PIPE, stdout=PIPE, stderr=stderr, env=env, pass_fds=fds, start_new_session=True
         )
         stack.pop_all()
     return process, ours

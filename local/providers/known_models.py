@@ -89,13 +89,8 @@ def model_options(
         told[name] = _as_sent(facts)
         if traits.thinking:
             thinking[name] = list(traits.efforts)
-    return {
-        "model_facts": told,
-        "thinking_models": thinking,
-        "model_aliases": {**short, **aliases},
-        "small_model": small,
-        "compact_model": small if chosen else "",
-    }
+    small_ones = {"small_model": small, "compact_model": small if chosen else ""}
+    return {"model_facts": told, "thinking_models": thinking, "model_aliases": {**short, **aliases}, **small_ones}
 
 
 def _as_sent(facts: ModelFacts) -> list[object]:

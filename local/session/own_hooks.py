@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -129,11 +130,7 @@ class OwnCommand:
             given.seek(0)
             try:
                 process = await asyncio.create_subprocess_shell(
-                    self.command,
-                    stdin=given,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    start_new_session=True,
+                    self.command, stdin=given, stdout=PIPE, stderr=DEVNULL, start_new_session=True
                 )
             except OSError as error:
                 log.warning("a hook cannot be started: %s", error)

@@ -250,16 +250,8 @@ class RemoteSession:
         self, content: client.Content, *, uuid: str | None = None, how: client.PromptDelivery = client.AS_PROMPT
     ) -> str:
         identity = uuid or control.new_uuid()
-        await self.send(
-            {
-                "type": "user",
-                "message": {"role": "user", "content": content},
-                "parent_tool_use_id": None,
-                "session_id": self.hello.session,
-                "uuid": identity,
-                **how.fields,
-            }
-        )
+        body = {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+        await self.send({**body, "session_id": self.hello.session, "uuid": identity, **how.fields})
         return identity
 
     async def send(self, body: client.Json, *, input_id: str = "") -> str:
