@@ -21,17 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ccb.deploy.bootstrap import launch_program
-from ccb.tunnel.errors import (
-    CcbError,
-    ConnectionLost,
-    CopyFailed,
-    DeployError,
-    Dropped,
-    NoStorage,
-    NoSuchPath,
-    Unreachable,
-    UsageError,
-)
+from ccb.tunnel import errors
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
@@ -226,9 +217,11 @@ async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *
     while True:
         try:
             return await _attempt(order, await opens(again), progress)
-        except (ConnectionLost, Unreachable, DeployError) as error:
-            cut_off = error.__cause__ if isinstance(error, DeployError) else error
-            if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
+        except (ConnectionLost, errors.Unreachable, errors.DeployError) as error:
+            cut_off = error.__cause__ if isinstance(error, errors.DeployError) else error
+            if not isinstance(cut_off, ConnectionLost | errors.Dropped) and (
+                isinstance(error, errors.DeployError) or not again
+            ):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
