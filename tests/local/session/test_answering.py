@@ -15,7 +15,7 @@ from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.dialing import AttachOptions
-from ccb.local.session.newest import MAX_ID
+from ccb.local.session.newest import MAX_ID, Newest
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
@@ -434,3 +434,13 @@ async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
         assert caplog.text.count("a request of the worker is dropped") == 11
         await progress(peer, ask("a", "g1"))
         assert (await answer_of(peer))["request_id"] == "g1", "there is room again"
+
+
+def test_the_newest_entries_are_kept_and_no_long_id() -> None:
+    kept: Newest[str, int] = Newest(3)
+    for number in range(5):
+        kept[f"{number}"] = number
+    kept["x" * (MAX_ID + 1)] = 5
+    assert kept == {"2": 2, "3": 3, "4": 4}
+    assert [kept.setdefault("4", 9), kept.setdefault("5", 5), kept.setdefault("x" * 1_000, 6)] == [4, 5, 6]
+    assert list(kept) == ["3", "4", "5"]

@@ -1,4 +1,4 @@
-"""A long answer is cut into pieces. What is drawn of them reads like what is drawn of the whole."""
+"""Markdown in the transcript shows every character. What is drawn of its pieces reads like what is drawn of all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ccb.local.transcript.blocks import MarkdownBlock
 from ccb.local.transcript.markdown_export import markdown_of
 from ccb.local.transcript.pieces import Piece, first_cut, pieces_of
 from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.markdown import render_markdown
 from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import draw_lines, texts_of
 
@@ -26,7 +27,8 @@ CODE = (
 ROWS = "".join(f"| {n} | the name {n} | `value_{n}` |\n" for n in range(120))
 TABLE = "| n | name | value |\n|---|---|---|\n" + ROWS
 
-RENDERER = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
+PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
+RENDERER = BlockRenderer(PALETTE)
 
 
 def drawn(block: MarkdownBlock, width: int = 100) -> list[str]:
@@ -136,3 +138,43 @@ def test_a_long_line_whose_end_has_not_come_is_looked_at_once() -> None:
     began = time.process_time()
     assert pieces_of(text) == [Piece(text)]
     assert time.process_time() - began < 5  # from each of its characters on it took a minute
+
+
+def printed(text: str) -> str:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(render_markdown(text, PALETTE))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a List<int> of <b>names</b>",
+        "ssh <user>@<host>",
+        "before <!--hidden--> after",
+        "<script>alert(1)</script>",
+        "<div>\na block\n</div>",
+        "<!--paragraph-->",
+        "| a |\n|---|\n| <T> |",
+    ],
+)
+def test_html_is_shown_as_text(text: str) -> None:
+    shown = printed(text).split()
+    for word in text.replace("|", " ").replace("---", " ").split():
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see [**the** docs](https://a.example/x?y=1).", "see the docs (https://a.example/x?y=1)."),
+        ("<https://a.example>", "https://a.example"),
+        ("<me@a.example>", "me@a.example"),
+        ("[https://a.example](https://b.example)", "https://a.example (https://b.example)"),
+        ("| a |\n|---|\n| [b](https://c.example) |", "b (https://c.example)"),
+    ],
+)
+def test_a_link_shows_where_it_leads_once(text: str, shown: str) -> None:
+    assert shown in printed(text)
+    assert printed(text).count("example") == shown.count("example")

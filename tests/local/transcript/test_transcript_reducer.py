@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -319,3 +320,40 @@ def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None
         taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
         prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
     assert len(prompts._from_snapshot) <= 1_000
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + bytes(12_000)
+JPEG = b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\0\2\0\3\1" + bytes(2_500_000)
+
+
+def words_for(*blocks: Json) -> str:
+    return shown.result_text({"type": "tool_result", "tool_use_id": "t", "content": list(blocks)})
+
+
+def image(data: object) -> Json:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+def test_an_image_in_a_result_is_named() -> None:
+    text = {"type": "text", "text": "Two plots:"}
+    pictures = [image(base64.b64encode(data).decode()) for data in (PNG, JPEG)]
+    assert words_for(text, *pictures) == "Two plots:\nPNG 640x480 · 12 KB\nJPEG 3x2 · 2.5 MB"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        image("no base64 ü"),
+        image("abc"),
+        image(""),
+        image(7),
+        image(base64.b64encode(b"GIF").decode()),
+        {"type": "image"},
+    ],
+)
+def test_data_that_is_no_image_is_not_described(block: Json) -> None:
+    assert words_for(block) == "[image]"
+
+
+def test_an_image_whose_pixels_are_missing_is_named_without_them() -> None:
+    assert words_for(image(base64.b64encode(PNG[:12]).decode())) == "PNG · 1 KB"
