@@ -123,12 +123,8 @@ _APPEND_ONLY = tuple(
     )
     for name, change, said in ((kept, "UPDATE", "rows are not changed"), (whole, "DELETE", "rows are not removed"))
 )
-_GROUPS: Mapping[By, str] = {
-    "host": "host",
-    "model": "model",
-    "session": "session",
-    "day": "date(began, 'unixepoch', 'localtime')",
-}
+_DAY = "date(began, 'unixepoch', 'localtime')"
+_GROUPS: Mapping[By, str] = {"host": "host", "model": "model", "session": "session", "day": _DAY}
 
 
 class CallLedger(AbstractContextManager["CallLedger"]):

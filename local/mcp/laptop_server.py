@@ -35,8 +35,7 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-_FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
-              "notifications/resources/list_changed")  # fmt: skip
+_FORWARDED = tuple(f"notifications/{each}/list_changed" for each in ("tools", "prompts", "resources"))
 
 
 @dataclass(frozen=True)
@@ -68,22 +67,17 @@ class ServerConnection:
         config, client = self._config, self._client
         async with AsyncExitStack() as stack:
             if isinstance(config, HttpServer):
-                made = httpx2.AsyncClient(
-                    headers=config.headers,
-                    timeout=httpx2.Timeout(None, connect=CONNECT_S),
-                    auth=await client.auth(self._name, config) if client.auth is not None else None,
-                    event_hooks={"response": [self._see]},
-                )
+                auth = await client.auth(self._name, config) if client.auth is not None else None
+                timeout, hooks = httpx2.Timeout(None, connect=CONNECT_S), {"response": [self._see]}
+                made = httpx2.AsyncClient(headers=config.headers, timeout=timeout, auth=auth, event_hooks=hooks)
                 streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
             else:
                 streams = program_streams(config, client.stderr, self.asking)
-            asked: ElicitationFnT = self._asked
+            asked: ElicitationFnT | None = self._asked if client.ask is not None else None
+            info = types.Implementation(name="ccb", version=ccb.__version__)
             self._dispatcher = JSONRPCDispatcher(*await stack.enter_async_context(streams))
             session = ClientSession(
-                message_handler=self._heard,
-                client_info=types.Implementation(name="ccb", version=ccb.__version__),
-                elicitation_callback=asked if client.ask is not None else None,
-                dispatcher=self._dispatcher,
+                message_handler=self._heard, client_info=info, elicitation_callback=asked, dispatcher=self._dispatcher
             )
             await stack.enter_async_context(session)
             self.hello = (await session.initialize()).model_dump(by_alias=True, mode="json", exclude_none=True)
