@@ -183,8 +183,6 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 600.0  # seconds to try again after the last byte that arrived
 _EXIT_S = 5.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]  # the argument: whether the last one failed. Raises CcbError
 
@@ -218,10 +216,9 @@ async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *
         try:
             return await _attempt(order, await opens(again), progress)
         except (ConnectionLost, errors.Unreachable, errors.DeployError) as error:
-            cut_off = error.__cause__ if isinstance(error, errors.DeployError) else error
-            if not isinstance(cut_off, ConnectionLost | errors.Dropped) and (
-                isinstance(error, errors.DeployError) or not again
-            ):
+            wraps = isinstance(error, errors.DeployError)
+            cut_off = error.__cause__ if wraps else error
+            if not isinstance(cut_off, ConnectionLost | errors.Dropped) and (wraps or not again):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
@@ -292,9 +289,9 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
 def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
-    if code in _MISSING:
+    if code in (errno.ENOENT, errno.ENOTDIR):
         return NoSuchPath(what, do="Check the path.")
-    if code in _FULL:
+    if code in (errno.ENOSPC, errno.EDQUOT):
         return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
     return CopyFailed(what, do="Mend that, then try again.")
 

@@ -142,7 +142,8 @@ async def bug(api: SessionApi, _: str) -> Reply:
 
     hello = api.client.hello
     facts = {
-        "worker": f"Python {hello.python.cell} on {hello.platform.cell}, protocol capabilities {len(hello.capabilities)}",
+        "worker": f"Python {hello.python.cell} on {hello.platform.cell}, "
+        f"protocol capabilities {len(hello.capabilities)}",
         "journal": hello.storage,
         "connection": api.client.state.value,
         "model": api.transcript.model,
