@@ -68,9 +68,8 @@ class KnownSession:
     begun: bool
 
 
+# gets what is known of the session, and whether the login may ask; raises CcbError, or Dropped if it broke off
 Dial = Callable[[KnownSession | None, bool], AbstractAsyncContextManager[WorkerConnection]]
-"""Makes a connection. Gets what is known of the session, None for the first connection, and whether the login may ask
-the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,7 @@ _COLOUR = re.compile(r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/
 
 ESC = "\x1b"
 ESCAPE_S = 0.025  # seconds after which Esc is the key, and not the beginning of a sequence
-_PIECE_S = 0.6
-"""Seconds after which a slow link has brought the next piece. Esc waits so long where pieces have come apart, where an
-answer is awaited, and after text in the same read."""
-
+_PIECE_S = 0.6  # seconds to the next piece on a slow link. Esc waits so long where one, or an answer, may come.
 _SLOW_LINK_S = 10.0  # seconds for which a link counts as slow after pieces of a sequence have come apart
 _SHORT_READ = 64  # bytes. Longer pieces come apart where ccb itself is slow.
 _CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[
