@@ -149,7 +149,7 @@ async def check_models(models: Sequence[str], environ: Environ, settings: Settin
         if _listed(named, name, environ):
             continue
         try:
-            listed = await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
+            listed = await current_list(named, environ, settings, stored, at_start=True)
         except (ProviderError, CcbError):
             continue
         if listed is None or not listed.models or listed.find(name) is not None:
@@ -176,20 +176,15 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 
 
 async def current_list(
-    named: NamedProvider,
-    environ: Environ,
-    settings: Settings,
-    stored: Stored = None,
-    *,
-    seconds: float = _REFRESH_S,
-    fresh_s: float = FRESH_S,
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None, *, at_start: bool = False
 ) -> ModelList | None:
     """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
-    lists, address = ModelLists(environ), named.address(environ)
-    return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
+    seconds, fresh_s = (_ASK_S, NEW_S) if at_start else (_REFRESH_S, FRESH_S)
+    address = named.address(environ)
+    return await ModelLists(environ).current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 
 async def list_or_why(
