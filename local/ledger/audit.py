@@ -225,11 +225,13 @@ class _SeenRequests:
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
         noted = self._others(found, first=first)
-        for each in results:
-            if each.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
-                self._answered[each.tool_use] = each.text
-            noted.append(replace(each, kind=kinds.get(each.tool_use, "result")))
+        noted += [self._result(each, kinds.get(each.tool_use, "result")) for each in results]
         return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
+
+    def _result(self, result: AuditEntry, kind: str) -> AuditEntry:
+        if result.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
+            self._answered[result.tool_use] = result.text
+        return replace(result, kind=kind)
 
     def _is_known(self, tool_use_id: str) -> bool:
         if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
@@ -329,17 +331,20 @@ def request_content(body: bytes, call_id: str, at: float) -> RequestContent:
     earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
         earlier.insert(0, messages[-1])
-    others = [("system", text) for text in _texts(request.get("system"))]
-    if beside := ", ".join(_beside(request)):
-        others.append(("request", beside))
-    others += [(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
     results = [block for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
     return RequestContent(
         str(request.get("model", ""))[:_MAX_ID],
         tuple(_said(last)),
-        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in others),
+        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in _others(request, earlier)),
         tuple(_result(each, call_id, at) for each in results),
     )
+
+
+def _others(request: Json, earlier: list[Json]) -> Iterator[tuple[str, str]]:
+    yield from (("system", text) for text in _texts(request.get("system")))
+    if beside := ", ".join(_beside(request)):
+        yield "request", beside
+    yield from ((str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each))
 
 
 def shortened(text: str) -> str:
