@@ -229,7 +229,7 @@ _HOSTILE = st.one_of(
 
 
 @given(paths=st.lists(_HOSTILE, min_size=1, max_size=4), folder=st.booleans())
-def test_nothing_is_written_outside_of_the_target(
+def test_nothing_lands_outside_the_target(
     tmp_path_factory: pytest.TempPathFactory, paths: list[str], folder: bool
 ) -> None:
     top = tmp_path_factory.mktemp("hostile")

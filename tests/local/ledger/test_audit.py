@@ -121,9 +121,7 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
     assert found[-1].text == "9,500 more texts and results of a request"
 
 
-async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_time(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_history_from_elsewhere_is_no_tampering_and_known_later(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
     first = Session(tmp_path / "here", fake_model)
     async with first.audit, first.proxy:

@@ -209,9 +209,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_budget_holds_over_calls_under_way_of_several_ccb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_budget_holds_over_calls_of_several_ccb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has a call under way that may use the budget up: no call goes out here before that has ended,
     or its process."""
     root = Path(__file__).parents[3]
@@ -259,9 +257,7 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model("grok-9")
 
 
-async def test_without_a_ledger_calls_go_on_and_budgets_refuse(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_a_ledger_calls_go_on_budgets_refuse(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
     with pytest.raises(ConfigError, match="cannot be used"):
         open_ledger(tmp_path)

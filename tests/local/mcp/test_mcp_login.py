@@ -106,9 +106,7 @@ async def test_where_no_login_can_be_kept_the_person_is_told_before_the_browser_
         assert "in your browser" not in capfd.readouterr().err and not authority.grants
 
 
-async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
-    keyring: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_login_that_is_refused_or_stolen_gives_nothing(keyring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def attacked(address: str) -> None:
         back = address.split("redirect_uri=")[1].split("&")[0]
         urllib.request.urlopen(f"{urllib.parse.unquote(back)}?code=stolen&state=guessed").read()
@@ -121,7 +119,7 @@ async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
         assert not authority.grants and not keyring.exists()
 
 
-async def test_a_login_that_nobody_finishes_ends_and_a_port_that_is_taken_is_named(
+async def test_a_login_that_nobody_finishes_ends_and_a_taken_port(
     keyring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with protected(monkeypatch) as (_, config):

@@ -135,9 +135,7 @@ async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: Scripted
         assert (response["subtype"], response["error"]) == ("error", error)
 
 
-async def test_what_nobody_registered_is_refused_and_logged(
-    host: ScriptedHost, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_nobody_registered_is_refused_and_told(host: ScriptedHost, caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
     async with answering(host, service) as (_, peer, seen):
         await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
@@ -203,9 +201,7 @@ async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: Sc
 
 
 @pytest.mark.parametrize("once", [False, True])
-async def test_a_viewer_answers_nothing_until_it_drives_and_not_what_may_have_begun(
-    host: ScriptedHost, once: bool
-) -> None:
+async def test_a_viewer_answers_nothing_until_it_drives_nor_what_may_run(host: ScriptedHost, once: bool) -> None:
     service = Service()
     async with answering(host, service, once=once, role="viewer") as (session, peer, seen):
         await peer.say(ask("a"))
@@ -419,7 +415,7 @@ async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(
         assert (await answer_of(again))["response"] == {"text": "page a"}
 
 
-async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
+async def test_large_requests_that_wait_take_limited_memory(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     padding = "x" * 200_000

@@ -342,9 +342,7 @@ async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_a
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["a newcomer", "who takes back"])
-async def test_who_was_asked_to_drive_drives_although_another_client_attached_at_the_same_moment(
-    host: ScriptedHost, begun: bool
-) -> None:
+async def test_who_was_asked_to_drive_drives_although_another_client_attached(host: ScriptedHost, begun: bool) -> None:
     async with RemoteSession(host.dial, AttachOptions(who=ME, waits=no_waits)) as session:
         if begun:
             peer, attach = await host.granted()

@@ -360,7 +360,7 @@ async def test_lines_lead_to_another_session_or_away(
         assert not at.session.prompts
 
 
-async def test_a_number_chooses_a_row_of_the_list_right_above_and_is_a_prompt_otherwise(
+async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
