@@ -332,9 +332,8 @@ def test_a_sender_cannot_send_much_more_than_it_has_announced(
 
 def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "_MORE_ENTRIES", 5)
-    folders: list[dict[str, object] | bytes] = [
-        {"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)
-    ]
+    names = [f"f{number}" for number in range(20)]
+    folders: list[dict[str, object] | bytes] = [{"is": "folder", "path": name, "mode": 0o700} for name in names]
     with pytest.raises(protocol.CannotCopy, match="more than it has announced"):
         Receiver(_said(*_announced(1, 0, *folders)), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
     assert len(list((tmp_path / "copy").iterdir())) == 7

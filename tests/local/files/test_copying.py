@@ -119,9 +119,8 @@ def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
 
 
 def test_paths_are_read_as_a_person_means_them() -> None:
-    assert copying.get_order('"my runs/a.png" ~/x', "/srv/shop") == copying.CopyOrder(
-        False, "~/x", "/srv/shop/my runs/a.png"
-    )
+    order = copying.get_order('"my runs/a.png" ~/x', "/srv/shop")
+    assert order == copying.CopyOrder(False, "~/x", "/srv/shop/my runs/a.png")
     assert copying.get_order("~/a", "/srv/shop") == copying.CopyOrder(False, ".", "~/a")
     assert copying.get_order("..", "/srv/shop").name == "srv"
     assert copying.put_order("a b/", "/srv/shop") == copying.CopyOrder(True, "a", "/srv/shop/b/")

@@ -186,9 +186,7 @@ async def test_a_page_and_a_drawing_reach_no_other_machine(tmp_path: Path) -> No
         assert page.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
         assert "default-src 'none'" in page and page.endswith("\n<html><script src=https://evil/x.js></script>")
         drawing = (await fetched_file(fetched, tmp_path / "plot.svg")).path.read_text()
-        assert (
-            "<svg" not in drawing and '<img style="max-width: 100%" alt="" src="data:image/svg+xml;base64,' in drawing
-        )
+        assert "<svg" not in drawing and 'alt="" src="data:image/svg+xml;base64,' in drawing
 
 
 @pytest.mark.programs
@@ -229,9 +227,8 @@ async def test_without_a_private_place_or_with_many_files_waiting_nothing_is_fet
         Path(transfer.task.result()).unlink()  # such as by the person
         gone = await fetched.arrived(transfer)
         assert isinstance(gone, CopyFailed) and "cannot be read" in gone.what
-        fetched.offered += [
-            fetched_files.FetchedFile(tmp_path / "a.txt", fetched_files.kind_of("a.txt", b"hi"), 2)
-        ] * 20
+        kind = fetched_files.kind_of("a.txt", b"hi")
+        fetched.offered += [fetched_files.FetchedFile(tmp_path / "a.txt", kind, 2)] * 20
         with pytest.raises(UsageError, match="20 files wait for you already"):
             fetched.fetch("a.txt", "/")
     (tmp_path / "file").touch()

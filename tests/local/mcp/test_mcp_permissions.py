@@ -349,9 +349,8 @@ async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with
 
 async def test_the_host_cannot_ask_in_the_name_of_the_laptop() -> None:
     async with hostile(somebody=True) as worker:
-        forged = control.Request(
-            control.CAN_USE_TOOL, control.ToolApproval(ADD, ADD, {"a": 1}, "t1"), id="laptop-1"
-        ).public()
+        question = control.ToolApproval(ADD, ADD, {"a": 1}, "t1")
+        forged = control.Request(control.CAN_USE_TOOL, question, id="laptop-1").public()
         await worker.event(forged)
         await worker.peer.send(Snapshot(1, 5, {"asks": [forged]}))
         worker._seq = 5

@@ -109,9 +109,7 @@ def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: d
     assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
     told = model_options("opus", [], environ, Settings(), ModelTable())
     assert told["model_aliases"] == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
-    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told["model_facts"].keys(), (
-        "sub-agents may use all of them"
-    )
+    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told["model_facts"].keys(), "sub-agents may use all"
     assert short_names({**environ, "ANTHROPIC_BASE_URL": "https://gateway.example"}) == ALIASES
 
 

@@ -479,9 +479,8 @@ async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over
         assert asked.role == "driver"
         host.greeting = replace(host.greeting, epoch=asked.epoch + 1, driver="bob")
         lost.hang_up()
-        (_, attach), change = await asyncio.gather(
-            host.granted(role="viewer", driver="bob"), until(session, LinkState.FENCED)
-        )
+        granting = host.granted(role="viewer", driver="bob")
+        (_, attach), change = await asyncio.gather(granting, until(session, LinkState.FENCED))
         assert attach.role == "viewer" and "bob" in change.reason
 
 

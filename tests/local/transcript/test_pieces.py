@@ -21,9 +21,8 @@ PROSE = "".join(
 BULLETS = "".join(f"- item {n}: the **quick** fox jumps over `lazy_dogs({n})`\n" for n in range(60))
 NUMBERS = "".join(f"{n}. the item of a list with numbers, and some words\n" for n in range(1, 60))
 NESTED = "".join(f"- item {n}\n  - a nested **one**\n    ```sh\n    echo {n}\n    ```\n" for n in range(40))
-CODE = (
-    "Before.\n\n```python\n" + "".join(f"def f{n}(a):\n    return a + {n}\n\n\n" for n in range(80)) + "```\n\nAfter.\n"
-)
+_FUNCTIONS = "".join(f"def f{n}(a):\n    return a + {n}\n\n\n" for n in range(80))
+CODE = f"Before.\n\n```python\n{_FUNCTIONS}```\n\nAfter.\n"
 ROWS = "".join(f"| {n} | the name {n} | `value_{n}` |\n" for n in range(120))
 TABLE = "| n | name | value |\n|---|---|---|\n" + ROWS
 

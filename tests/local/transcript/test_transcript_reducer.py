@@ -146,9 +146,8 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
     prompt, todos = told.blocks
     assert isinstance(prompt, shown.PromptBlock) and (prompt.text, prompt.state) == ("go on", shown.PromptState.TAKEN)
-    assert isinstance(todos, shown.ToolBlock) and todos.tool_input == {
-        "todos": [{"content": "test", "status": "pending"}]
-    }
+    assert isinstance(todos, shown.ToolBlock)
+    assert todos.tool_input == {"todos": [{"content": "test", "status": "pending"}]}
 
 
 def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warning() -> None:
@@ -223,9 +222,8 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
 
 def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_complete() -> None:
     told = Told()
-    told.record(
-        "model_end", message_id="m1", stop_reason="end_turn", usage={"input_tokens": 900.0, "output_tokens": 100}
-    )
+    usage = {"input_tokens": 900.0, "output_tokens": 100}
+    told.record("model_end", message_id="m1", stop_reason="end_turn", usage=usage)
     totals = told.reducer.totals
     assert totals.context_text == "context 1.0k"
     told.record("model_end", message_id="m2", stop_reason=None, usage={"input_tokens": 1900, "estimated": True})
@@ -301,9 +299,8 @@ def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> No
         prompts.arrived(f"forged {number}", (f"id-{number}",), running=True)
     waiting = prompts.waiting
     assert len(waiting) == 1_001 and waiting[0].text == "mine" and waiting[-1].text == "forged 2999"
-    moved = [
-        each for each in screen.blocks if isinstance(each, shown.PromptBlock) and each.state is shown.PromptState.TAKEN
-    ]
+    prompts_shown = [each for each in screen.blocks if isinstance(each, shown.PromptBlock)]
+    moved = [each for each in prompts_shown if each.state is shown.PromptState.TAKEN]
     assert len(moved) == 2_000, "the conversation has its own limit"
 
 
