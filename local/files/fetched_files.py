@@ -14,14 +14,13 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -376,7 +375,7 @@ def viewer_command(open_with: str, environ: Mapping[str, str], platform: str = s
 async def start_viewer(command: list[str], path: Path, environ: Mapping[str, str]) -> None:
     """Start a viewer without the terminal. It outlives this process. Raise NoViewer if it fails at once."""
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own would kill it at the end
+        process = Popen(  # noqa: ASYNC220 - asyncio's own would kill it at the end
             [*command, str(path)], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True, env=environ
         )
     except OSError as error:
