@@ -159,15 +159,12 @@ class PromptTracker:
         if not following or self._waiting[following].facts.steers != block.facts.steers:
             queued = (each for each, other in self._waiting.items() if not other.facts.steers)
             following = next(queued, "") if block.facts.steers else ""
-        order = {**self._waiting}
-        self._waiting.clear()
-        for key, each in order.items():
-            if key == following:
-                self._waiting[uuid] = block
-            self._waiting[key] = each
-        self._waiting.setdefault(uuid, block)
+        before_it = self._waiting.get(following)
+        order, shown = list(self._waiting), {**self._waiting, uuid: block}
+        order.insert(order.index(following) if following else len(order), uuid)
+        self._waiting = {each: shown[each] for each in order}
         self._container.take_away(block)
-        self._container.add(block, before=order.get(following))
+        self._container.add(block, before=before_it)
 
     def link_lost(self) -> bool:
         """Mark the prompts that the journal has not confirmed as unsent. Return whether there are any."""

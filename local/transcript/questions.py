@@ -92,11 +92,7 @@ class Form:
         return True
 
     def toggle(self, index: int) -> None:
-        chosen = self.entry.chosen
-        if index in chosen:
-            chosen.remove(index)
-        else:
-            chosen.append(index)
+        self.entry.chosen = sorted({*self.entry.chosen} ^ {index})
 
     def choose(self, index: int) -> None:
         self.entries[self.place] = FormEntry([index])
