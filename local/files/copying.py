@@ -21,17 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ccb.deploy.bootstrap import launch_program
-from ccb.tunnel.errors import (
-    CcbError,
-    ConnectionLost,
-    CopyFailed,
-    DeployError,
-    Dropped,
-    NoStorage,
-    NoSuchPath,
-    Unreachable,
-    UsageError,
-)
+from ccb.tunnel import errors
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.transports.pipe import HandsOver, Pipe, Transport
@@ -192,8 +183,6 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 600.0  # seconds to try again after the last byte that arrived
 _EXIT_S = 5.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_MISSING = (errno.ENOENT, errno.ENOTDIR)
 
 OpenTransport = Callable[[bool], Awaitable[Transport]]  # the argument: whether the last one failed. Raises CcbError
 
@@ -226,9 +215,10 @@ async def copy(order: CopyOrder, opens: OpenTransport, progress: CopyProgress, *
     while True:
         try:
             return await _attempt(order, await opens(again), progress)
-        except (ConnectionLost, Unreachable, DeployError) as error:
-            cut_off = error.__cause__ if isinstance(error, DeployError) else error
-            if not isinstance(cut_off, ConnectionLost | Dropped) and (isinstance(error, DeployError) or not again):
+        except (ConnectionLost, errors.Unreachable, errors.DeployError) as error:
+            wraps = isinstance(error, errors.DeployError)
+            cut_off = error.__cause__ if wraps else error
+            if not isinstance(cut_off, ConnectionLost | errors.Dropped) and (wraps or not again):
                 raise
             log.info("the copy broke off at %d bytes: %s", progress.done, error.what)
             if progress.done > most:
@@ -299,9 +289,9 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
 def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     place = f" on {where}" if where else " on this machine"
     what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
-    if code in _MISSING:
+    if code in (errno.ENOENT, errno.ENOTDIR):
         return NoSuchPath(what, do="Check the path.")
-    if code in _FULL:
+    if code in (errno.ENOSPC, errno.EDQUOT):
         return NoStorage(what, do="Make room there, then try again: the copy goes on where it broke off.")
     return CopyFailed(what, do="Mend that, then try again.")
 
@@ -415,7 +405,7 @@ class Transfer:
         return [f"Copied {name} ({files}{size_of(progress.done)}) to {where}", *left_out[:10], *more]
 
 
-class Transfers:
+class Transfers(AbstractAsyncContextManager["Transfers"]):
     """Runs copies over the connection of a session, a few at a time, until the end of the context."""
 
     def __init__(self, opener: Opener) -> None:
@@ -423,9 +413,6 @@ class Transfers:
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._numbers = itertools.count(1)
         self.running: list[Transfer] = []
-
-    async def __aenter__(self) -> Transfers:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         for each in self.running:

@@ -1,11 +1,4 @@
-"""Fetch files of the host and open them with a viewer of the laptop: a command that the person types fetches a file, a
-key that they press while its name, kind and size are on the screen opens it.
-
-A host chooses names, and a viewer is chosen by the end of a name. So a file gets the end that belongs to its content,
-and only kinds that are looked at are opened, never a program. Scripts of a page may run, which plots need, but it loads
-nothing and sends no form; that it may lead the browser to another address, the person is told. A drawing becomes an
-image in a page: browsers run no script in an image.
-"""
+"""Fetch files to be looked at: a viewer gets only kinds without programs, under the end of a name of their content."""
 
 from __future__ import annotations
 
@@ -21,13 +14,13 @@ import re
 import shlex
 import shutil
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -236,9 +229,7 @@ def kind_of(name: str, head: bytes) -> ViewedKind:
         return next((kind for at, start, kind in _BY_START if head.startswith(start, at)), _UNKNOWN)
     if end in (".html", ".htm"):
         return _PAGE
-    if end == ".svg" and "<svg" in text:
-        return _DRAWING
-    return _TEXTS.get(end, _TEXT)
+    return _DRAWING if end == ".svg" and "<svg" in text else _TEXTS.get(end, _TEXT)
 
 
 def viewer_name(name: str, kind: ViewedKind) -> str:
@@ -306,8 +297,7 @@ class PrivateFolder:
                     os.close(lock)
 
     def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
-        """Return the directory for one file of the host: the same for the same path. Once the others hold much, those
-        that are not `in_use` go. Raise OSError."""
+        """Return the directory for a file. Once the others hold much, those not `in_use` go. Raise OSError."""
         if self._path is None:
             self._path = self._make()
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]
@@ -385,13 +375,8 @@ def viewer_command(open_with: str, environ: Mapping[str, str], platform: str = s
 async def start_viewer(command: list[str], path: Path, environ: Mapping[str, str]) -> None:
     """Start a viewer without the terminal. It outlives this process. Raise NoViewer if it fails at once."""
     try:
-        process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own would kill it at the end
-            [*command, str(path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env=dict(environ),
+        process = Popen(  # noqa: ASYNC220 - asyncio's own would kill it at the end
+            [*command, str(path)], stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True, env=environ
         )
     except OSError as error:
         raise NoViewer(f"{command[0]} cannot be started: {error.strerror}") from None

@@ -12,9 +12,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -40,7 +41,7 @@ _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
-class SessionAudit(Auditor):
+class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
     """Notes what a session's proxy and client see, in a thread of its own. A context manager. `record`: keep bodies."""
 
     max_body = MAX_BODY
@@ -59,9 +60,6 @@ class SessionAudit(Auditor):
         self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
         self._loop = asyncio.get_running_loop()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._loop.run_in_executor(self._worker, self._close)
@@ -193,8 +191,7 @@ class SessionAudit(Auditor):
 
 
 class _SeenRequests:
-    """What the requests of a session held, and which calls its models made. `first`: the next request shows a history
-    that was not seen here. `whole`: every call of the session was made in this run."""
+    """What requests held, and which calls were made. `first`: unseen history comes next. `whole`: all was seen."""
 
     def __init__(self, was_wanted: Callable[[str], bool]) -> None:
         self.first = True
@@ -228,11 +225,13 @@ class _SeenRequests:
         self._lenient = self._lenient or (first and bool(unknown))
         kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
         noted = self._others(found, first=first)
-        for each in results:
-            if each.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
-                self._answered[each.tool_use] = each.text
-            noted.append(replace(each, kind=kinds.get(each.tool_use, "result")))
+        noted += [self._result(each, kinds.get(each.tool_use, "result")) for each in results]
         return entries + self._limited(noted, left, call_id, at), [] if self._lenient else unknown
+
+    def _result(self, result: AuditEntry, kind: str) -> AuditEntry:
+        if result.tool_use in self._answered or len(self._answered) < _MAX_KNOWN:
+            self._answered[result.tool_use] = result.text
+        return replace(result, kind=kind)
 
     def _is_known(self, tool_use_id: str) -> bool:
         if tool_use_id in self._wanted or self.whole:  # a host knows the ids of its other sessions, too
@@ -256,8 +255,7 @@ class _SeenRequests:
         return True
 
     def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
-        """Return what is written of one request: a host must not fill the disk. What is left out is counted, with the
-        `left` that were not looked at; tampering comes first."""
+        """Return what is written of a request: a host must not fill the disk. What is left out is counted."""
         noted.sort(key=lambda each: each.kind != "tampering")
         tampered = sum(each.kind == "tampering" for each in noted)
         kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
@@ -333,17 +331,20 @@ def request_content(body: bytes, call_id: str, at: float) -> RequestContent:
     earlier = [each for each in said if each is not last]
     if messages[-1] not in said:
         earlier.insert(0, messages[-1])
-    others = [("system", text) for text in _texts(request.get("system"))]
-    if beside := ", ".join(_beside(request)):
-        others.append(("request", beside))
-    others += [(str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each)]
     results = [block for each in said for block in _blocks(each) if block.get("type") == "tool_result"]
     return RequestContent(
         str(request.get("model", ""))[:_MAX_ID],
         tuple(_said(last)),
-        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in others),
+        tuple(AuditEntry("also", at, call_id, name=role, text=text) for role, text in _others(request, earlier)),
         tuple(_result(each, call_id, at) for each in results),
     )
+
+
+def _others(request: Json, earlier: list[Json]) -> Iterator[tuple[str, str]]:
+    yield from (("system", text) for text in _texts(request.get("system")))
+    if beside := ", ".join(_beside(request)):
+        yield "request", beside
+    yield from ((str(each.get("role", ""))[:_MAX_ID], text) for each in earlier for text in _said(each))
 
 
 def shortened(text: str) -> str:

@@ -1,6 +1,4 @@
-"""The budgets of a session. They count what the provider has reported, never what the worker says. Calls under way
-reserve what they may cost at most; near the end of a budget they run one after the other. A reservation is a row, its
-settlement another; those of a ccb that has died, which held a lock, are settled by whoever finds them."""
+"""The budgets of a session, by what providers report. Calls under way reserve in rows; who finds a dead ccb settles."""
 
 from __future__ import annotations
 
@@ -13,10 +11,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
@@ -43,8 +41,7 @@ _MAX_UNWRITTEN = 10_000
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
-    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
+    """What may be spent, None for no limit, a day since midnight. `strict`: no call may pass a limit."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -92,8 +89,7 @@ class _Limit(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """Whether a call may go out, with its reserved `row`, or `said` why not. `waits` is the budget that calls under way
-    may use up. `told` are texts for the person, each with a name by which it is told once."""
+    """A call goes out with its `row`, or `said` why not, or it `waits` for those under way. `told` once by name."""
 
     row: int = 0
     said: str = ""
@@ -105,7 +101,7 @@ class _Verdict(NamedTuple):
         return not (self.said or self.waits)
 
 
-class SessionAccounts(Accounts):
+class SessionAccounts(Accounts, AbstractAsyncContextManager["SessionAccounts"]):
     """Rows are written by a thread of its own. `place` is what the calls are made for. Use as a context manager."""
 
     def __init__(
@@ -125,9 +121,6 @@ class SessionAccounts(Accounts):
         self._reserved = 0.0  # dollars, for calls of this run
         self._unpriced = ""
         self._told: set[str] = set()
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
@@ -323,8 +316,7 @@ _OPEN = (
 
 
 class Reservations:
-    """The reservations in an open ledger; `directory` holds a locked file for each ccb that has made some. Every method
-    may raise sqlite3.Error and OSError, and needs a transaction around what belongs together."""
+    """The reservations in an open ledger. Every method may raise sqlite3.Error and OSError. Use transactions."""
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
         self._ledger = ledger

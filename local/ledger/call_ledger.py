@@ -7,9 +7,9 @@ import math
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.metering import CallReport
@@ -123,15 +123,11 @@ _APPEND_ONLY = tuple(
     )
     for name, change, said in ((kept, "UPDATE", "rows are not changed"), (whole, "DELETE", "rows are not removed"))
 )
-_GROUPS: Mapping[By, str] = {
-    "host": "host",
-    "model": "model",
-    "session": "session",
-    "day": "date(began, 'unixepoch', 'localtime')",
-}
+_DAY = "date(began, 'unixepoch', 'localtime')"
+_GROUPS: Mapping[By, str] = {"host": "host", "model": "model", "session": "session", "day": _DAY}
 
 
-class CallLedger:
+class CallLedger(AbstractContextManager["CallLedger"]):
     """The open file. Use as a context manager. Every method may raise sqlite3.Error."""
 
     def __init__(self, path: Path) -> None:
@@ -145,9 +141,6 @@ class CallLedger:
             self._set_up(self._base)
         finally:
             os.close(lock)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -214,7 +214,6 @@ def check_allowed(model: str, settings: Settings, host: str) -> None:
 
 
 def call_policy(settings: Settings, host: str) -> Policy:
-    """Return which calls the worker on `host` may make."""
     calls = settings.modelCalls.of_host(host)
     per_minute = calls.perMinute or MAX_PER_MINUTE
     return Policy(

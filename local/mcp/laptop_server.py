@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import field
 from typing import Any, TextIO
 
 import httpx2
@@ -34,15 +35,13 @@ Json = dict[str, Any]
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
-_FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
-              "notifications/resources/list_changed")  # fmt: skip
+_FORWARDED = tuple(f"notifications/{each}/list_changed" for each in ("tools", "prompts", "resources"))
 
 
 @dataclass(frozen=True)
 class ClientSide:
-    """What a server may want of ccb. `stderr` gets what its program prints, `said` its name and the messages that it
-    sends of its own accord. `ask` puts a form to the person and returns the public answer, {"action", "content"}; None
-    if nobody can be asked. `auth` returns the login at an HTTP server."""
+    """What a server may want of ccb: a place for `stderr`, who hears what it `said`, whom to `ask` about forms (None:
+    nobody), and the `auth` of a login."""
 
     stderr: TextIO
     said: Callable[[str, Json], Awaitable[None]] | None = None
@@ -51,8 +50,7 @@ class ClientSide:
 
 
 class ServerConnection:
-    """A connection to a server. `hello` is its answer to `initialize`. An HTTP server may refuse a request because
-    nobody is logged in (`wants_login`), or because it does not know the session any more (`forgot_session`)."""
+    """A connection. `hello`: the answer to `initialize`. It may want a login, or have forgotten its session."""
 
     def __init__(self, name: str, config: ServerConfig, client: ClientSide) -> None:
         self.hello: Json = {}
@@ -69,22 +67,17 @@ class ServerConnection:
         config, client = self._config, self._client
         async with AsyncExitStack() as stack:
             if isinstance(config, HttpServer):
-                made = httpx2.AsyncClient(
-                    headers=config.headers,
-                    timeout=httpx2.Timeout(None, connect=CONNECT_S),
-                    auth=await client.auth(self._name, config) if client.auth is not None else None,
-                    event_hooks={"response": [self._see]},
-                )
+                auth = await client.auth(self._name, config) if client.auth is not None else None
+                timeout, hooks = httpx2.Timeout(None, connect=CONNECT_S), {"response": [self._see]}
+                made = httpx2.AsyncClient(headers=config.headers, timeout=timeout, auth=auth, event_hooks=hooks)
                 streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
             else:
                 streams = program_streams(config, client.stderr, self.asking)
-            asked: ElicitationFnT = self._asked
+            asked: ElicitationFnT | None = self._asked if client.ask is not None else None
+            info = types.Implementation(name="ccb", version=ccb.__version__)
             self._dispatcher = JSONRPCDispatcher(*await stack.enter_async_context(streams))
             session = ClientSession(
-                message_handler=self._heard,
-                client_info=types.Implementation(name="ccb", version=ccb.__version__),
-                elicitation_callback=asked if client.ask is not None else None,
-                dispatcher=self._dispatcher,
+                message_handler=self._heard, client_info=info, elicitation_callback=asked, dispatcher=self._dispatcher
             )
             await stack.enter_async_context(session)
             self.hello = (await session.initialize()).model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -149,30 +142,26 @@ _UNKNOWN = "Whether this call had any effect is not known: check that before you
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
 
+@dataclass(eq=False)
 class LaptopServer:
-    """A server that starts with the first message, and again with the next message after it has ended. After a start
-    that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of the last
-    failure, for the person only. After `close` it starts only with `restart`. `patient` says of a tool that it may ask
-    somebody, so that its calls have no limit. Call `close`."""
+    """A server that starts with the first message, and again after its end; after failures, in up to 30 seconds. `why`
+    is for the person only. A `patient` tool may ask somebody. Call `close`; only `restart` starts it then."""
 
-    def __init__(
-        self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
-    ) -> None:
-        self.name = name
-        self._patient = patient
-        self.why = ""
-        self._config = config
-        self._client = client
-        self._connection: ServerConnection | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[ServerConnection] | None = None
-        self._stopped = False
-        self._calls = 0  # that it has not answered
-        self._starting = asyncio.Lock()
-        self._ending = asyncio.Event()
-        self._failures = 0
-        self._refused_until = 0.0
-        self._heard_at = 0.0
+    name: str
+    _config: ServerConfig
+    _client: ClientSide
+    _patient: Callable[[str], bool] = lambda tool: False
+    why: str = ""
+    _connection: ServerConnection | None = None
+    _task: asyncio.Task[None] | None = None
+    _ready: asyncio.Future[ServerConnection] | None = None
+    _stopped: bool = False
+    _calls: int = 0  # that it has not answered
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event)
+    _failures: int = 0
+    _refused_until: float = 0.0
+    _heard_at: float = 0.0
 
     @property
     def running(self) -> bool:
@@ -183,8 +172,7 @@ class LaptopServer:
         return max(0.0, self._refused_until - time.monotonic())
 
     async def reply(self, message: Json, progress: Progress | None = None) -> Json:
-        """Return the server's reply to a JSON-RPC message of the worker. Cancelling it cancels the request on the
-        server. Raise RequestRefused."""
+        """Return the server's reply. Cancelling this cancels the request on the server. Raise RequestRefused."""
         method, number = message.get("method"), message.get("id")
         if number is None:
             return {"jsonrpc": "2.0", "result": {}}  # the handshake is made here, so its notifications end here
@@ -221,8 +209,7 @@ class LaptopServer:
             ) from None
 
     async def _asked(self, far: ServerConnection, method: str, params: Json | None, show: Progress | None) -> Json:
-        """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
-        the person has been asked. Raise MCPError, RequestRefused."""
+        """Send a request once. The limit of a call begins again with each sign of life, and when a person is asked."""
         limited = method == "tools/call" and not self._patient(str((params or {}).get("name")))
         limit = self._config.call_s if limited else math.inf  # the worker limits the others
         heard_at, shown_at = time.monotonic(), 0.0
@@ -283,9 +270,7 @@ class LaptopServer:
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
-        """Return whether a server still answers. Asked before a message is sent: one that has ended unnoticed, or that
-        hangs, can be started again, and the message goes to it once. One that works on a call may have no time for a
-        ping."""
+        """Return whether a server still answers. One that has ended unnoticed can be started before a message goes."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
             return True
         try:

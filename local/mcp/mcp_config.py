@@ -20,8 +20,7 @@ Json = dict[str, object]
 
 
 def mcp_servers(configs: Sequence[str]) -> dict[str, Json]:
-    """Return the servers by name. Each config is a JSON text or the path of a JSON file on this machine; a later one
-    replaces servers of the same name. Raises UsageError."""
+    """Return the servers of JSON texts or files by name; a later one replaces others. Raises UsageError."""
     servers: dict[str, Json] = {}
     for config in configs:
         try:

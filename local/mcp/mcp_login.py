@@ -73,6 +73,8 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
+OpenPage = Callable[[str], Awaitable[None]]
+ComeBack = Callable[[], Awaitable[oauth.AuthorizationCodeResult]]
 
 WAIT_S = 300.0  # seconds for the person to log in, in the browser
 _PATH = "/callback"
@@ -81,8 +83,7 @@ _FAILED = "The login has failed. The terminal says more."
 
 
 class LoginStore:
-    """What is kept of the login at one server, as one secret in the store, which is unlocked for it: the tokens, when
-    they end and where they are renewed, and the registration of ccb there."""
+    """The login at one server, as one secret of the store: tokens, when they end, and the registration of ccb."""
 
     def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
         self._server = server
@@ -123,8 +124,7 @@ class LoginStore:
         self._kept["ends_at"] = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         if self.metadata is not None:
             self._kept["metadata"] = self.metadata.model_dump(mode="json", exclude_none=True)
-        secret = Secret(json.dumps(self._kept))
-        await in_thread(lambda: self._secrets.put(self._key, secret))
+        await in_thread(lambda: self._secrets.put(self._key, Secret(json.dumps(self._kept))))
 
     async def get_client_info(self) -> oauth.OAuthClientInformationFull | None:
         given = self._server.oauth
@@ -139,20 +139,13 @@ class LoginStore:
 class _Provider(OAuthClientProvider):
     """Also remembers when a stored token ends and where to renew it, so that a new process can renew it."""
 
-    def __init__(
-        self,
-        server: HttpServer,
-        store: LoginStore,
-        redirect_uri: str,
-        open_page: Callable[[str], Awaitable[None]],
-        come_back: Callable[[], Awaitable[oauth.AuthorizationCodeResult]],
-    ) -> None:
+    def __init__(self, server: HttpServer, store: LoginStore, uri: str, open_page: OpenPage, back: ComeBack) -> None:
         metadata = oauth.OAuthClientMetadata(
             client_name="ccb",
-            redirect_uris=[AnyUrl(redirect_uri)],
+            redirect_uris=[AnyUrl(uri)],
             token_endpoint_auth_method="none",  # noqa: S106
         )
-        super().__init__(server.url, metadata, store, open_page, come_back)
+        super().__init__(server.url, metadata, store, open_page, back)
         self._store = store
 
     async def _initialize(self) -> None:

@@ -1,7 +1,4 @@
-"""Decides on this laptop which calls of its MCP servers may run. What the host says does not count.
-
-A call may run if the person at this laptop, or the program that stands in for them, has allowed exactly it; if a rule
-or the mode that was set on this laptop allows it; else this laptop asks its person, or refuses if there is nobody."""
+"""Decides on this laptop which calls of its MCP servers may run: by answers given here, its rules and its mode."""
 
 from __future__ import annotations
 
@@ -77,32 +74,22 @@ class _LaptopCall:
         return tool == self.tool and (digest == self.allowed or (self.hook == "allow" and digest in self.inputs))
 
 
+@dataclass(eq=False)
 class LaptopPermissions:
-    """Sees what this laptop was asked and what it said (see `Witness`), and decides with `check`. `rules` are those of
-    the command line, the settings and the project. `ask` puts a question to the person, None if nobody is there.
-    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` answers in place of the person
-    (--permission-prompt-tool), "" for none."""
+    """A `Witness` that decides with `check`. `ask` puts a question to the person, None if nobody is there.
+    `prompt_tool` answers in place of the person, "" for none."""
 
-    def __init__(
-        self,
-        rules: Callable[[], Mapping[str, Sequence[str]]],
-        ask: Ask | None,
-        *,
-        mode: str,
-        may_bypass: bool,
-        prompt_tool: str = "",
-    ) -> None:
-        self._rules = rules
-        self._ask = ask
-        self._mode = mode
-        self._may_bypass = may_bypass
-        self._prompt_tool = prompt_tool
-        self._session = mcp_rules({})
-        self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
-        self._open: Newest[str, _Shown] = Newest(_MAX_CALLS)
-        self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
-        self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
-        self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
+    rules: Callable[[], Mapping[str, Sequence[str]]]
+    ask: Ask | None
+    mode: str
+    may_bypass: bool
+    prompt_tool: str = ""
+    _session: dict[str, set[str]] = field(default_factory=lambda: mcp_rules({}))
+    _digests: dict[str, bytes] = field(default_factory=dict)  # of every request by id: one id must not mean two things
+    _open: Newest[str, _Shown] = field(default_factory=lambda: Newest(_MAX_CALLS))
+    _calls: Newest[str, _LaptopCall] = field(default_factory=lambda: Newest(_MAX_CALLS))
+    _callbacks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # matchers by hook of the client
+    _typed: OrderedDict[str, None] = field(default_factory=OrderedDict)  # commands and mentions of our prompts
 
     # What this laptop was asked, and says.
 
@@ -175,8 +162,7 @@ class LaptopPermissions:
         self._update(permission.updates)
 
     def _hooked(self, shown: _Shown, answer: Json) -> None:
-        """Note what a hook of the client has decided. The strictest of several decisions holds. A hook allows only
-        calls of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
+        """Note what a hook of the client decided: the strictest holds. It allows only tools it was registered for."""
         own = as_dict(answer.get("hookSpecificOutput"))
         inner = as_dict(own.get("decision"))
         word = str(own.get("permissionDecision") or inner.get("behavior") or answer.get("decision") or "")
@@ -195,8 +181,6 @@ class LaptopPermissions:
         call = self._calls.get(shown.tool_use_id)
         if call is None or call.tool != shown.tool:
             call = self._calls[shown.tool_use_id] = _LaptopCall(shown.tool)
-        while len(self._calls) > _MAX_CALLS:
-            self._calls.popitem(last=False)
         return call
 
     def _update(self, updates: Sequence[Json]) -> None:
@@ -205,16 +189,15 @@ class LaptopPermissions:
             if kind == "setMode":
                 self._set_mode(update.get("mode"))
             elif kind in ("addRules", "removeRules") and isinstance(rules, list) and behavior in self._session:
-                texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
-                found = mcp_rules({behavior: texts})[behavior]
+                found = mcp_rules({behavior: [_rule_text(each) for each in rules if isinstance(each, dict)]})[behavior]
                 if kind == "addRules":
                     self._session[behavior] |= found
                 else:
                     self._session[behavior] -= found
 
     def _set_mode(self, mode: object) -> None:
-        if isinstance(mode, str) and (mode != _BYPASS or self._may_bypass):
-            self._mode = mode
+        if isinstance(mode, str) and (mode != _BYPASS or self.may_bypass):
+            self.mode = mode
 
     # What the worker wants.
 
@@ -229,12 +212,9 @@ class LaptopPermissions:
             raise control.RequestRefused(call.denied)
         if call is not None and call.allows(tool, _digest(arguments)):
             return arguments
-        if self._allows(tool):
-            return arguments
-        return await self._asked_here(tool, arguments, tool_use_id)
+        return arguments if self._allows(tool) else await self._asked_here(tool, arguments, tool_use_id)
 
     async def check_reading(self, server: str, uri: str) -> None:
-        """Raise RequestRefused unless the model may read this resource."""
         arguments = {"server": server, "uri": uri}
         digest = _digest(arguments)
         tools = f"mcp__{server_name(server)}__"
@@ -259,21 +239,21 @@ class LaptopPermissions:
             await self._asked_here(command, arguments, "")
 
     def stands_for_person(self, tool: str) -> bool:
-        return tool == self._prompt_tool
+        return tool == self.prompt_tool
 
     def _allows(self, tool: str) -> bool:
         if self._covered("ask", tool):
             return False
-        return self._mode == _BYPASS or self._covered("allow", tool)
+        return self.mode == _BYPASS or self._covered("allow", tool)
 
     def _covered(self, kind: str, tool: str) -> bool:
-        rules = mcp_rules(self._rules())[kind]
+        rules = mcp_rules(self.rules())[kind]
         names = (tool,) if kind == "allow" else (tool, unmarked(tool))
         return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
 
     async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         shown = one_line(tool)[:200]
-        if self._ask is None or self._mode == _DONT_ASK:
+        if self.ask is None or self.mode == _DONT_ASK:
             raise control.RequestRefused(
                 f"The laptop has not allowed {shown}, and nobody can be asked there. "
                 f"Allow it on the laptop: --allowedTools {shown}, or a rule in its settings."
@@ -281,7 +261,7 @@ class LaptopPermissions:
         rules = [{"toolName": tool}]
         suggestions = [{"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}]
         question = control.ToolApproval(tool, tool, arguments, tool_use_id, suggestions, _WHY, "other")
-        permission = await self._ask(question)
+        permission = await self.ask(question)
         if not permission.allow:
             raise control.RequestRefused(permission.message or "The person refused this call.")
         self._update(permission.updates)

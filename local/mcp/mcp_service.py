@@ -1,6 +1,4 @@
-"""All MCP servers of a session, and the check of each call to them.
-
-The servers are those of the person's settings (`service`), or those inside the program that drives the session."""
+"""The MCP servers of a session, of the settings or of the program that drives it, and the check of each call."""
 
 from __future__ import annotations
 
@@ -10,9 +8,10 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
@@ -118,26 +117,20 @@ class ServerState:
     retry_s: float
 
 
+@dataclass(eq=False)
 class LaptopServers:
     """The servers of one session, and hooks about their forms. What `permissions` refuses reaches none. A context."""
 
-    def __init__(
-        self,
-        session: RemoteSession,
-        configs: Mapping[str, ServerConfig],
-        permissions: LaptopPermissions,
-        secrets: SecretStore,
-        forms: FormHooks | None = None,
-    ) -> None:
-        self._session = session
-        self._configs = configs
-        self._permissions = permissions
-        self._secrets = secrets
-        self._forms = forms or FormHooks({})
-        self._servers: dict[str, LaptopServer] = {}
-        self._closing = False
-        self._loading: asyncio.Task[None] | None = None
-        self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
+    _session: RemoteSession
+    _configs: Mapping[str, ServerConfig]
+    _permissions: LaptopPermissions
+    _secrets: SecretStore
+    _forms: FormHooks
+    _servers: dict[str, LaptopServer] = field(default_factory=dict)
+    _closing: bool = False
+    _loading: asyncio.Task[None] | None = None
+    # `ccb mcp test` shows it
+    _stderr: TextIO = field(default_factory=lambda: Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
     async def __aenter__(self) -> Self:
         self._session.register(wire.LAPTOP_MCP_MESSAGE, self._answer, is_call)
@@ -214,16 +207,9 @@ class LaptopServers:
             total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
             count = progress.get("progress")
             done = "" if count is None else f"{count:g}/{total:g}" if total else f"{count:g}"
-            self._session.show(
-                {
-                    "type": "tool_progress",
-                    "tool_use_id": tool_use_id,
-                    "tool_name": name,
-                    "elapsed_time_seconds": round(time.monotonic() - began, 1),
-                    "output": f"{done} {said}".strip(),
-                    "total_bytes": 0,
-                    "parent_tool_use_id": None,
-                }
-            )
+            call = {"tool_use_id": tool_use_id, "tool_name": name, "parent_tool_use_id": None}
+            printed = {"output": f"{done} {said}".strip(), "total_bytes": 0}
+            elapsed = round(time.monotonic() - began, 1)
+            self._session.show({"type": "tool_progress", **call, "elapsed_time_seconds": elapsed, **printed})
 
         return show

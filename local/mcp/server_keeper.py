@@ -1,9 +1,4 @@
-"""Keeps one MCP server: a program of its own, started with the server's command line, that ends the server and all that
-it has started when ccb ends, in whatever way.
-
-It holds one end of a socket. A line feed from here says that the server runs, a text says why not. When ccb has closed
-its end, or the kernel has because ccb was killed, the server ends: its stdin has ended by then, SIGTERM and SIGKILL
-follow. It is no child of ccb, so that nothing there can end it too early."""
+"""A program that keeps one MCP server, and ends all that it started when ccb closes the socket, or is killed."""
 
 from __future__ import annotations
 
@@ -31,7 +26,6 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main(control: int, command: list[str]) -> int:
-    """Start the server, and return when it has ended or was ended."""
     if os.fork():
         return 0
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None

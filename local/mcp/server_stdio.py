@@ -7,6 +7,7 @@ import json
 import logging
 import socket
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, TextIO
@@ -19,6 +20,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from pydantic import ValidationError
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
 from ccb.tunnel.wire.messages import as_dict
 
@@ -39,8 +41,7 @@ _END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what i
 async def program_streams(
     config: StdioServer, stderr: TextIO, asking: Callable[[], bool]
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
-    """Start a server, and yield the streams of its messages. Leaving ends it, with everything that it has started.
-    `asking` says whether it waits for the person. Raise OSError."""
+    """Start a server, and yield its streams. Leaving ends all of it. `asking`: it waits for the person."""
     process, control = await _keeper(config, stderr)
     assert process.stdin is not None
     heard, reading = anyio.create_memory_object_stream[Item](256)
@@ -71,15 +72,11 @@ async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproce
     ours.setblocking(False)
     with ExitStack() as stack, theirs:
         stack.callback(ours.close)
+        keeper = (sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()))
+        command = (*keeper, config.command, *config.args)
+        env, fds = {**get_default_environment(), **config.env}, (theirs.fileno(),)
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", server_keeper.__file__, str(theirs.fileno()), config.command),
-            *config.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            env={**get_default_environment(), **config.env},
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,
+            *command, stdin=PIPE, stdout=PIPE, stderr=stderr, env=env, pass_fds=fds, start_new_session=True
         )
         stack.pop_all()
     return process, ours
@@ -106,19 +103,16 @@ async def _ended(control: socket.socket) -> None:
         pass
 
 
+@dataclass(eq=False)
 class _Program:
-    def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        heard: MemoryObjectSendStream[Item],
-        sent: MemoryObjectReceiveStream[SessionMessage],
-        asking: Callable[[], bool],
-    ) -> None:
-        self._process = process
-        self._heard = heard
-        self._sent = sent
-        self._greeted = False
-        self.lines = LineReader(self._cannot_be_read, asking)
+    _process: asyncio.subprocess.Process
+    _heard: MemoryObjectSendStream[Item]
+    _sent: MemoryObjectReceiveStream[SessionMessage]
+    asking: Callable[[], bool]
+    _greeted: bool = False
+
+    def __post_init__(self) -> None:
+        self.lines = LineReader(self._cannot_be_read, self.asking)
 
     async def read(self) -> None:
         assert self._process.stdout is not None

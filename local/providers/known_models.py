@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -20,12 +21,11 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelFacts, ModelTable, claude_
 
 from ..config.settings import ProviderSettings
 from .model_list_cache import FRESH_S, NEW_S, ModelList, ModelLists
-from .named_provider import NamedProvider, granted_names, named_provider
-from .session_provider import model_source
+from .named_provider import Environ, NamedProvider, granted_names, named_provider
+from .session_provider import Stored, model_source
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-    from ..credentials.credential_sources import StoredCredentials
 
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ _FAMILIES = ("opus", "sonnet", "haiku")
 _DEFAULT_FAMILY = "sonnet"
 
 
-def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
+def provider_and_model(model: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, str] | None:
     """Return the provider of a model, and its own name of it. None for a model behind a gateway."""
     name, slash, rest = model.partition("/")
     named = named_provider(name, environ, settings) if slash else None
@@ -49,7 +49,7 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
     return None if anthropic is None else (anthropic, sent_name(short_names(environ).get(model, model)))
 
 
-def short_names(environ: Mapping[str, str]) -> dict[str, str]:
+def short_names(environ: Environ) -> dict[str, str]:
     """Return the newest of each family in Anthropic's kept list; without one, or behind a gateway, what ccb knows."""
     kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
     names = dict(ALIASES)
@@ -62,17 +62,16 @@ def short_names(environ: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
-def model_traits(name: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
+def model_traits(name: str, environ: Environ, settings: Settings) -> tuple[NamedProvider, ModelTraits] | None:
     """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
     found = provider_and_model(name, environ, settings) if "/" in name else None
     return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
 
 
 def model_options(
-    model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
+    model: str, others: Sequence[str], environ: Environ, settings: Settings, table: ModelTable
 ) -> dict[str, Any]:
-    """Return what the options of a session say of models (see `SessionOptions`): of the session's own, of others, and
-    of those in the settings. `table` learns the same: a budget in dollars is checked before the first call."""
+    """Return the fields of SessionOptions about models. `table` learns the same, for budgets."""
     chosen, aliases = settings.smallModel or "", settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
@@ -90,13 +89,8 @@ def model_options(
         told[name] = _as_sent(facts)
         if traits.thinking:
             thinking[name] = list(traits.efforts)
-    return {
-        "model_facts": told,
-        "thinking_models": thinking,
-        "model_aliases": {**short, **aliases},
-        "small_model": small,
-        "compact_model": small if chosen else "",
-    }
+    small_ones = {"small_model": small, "compact_model": small if chosen else ""}
+    return {"model_facts": told, "thinking_models": thinking, "model_aliases": {**short, **aliases}, **small_ones}
 
 
 def _as_sent(facts: ModelFacts) -> list[object]:
@@ -105,12 +99,12 @@ def _as_sent(facts: ModelFacts) -> list[object]:
     return [*known, facts.read_share, facts.write_share, *long]
 
 
-def _listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
+def _listed(named: NamedProvider, name: str, environ: Environ) -> bool:
     kept = named.kept_list(environ)
     return kept is not None and kept.find(name) is not None
 
 
-def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:
+def _small_model(model: str, environ: Environ, settings: Settings) -> str:
     """Return the small model of a model's provider, "" if the provider has none or does not list it."""
     found = provider_and_model(model, environ, settings) if "/" in model else None
     if found is None or not (small := found[0].kind.small_model):
@@ -119,7 +113,7 @@ def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> 
     return f"{found[0].name}/{small}" if is_there else ""
 
 
-def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
+def said_at_start(model: str, environ: Environ, settings: Settings, effort: str = "") -> list[str]:
     """Return what a model cannot do, in sentences. Raise UsageError for one that cannot work as an agent."""
     found = model_traits(model, environ, settings)
     if found is None:
@@ -143,12 +137,9 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     return said
 
 
-async def check_models(
-    models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
-) -> list[str]:
+async def check_models(models: Sequence[str], environ: Environ, settings: Settings, stored: Stored = None) -> list[str]:
     """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be looked
-    up: the list that is kept is old, and the provider does not answer. `stored` are the accounts to ask with;
-    without them, only accounts that open without a question to the person are used."""
+    up. Without `stored`, only accounts that open without a question are used."""
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)
@@ -158,7 +149,7 @@ async def check_models(
         if _listed(named, name, environ):
             continue
         try:
-            listed = await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
+            listed = await current_list(named, environ, settings, stored, at_start=True)
         except (ProviderError, CcbError):
             continue
         if listed is None or not listed.models or listed.find(name) is not None:
@@ -185,24 +176,19 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 
 
 async def current_list(
-    named: NamedProvider,
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
-    *,
-    seconds: float = _REFRESH_S,
-    fresh_s: float = FRESH_S,
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None, *, at_start: bool = False
 ) -> ModelList | None:
     """Return a provider's fresh list, else the kept one. None for one without a list. Raise ProviderError, CcbError."""
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
-    lists, address = ModelLists(environ), named.address(environ)
-    return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
+    seconds, fresh_s = (_ASK_S, NEW_S) if at_start else (_REFRESH_S, FRESH_S)
+    address = named.address(environ)
+    return await ModelLists(environ).current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 
 async def list_or_why(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None
 ) -> tuple[ModelList | None, str]:
     """Return the list of a provider and "", or None and the reason why the list is missing."""
     try:
@@ -213,12 +199,7 @@ async def list_or_why(
 
 
 async def refresh_lists(
-    models: Sequence[str],
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
-    *,
-    after_s: float = 0.0,
+    models: Sequence[str], environ: Environ, settings: Settings, stored: Stored = None, *, after_s: float = 0.0
 ) -> None:
     """Ask for new lists where the kept ones are old, beside a session: to load an SDK would slow its first prompt."""
     await asyncio.sleep(after_s)
@@ -231,23 +212,16 @@ async def refresh_lists(
         log.exception("the lists of models cannot be refreshed")
 
 
+@dataclass(eq=False)
 class OfferedModels:
     """The models that a session may use: `models` are those of the command line and the settings."""
 
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        settings: Settings,
-        models: Sequence[str],
-        stored: StoredCredentials | None = None,
-        table: ModelTable | None = None,
-    ) -> None:
-        self._table = table or ModelTable()
-        self._environ = environ
-        self._settings = settings
-        self._models = tuple(models)
-        self._stored = stored
-        self._kept: list[ModelOffer] = []
+    _environ: Environ
+    _settings: Settings
+    _models: Sequence[str]
+    _stored: Stored = None
+    _table: ModelTable = field(default_factory=ModelTable)
+    _kept: Sequence[ModelOffer] = ()
 
     def without_alias(self, name: str) -> str:
         """Return what a short name of the person stands for, and any other name as it is."""
@@ -255,7 +229,6 @@ class OfferedModels:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Short names, and the models of the lists that were read last."""
         return (*self._settings.modelAliases, *(each.name for each in self._kept))
 
     async def kept(self) -> list[ModelOffer]:
@@ -266,8 +239,8 @@ class OfferedModels:
             offers = [each for named, kept in listed for each in offers_of(named, kept, self._environ)]
             return [each for each in offers if each.traits.tools]
 
-        self._kept = await asyncio.to_thread(read)
-        return self._kept
+        self._kept = offers = await asyncio.to_thread(read)
+        return offers
 
     async def current(self) -> tuple[list[ModelOffer], list[str]]:
         """Return the models after asking the providers whose lists are old, and a line for each that has none."""
@@ -316,7 +289,7 @@ def default_provider() -> NamedProvider:
     return NamedProvider(ANTHROPIC, KINDS[ANTHROPIC], "anthropic", ProviderSettings())
 
 
-def usable_providers(environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
+def usable_providers(environ: Environ, settings: Settings, models: Sequence[str] = ()) -> list[NamedProvider]:
     """Return Anthropic, and the providers of the settings, with a key in the environment, or named by `models`."""
     keyed = [name for name, kind in KINDS.items() if any(environ.get(each, "").strip() for each in kind.key_variables)]
     named_by = [each.partition("/")[0] for each in models if "/" in each]
@@ -328,7 +301,7 @@ def usable_providers(environ: Mapping[str, str], settings: Settings, models: Seq
     return list(found.values())
 
 
-def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:
+def offers_of(named: NamedProvider, listed: ModelList | None, environ: Environ) -> list[ModelOffer]:
     """Return the models of a provider: those of the settings, and those of its list, the newest first."""
     table = named.traits(environ)
     models = sorted(listed.models, key=lambda each: each.id) if listed is not None else []

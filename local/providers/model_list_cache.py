@@ -62,7 +62,7 @@ class ModelLists:
             log.info("the kept list of models of %s cannot be read: %r", provider, error)
             return None
 
-    def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
+    def is_fresh(self, kept: ModelList | None, fresh_s: float) -> bool:
         return kept is not None and 0 <= time.time() - kept.at < fresh_s
 
     def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
@@ -77,7 +77,7 @@ class ModelLists:
         return made
 
     async def current(
-        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
+        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float
     ) -> ModelList:
         """Return the kept list if it is fresh, or without an answer, else a new one. Raise ProviderError, CcbError."""
         kept = self.kept(provider, address)

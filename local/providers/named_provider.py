@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
 
 
+Environ = Mapping[str, str]
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9.:-]{0,62}")
 _REGIONS = {"bedrock": ("AWS_REGION", "AWS_DEFAULT_REGION"), "vertex": ("CLOUD_ML_REGION",)}
 _PROJECTS = ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT")
 
 
-def region_of(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> str:
+def region_of(kind: str, own: ProviderSettings, environ: Environ) -> str:
     """Return the region of a cloud, "" if it is not set. Raise ConfigError."""
     return own.region or _first(_REGIONS.get(kind, ()), environ)
 
 
-def project_of(own: ProviderSettings, environ: Mapping[str, str]) -> str:
+def project_of(own: ProviderSettings, environ: Environ) -> str:
     """Return the project of Vertex, "" for that of the credentials. Raise ConfigError."""
     return own.project or _first(_PROJECTS, environ)
 
 
-def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> str:
+def cloud_base(kind: str, own: ProviderSettings, environ: Environ) -> str:
     """Return the base URL of a cloud, "" for a provider that is none. Raise ConfigError if its place is not known."""
     if kind == "bedrock":
         region = region_of(kind, own, environ)
@@ -53,7 +55,7 @@ def cloud_base(kind: str, own: ProviderSettings, environ: Mapping[str, str]) -> 
     return ""
 
 
-def _first(names: tuple[str, ...], environ: Mapping[str, str]) -> str:
+def _first(names: tuple[str, ...], environ: Environ) -> str:
     """Return the first of these variables that is set. It becomes a part of a host's name."""
     for name in names:
         value = environ.get(name, "").strip()
@@ -85,10 +87,9 @@ class NamedProvider:
 
     @property
     def key_header(self) -> str:
-        """The header that carries its key, "" for those of the Messages API."""
         return "" if self.dialect == "anthropic" else self.own.keyHeader or self.kind.key_header
 
-    def traits(self, environ: Mapping[str, str]) -> TraitsTable:
+    def traits(self, environ: Environ) -> TraitsTable:
         """Return what its models can do, with what its list said when it was last asked for."""
         listed: list[ModelList | None] = []
 
@@ -104,7 +105,7 @@ class NamedProvider:
             own[model] = given if said.efforts is None else {**given, "efforts": tuple(said.efforts)}
         return TraitsTable(self.kind.traits, own, facts)
 
-    def kept_list(self, environ: Mapping[str, str]) -> ModelList | None:
+    def kept_list(self, environ: Environ) -> ModelList | None:
         try:
             return ModelLists(environ).kept(self.name, self.address(environ)) if self.list_call else None
         except ConfigError:
@@ -125,7 +126,6 @@ class NamedProvider:
 
     @property
     def why_no_list(self) -> str:
-        """Why there is no list of its models, and what to do, for people."""
         name = f"providers.{self.name}"
         if self.list_call is None:
             return (
@@ -134,12 +134,12 @@ class NamedProvider:
             )
         return f"it has no list of models; name them in {name}.models of settings.json"
 
-    def address(self, environ: Mapping[str, str]) -> str:
+    def address(self, environ: Environ) -> str:
         """Return what a list of its models belongs to: another address or project may have other models."""
         project = self.own.project if self.kind.lists.of_project else None
         return "#".join(filter(None, (str(self.endpoint(environ).base), project)))
 
-    def list_endpoint(self, environ: Mapping[str, str]) -> Endpoint:
+    def list_endpoint(self, environ: Environ) -> Endpoint:
         found = self.endpoint(environ, strips=self.kind.lists.strips)
         host = found.base.host or ""
         if self.kind.lists.of_project:
@@ -148,7 +148,7 @@ class NamedProvider:
             return replace(found, base=found.base.with_host("bedrock" + host.removeprefix(_RUNTIME)))
         return found
 
-    def endpoint(self, environ: Mapping[str, str], *, strips: str = "") -> Endpoint:
+    def endpoint(self, environ: Environ, *, strips: str = "") -> Endpoint:
         """Return where it is, without `strips` at the end of the address. Raise ConfigError."""
         kind, variable = self.kind, f"providers.{self.name}.baseUrl"
         from_variable = environ.get(kind.base_variable, "").strip() if kind.base_variable else ""
@@ -162,10 +162,9 @@ class NamedProvider:
         return endpoint_at(base.rstrip("/").removesuffix(strips), variable, environ, allow_plain=allow_plain)
 
 
-def named_provider(name: str, environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
-    """Return the provider with a name: one of the settings, or a kind that ccb knows; None for any other. Behind a
-    gateway (ANTHROPIC_BASE_URL) names with a slash are often its own, so there only the settings count. Raise
-    ConfigError."""
+def named_provider(name: str, environ: Environ, settings: Settings) -> NamedProvider | None:
+    """Return a provider of the settings, or a kind that ccb knows, else None. Behind a gateway (ANTHROPIC_BASE_URL)
+    names with a slash are often its own, so only the settings count."""
     own = settings.providers.get(name)
     if own is None:
         if name not in KINDS or environ.get(BASE_URL_VARIABLE, "").strip():

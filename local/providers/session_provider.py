@@ -23,13 +23,16 @@ from ccb.tunnel.wire.model_facts import ModelTable
 
 from ..credentials.credential_helper import HelperCredential, checked
 from ..credentials.credential_sources import StoredCredentials, credential_source
-from .named_provider import NamedProvider, granted_names, named_provider, project_of, region_of
+from .named_provider import Environ, NamedProvider, granted_names, named_provider, project_of, region_of
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
 
-def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
+Stored = StoredCredentials | None  # without accounts, only those that open without a question to the person are used
+
+
+def _cloud(named: NamedProvider, environ: Environ) -> Cloud:
     own, region = named.own, region_of(named.kind.name, named.own, environ)
     if named.dialect == "bedrock":
         variable = own.keyVariable or BEARER_VARIABLE
@@ -39,17 +42,15 @@ def _cloud(named: NamedProvider, environ: Mapping[str, str]) -> Cloud:
 
 
 def session_provider(
-    environ: Mapping[str, str],
+    environ: Environ,
     settings: Settings,
     model: str | None,
     *others: str | None,
-    stored: StoredCredentials | None = None,
+    stored: Stored = None,
     table: ModelTable | None = None,
 ) -> ModelRouter:
-    """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
-    without them, only accounts that open without a question to the person are used. `table` learns what is known of
-    the models that are asked. Raise ConfigError, CredentialError. A host may use Anthropic, the providers in the
-    settings, and those that the command line names. A key that only lies in the environment is not for it."""
+    """Return the provider of a session. A host may use Anthropic, the providers in the settings, and those that the
+    command line names, not a key that only lies in the environment. `table` learns of models that are asked."""
     granted = granted_names(settings, (model, *others))
     environ = settings.network.over(environ)
     client = anthropic_client(environ)
@@ -80,14 +81,12 @@ def session_provider(
     return ModelRouter(default, make, model or "", learn)
 
 
-def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
+def has_others(environ: Environ, settings: Settings) -> bool:
     variables = (name for kind in KINDS.values() for name in kind.key_variables if kind.name != ANTHROPIC)
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
 
-def provider_of(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
-) -> Provider:
+def provider_of(named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None) -> Provider:
     """Return the provider that a name stands for. Raise ConfigError, CredentialError."""
     kind = named.kind
     environ = settings.network.over(environ)
@@ -107,7 +106,7 @@ def provider_of(
 
 
 def model_source(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+    named: NamedProvider, environ: Environ, settings: Settings, stored: Stored = None
 ) -> ModelSource | None:
     """Return what asks a provider for its list of models, None if it has none. Raise ConfigError, CredentialError."""
     call = named.list_call
@@ -132,11 +131,7 @@ def model_source(
 
 
 def credential_of(
-    named: NamedProvider,
-    host: str,
-    environ: Mapping[str, str],
-    settings: Settings,
-    stored: StoredCredentials | None = None,
+    named: NamedProvider, host: str, environ: Environ, settings: Settings, stored: Stored = None
 ) -> CredentialSource | None:
     """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind

@@ -1,7 +1,4 @@
-"""Answer the requests of the worker. Only registered kinds are answered, by a service here or by the reader of the
-session's events. A service runs at most once for each request, when the replay, which may contain the answer, is over,
-and only if this client drives. What must not run twice is refused if it came while another client drove or none was
-here."""
+"""Answer the worker's requests, of registered kinds only: each at most once, after the replay, by who drives."""
 
 from __future__ import annotations
 
@@ -61,9 +58,7 @@ class RequestResponder:
         # Kinds, cut to MAX_ID, by the ids of the requests that came, so that none is answered twice.
         self._known: Newest[str, str] = Newest(_MAX_KNOWN)
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
-        self._waiting_bytes = 0
         self._open: dict[str, int] = {}  # the memory of each request that is open at the reader
-        self._open_bytes = 0
         self._refused = self._refused_before = False
         self._running: dict[str, asyncio.Task[None]] = {}
         self._journalled: set[str] = set()  # those of the running that are in the journal
@@ -76,8 +71,7 @@ class RequestResponder:
         service: Callable[[P], Awaitable[Json]] | None,
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
-        """Answer requests of this kind with what `service` returns, which may ask the reader, or leave them to the
-        reader. `runs_once` tells which must not run twice."""
+        """Answer such requests with what `service` returns, or leave them to the reader. `runs_once`: at most once."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -102,11 +96,10 @@ class RequestResponder:
             waiting = self._waiting.get(request_id)
             if self._is_for_reader(kind) and (waiting is None or self._admits(request_id, waiting.memory)):
                 del self._known[request_id]
-                self._take(request_id)
+                self._waiting.pop(request_id, None)
 
     def takes(self, line: PublicMessage, *, journalled: bool, memory: int, ours: bool = True) -> bool:
-        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
-        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides."""
+        """Note a request, or its withdrawal. Return False if it is the reader's to see, or `hides` decides later."""
         if isinstance(line, ControlRequest):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
@@ -134,10 +127,9 @@ class RequestResponder:
         return first
 
     def closed(self, request_id: str) -> None:
-        self._take(request_id)
-        self._open_bytes -= self._open.pop(request_id, 0)
-        task = self._running.get(request_id)
-        if task is not None:
+        self._waiting.pop(request_id, None)
+        self._open.pop(request_id, None)
+        if (task := self._running.get(request_id)) is not None:
             task.cancel()
 
     def answered(self, line: PublicMessage) -> None:
@@ -162,7 +154,7 @@ class RequestResponder:
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:
-                self._take(request_id)
+                del self._waiting[request_id]
                 self._known.pop(request_id, None)
             elif others_drove:
                 self._waiting[request_id] = replace(waiting, ours=False)
@@ -173,9 +165,7 @@ class RequestResponder:
 
     def _start(self) -> None:
         while self._may_start and self._waiting and len(self._running) < MAX_ANSWERING:
-            request_id = next(iter(self._waiting))
-            waiting = self._waiting[request_id]
-            self._take(request_id)
+            request_id, waiting = self._waiting.popitem(last=False)
             task = asyncio.create_task(self._answer(waiting), name=f"answer {request_id}")
             self._running[request_id] = task
             if waiting.journalled:
@@ -189,10 +179,9 @@ class RequestResponder:
 
     async def close(self) -> None:
         self._may_start = False
-        tasks = list(self._running.values())
-        for task in tasks:
+        for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _answer(self, waiting: _Waiting) -> None:
         line = waiting.line
@@ -218,11 +207,11 @@ class RequestResponder:
 
     def _admits(self, request_id: str, memory: int) -> bool:
         if request_id not in self._open:
-            if len(self._open) >= MAX_OPEN or self._open_bytes + memory > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
+            total = sum(self._open.values()) + memory
+            if len(self._open) >= MAX_OPEN or total > MAX_OPEN_BYTES or len(request_id) > MAX_ID:
                 self._refused = True
                 return False
             self._open[request_id] = memory
-            self._open_bytes += memory
         return True
 
     def _note(self, line: ControlRequest, request: _Waiting) -> None:
@@ -231,15 +220,9 @@ class RequestResponder:
         if len(line.request_id) > MAX_ID:
             log.warning("a request of the worker is dropped: its id has %d characters", len(line.request_id))
             return
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + request.memory > MAX_WAITING_BYTES:
-            waiting, total = len(self._waiting), self._waiting_bytes
-            log.warning("a request of the worker is dropped: %d wait already, with %d bytes", waiting, total)
+        count, total = len(self._waiting), sum(each.memory for each in self._waiting.values())
+        if count >= MAX_WAITING or total + request.memory > MAX_WAITING_BYTES:
+            log.warning("a request of the worker is dropped: %d wait already, with %d bytes", count, total)
             return
         self._waiting[line.request_id] = request
-        self._waiting_bytes += request.memory
         self._known[line.request_id] = line.subtype[:MAX_ID]
-
-    def _take(self, request_id: str) -> None:
-        waiting = self._waiting.pop(request_id, None)
-        if waiting is not None:
-            self._waiting_bytes -= waiting.memory

@@ -23,17 +23,15 @@ PATIENCE = 24 * 3600.0  # seconds to reconnect: as long as the daemon keeps a se
 FIRST_TRIES = 5  # attempts for a first connection that keeps breaking off in the middle
 
 
+@dataclass(eq=False)
 class WorkerConnection:
     """One connection to the worker, which has said hello. `proxy` answers its model calls; `stack` ends that."""
 
-    def __init__(
-        self, link: Link, hello: Greeting, proxy: AuthProxy | None = None, stack: AsyncExitStack | None = None
-    ) -> None:
-        self.link = link
-        self.hello = hello
-        self._proxy = proxy
-        self._stack = stack
-        self._calls: LinkFront | None = None
+    link: Link
+    hello: Greeting
+    _proxy: AuthProxy | None = None
+    _stack: AsyncExitStack | None = None
+    _calls: LinkFront | None = None
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
@@ -70,16 +68,14 @@ class KnownSession:
     begun: bool
 
 
+# gets what is known of the session, and whether the login may ask; raises CcbError, or Dropped if it broke off
 Dial = Callable[[KnownSession | None, bool], AbstractAsyncContextManager[WorkerConnection]]
-"""Makes a connection. Gets what is known of the session, None for the first connection, and whether the login may ask
-the person. Raises CcbError; it is ConnectionLost or `Dropped` if the connection broke off before it was complete."""
 
 
 @dataclass(frozen=True)
 class AttachOptions:
-    """How a session is attached. `who` is the unique name of this client. `tail` and `later_tail` are bytes of events
-    to ask for (0: all), `patience` seconds to reconnect. `can_ask`: a person can log in again. `for_host` returns
-    further options of the first attach; it raises CcbError."""
+    """How a session is attached. `who` is unique. `tail`s are bytes of events to ask for (0: all). `can_ask`: a person
+    can log in again. `for_host` returns further options of the first attach."""
 
     options: Mapping[str, object] = field(default_factory=dict)
     who: str = ""

@@ -229,6 +229,5 @@ class LinkReader:
         for request_id in self._requests.waiting:
             if self._outbox.withdraw(request_id):  # an interrupt that waited for a take-back would hit another turn
                 self._requests.settle(Failure(request_id, f"{name or 'another client'} drives this session now"))
-        await self._feed.change(
-            client.LinkChangeKind.FENCED, f"{name} drives this session now" if name else "nobody drives this session"
-        )
+        why = f"{name} drives this session now" if name else "nobody drives this session"
+        await self._feed.change(client.LinkChangeKind.FENCED, why)

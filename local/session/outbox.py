@@ -30,7 +30,6 @@ class Outbox:
         self._stop: Stop | None = None
         self._stop_sent = False
         self._inputs: OrderedDict[str, tuple[Json, int]] = OrderedDict()
-        self._bytes = 0
         self._sent: set[str] = set()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -38,27 +37,27 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._inputs)
 
+    @property
+    def _weight(self) -> int:
+        return sum(size for _, size in self._inputs.values())
+
     async def put(self, input_id: str, body: Json) -> None:
         """Add an input once; waits while the outbox is full. Raises UsageError if it is too large."""
         try:
             size = sum(map(len, encode_frame(Input(0, input_id, body))))
         except FrameError as error:
-            why = error.reason
             raise UsageError(
-                "the message is too large to be sent", evidence=why, do="Send a shorter message."
+                "the message is too large to be sent", evidence=error.reason, do="Send a shorter message."
             ) from None
-        while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._bytes + size > MAX_BYTES):
+        while self._inputs and (len(self._inputs) >= MAX_INPUTS or self._weight + size > MAX_BYTES):
             self._room.clear()
             await self._room.wait()
         if input_id not in self._inputs:
             self._inputs[input_id] = (body, size)
-            self._bytes += size
             self._news.set()
 
     def confirm(self, input_id: str) -> None:
-        found = self._inputs.pop(input_id, None)
-        if found is not None:
-            self._bytes -= found[1]
+        if self._inputs.pop(input_id, None) is not None:
             self._sent.discard(input_id)
             self._room.set()
 
@@ -128,7 +127,8 @@ class NumberedAnswers(Generic[T]):
 
     async def answer_to(self, send: Callable[[int], Awaitable[None]]) -> T:
         """Send a request with its number, and return the answer. Raises ConnectionLost, TimeoutError."""
-        number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
+        number = next(self._numbers)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
             await send(number)

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -123,18 +124,13 @@ class OwnCommand:
             return True
 
     async def run(self, event: bytes) -> tuple[int, bytes]:
-        """Run the command with `event` on stdin, and end all that it has started. Return its exit code, negative after
-        a signal, a timeout or too much output, and what it printed."""
+        """Run the command with `event` on stdin. Return its exit code, negative if it was ended, and its output."""
         with tempfile.TemporaryFile() as given:
             given.write(event)
             given.seek(0)
             try:
                 process = await asyncio.create_subprocess_shell(
-                    self.command,
-                    stdin=given,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    start_new_session=True,
+                    self.command, stdin=given, stdout=PIPE, stderr=DEVNULL, start_new_session=True
                 )
             except OSError as error:
                 log.warning("a hook cannot be started: %s", error)
@@ -162,8 +158,9 @@ def own_commands(hooks: Mapping[str, Any], event: str) -> list[OwnCommand]:
     for entry in as_blocks(hooks.get(event)):
         for hook in as_blocks(entry.get("hooks")):
             command, timeout = hook.get("command"), hook.get("timeout", _TIMEOUT_S)
-            is_command = hook.get("type", "command") == "command" and isinstance(command, str)
-            if is_command and isinstance(timeout, int | float):
+            if hook.get("type", "command") != "command" or not isinstance(timeout, int | float):
+                continue
+            if isinstance(command, str):
                 limit = min(float(timeout), _MAX_TIMEOUT_S)
                 found.append(OwnCommand(str(entry.get("matcher") or ""), command, limit))
     return found

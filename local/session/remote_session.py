@@ -158,7 +158,6 @@ class RemoteSession:
                 yield item
 
     def _is_answered_here(self, item: client.SessionEvent) -> bool:
-        """Whether an item is a request, or its withdrawal, that is not the reader's."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = item.public
@@ -248,23 +247,11 @@ class RemoteSession:
     # What goes to the host.
 
     async def prompt(
-        self,
-        content: str | list[client.Json],
-        *,
-        uuid: str | None = None,
-        how: client.PromptDelivery = client.AS_PROMPT,
+        self, content: client.Content, *, uuid: str | None = None, how: client.PromptDelivery = client.AS_PROMPT
     ) -> str:
         identity = uuid or control.new_uuid()
-        await self.send(
-            {
-                "type": "user",
-                "message": {"role": "user", "content": content},
-                "parent_tool_use_id": None,
-                "session_id": self.hello.session,
-                "uuid": identity,
-                **how.fields,
-            }
-        )
+        body = {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+        await self.send({**body, "session_id": self.hello.session, "uuid": identity, **how.fields})
         return identity
 
     async def send(self, body: client.Json, *, input_id: str = "") -> str:

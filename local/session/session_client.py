@@ -17,6 +17,7 @@ from ccb.tunnel.wire.journal_records import BEFORE, LATER, PRIORITY, MessageReco
 from ccb.tunnel.wire.messages import ControlRequest, PublicMessage, as_blocks, parse_message
 
 Json = dict[str, Any]
+Content = str | list[Json]
 
 _MAX_NAME = 200  # characters
 _MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
@@ -38,15 +39,13 @@ class SessionEvent:
 
     @cached_property
     def public(self) -> PublicMessage:
-        """The typed form of a `message` or of progress."""
         content = self.record.content if self.kind == "message" else None
         return content.public if isinstance(content, MessageRecord) else parse_message(self.body)
 
 
 @dataclass(frozen=True)
 class EventGap:
-    """The host skipped the events up to `seq`; `earlier` loads them. `body` is the state after them (see
-    `parse_snapshot`). If it is empty and `seq` is not beyond the events so far, the host has lost its last events."""
+    """Events up to `seq` were skipped; `body` is the state then. An empty one: the host has lost its last ones."""
 
     seq: int
     body: Json
@@ -79,8 +78,7 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """How a prompt is delivered. `command_line`: the host runs it. It goes in front of the first of `before` that still
-    waits, or last. `waits`: for the end of a running turn; otherwise it goes with the next tool results."""
+    """As a `command_line`, in front of the first of `before` that waits, after the turn if it `waits`."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -159,9 +157,7 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(
-        self, content: str | list[Json], *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT
-    ) -> str:
+    async def prompt(self, content: Content, *, uuid: str | None = None, how: PromptDelivery = AS_PROMPT) -> str:
         """Send a user message, which is applied once, and return its uuid. Raises UsageError for who does not drive."""
 
     async def send(self, body: Json) -> str:

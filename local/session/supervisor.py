@@ -106,12 +106,9 @@ class Supervisor:
             self._feed.shift(LinkChangeKind.YIELD)  # only the person may take a session from another client
         self._feed.shift(LinkChangeKind.ATTACH)  # inputs follow the attach without a round trip
         reader.attaching(others_drove=hello.driver != options.who or hello.epoch > self._asked_epoch)
-        await connection.attach(
-            role="driver" if self._feed.standing.driving else "viewer",
-            have=reader.have,
-            tail=options.later_tail if reader.begun else options.tail,
-            options={"client": options.who} if reader.begun else first,
-        )
+        role = "driver" if self._feed.standing.driving else "viewer"
+        tail, given = (options.later_tail, {"client": options.who}) if reader.begun else (options.tail, first)
+        await connection.attach(role=role, have=reader.have, tail=tail, options=given)
         self.hello, self.connection, self._asked_epoch = hello, connection, connection.link.epoch
         if not self.ready.done():
             self.ready.set_result(None)

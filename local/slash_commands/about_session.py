@@ -36,10 +36,7 @@ if TYPE_CHECKING:
 SESSION, KEPT = "session", "localSettings"  # where a rule holds: in this session, or always here
 _MAX_SHOWN = 50
 _MAX_AGENTS = 20
-_JOURNAL = {
-    "volatile": "journal in a directory that may not outlive a restart of the host",
-    "memory": "journal in memory only",
-}
+_JOURNAL = {"volatile": "in a directory that may not outlive a restart of the host", "memory": "in memory only"}
 
 
 @everywhere("status", "show host, session, worker and connection")
@@ -55,7 +52,7 @@ async def status(api: SessionApi, _: str) -> Reply:
         f"Session     {hello.session}",
         f"Host        {api.info.place}",
         f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
-        f"Connection  {api.client.state.value}{waiting}; {_JOURNAL.get(hello.storage, 'journal on disk')}",
+        f"Connection  {api.client.state.value}{waiting}; journal {_JOURNAL.get(hello.storage, 'on disk')}",
         *uploads,
         f"Model       {HostText(transcript.model).cell or 'not known before the first turn'}, {mode}",
         f"Sandbox     {HostText(transcript.sandbox).cell or 'no cage: the worker is of an older version'}",

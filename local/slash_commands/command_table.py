@@ -50,9 +50,7 @@ COMMANDS: tuple[LaptopCommand, ...] = (
     *(each for module in _MODULES for each in vars(module).values() if isinstance(each, LaptopCommand)),
 )
 _BY_NAME: Mapping[str, LaptopCommand] = {name: each for each in COMMANDS for name in (each.name, *each.aliases)}
-OWN_NAMES = frozenset((*_BY_NAME, "?"))
-"""What a person may call these commands. Commands of the worker with one of these names are not reached on the screen
-and in lines."""
+OWN_NAMES = frozenset((*_BY_NAME, "?"))  # commands of the worker with these names are reached in headless runs only
 
 
 def find_command(name: str) -> LaptopCommand | None:

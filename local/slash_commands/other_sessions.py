@@ -76,7 +76,6 @@ async def resume(api: SessionApi, sought: str) -> Reply:
 
 
 def _named(listed: Sequence[SessionRow], sought: str, *, by_number: bool) -> list[SessionRow]:
-    """Return the sessions that a number, or the beginning of an ID, can mean."""
     if by_number and sought.isdigit() and 0 < int(sought) <= len(listed):
         return [listed[int(sought) - 1]]
     return [row for row in listed if len(sought) >= _LEAST_ID and row.session.startswith(sought.lower())]
@@ -109,8 +108,7 @@ async def rewind(api: SessionApi, argument: str) -> Reply:
         for place, each in enumerate(points, 1):
             files = f" ({each.files} file{'s' if each.files != 1 else ''} changed since)" if each.files else ""
             rows.append(ReplyRow(f"{one_line(each.text)[:_MAX_PROMPT]}{files}", choose=f"/rewind {place}"))
-        none = "There is no prompt to go back to yet."
-        return Rows(rows, none=none, after="/rewind N says what going back changes.")
+        return Rows(rows, none="There is no prompt to go back to yet.", after="/rewind N says what going back changes.")
     if not number.isdigit() or not 0 < int(number) <= len(points):
         return Text(f"There is no prompt {one_line(number)[:20]}: /rewind lists them.", Level.WARNING)
     point = points[int(number) - 1].id

@@ -106,7 +106,6 @@ class SessionApi:
 
     @property
     def only_here(self) -> str:
-        """Why the person cannot go to another session now, "" if they can."""
         if self.laptop.sessions is None:
             return "This terminal shows one session only."
         if self.client.state not in (LinkState.CONNECTED, LinkState.FENCED):
@@ -134,8 +133,7 @@ def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arg
         bypass = agent.allow_bypass or agent.dangerously_skip_permissions
         agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
         agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
-    directory = None if following.session else cwd
-    return replace(arguments, prompt=None, session=choice, agent=agent, directory=directory)
+    return replace(arguments, prompt=None, session=choice, agent=agent, directory=None if following.session else cwd)
 
 
 class ErrorDisplay(Protocol):

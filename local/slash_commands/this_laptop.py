@@ -111,7 +111,8 @@ async def recent_hosts(api: SessionApi) -> list[RecentHost]:
     from ..config.log import state_dir
     from ..ledger.call_ledger import read_ledger
 
-    places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), []))
+    none: list[tuple[str, str, float]] = []
+    places = await in_thread(lambda: read_ledger(state_dir(api.environ), lambda ledger: ledger.places(), none))
     kept = {each.host for each in await in_thread(lambda: all_kept(api.environ))}
     found = [RecentHost(api.info.host, api.info.path, state=api.client.state.value, here=True)]
     for host, directory, last in places:
@@ -213,6 +214,4 @@ async def open_(api: SessionApi, argument: str) -> Reply:
     fetched = api.laptop.fetched
     if fetched is None:
         return _NO_CONNECTION
-    if not argument:
-        return OpenNext()
-    return Copying(fetched.fetch(argument, api.client.hello.cwd.raw), shown=True)
+    return OpenNext() if not argument else Copying(fetched.fetch(argument, api.client.hello.cwd.raw), shown=True)

@@ -18,9 +18,7 @@ def parse_command(text: str) -> TypedCommand | None:
     if not text.startswith("/") or "\n" in text:
         return None
     word, _, argument = text[1:].partition(" ")
-    if "/" in word or not word:
-        return None
-    return TypedCommand(word, argument.strip())
+    return None if "/" in word or not word else TypedCommand(word, argument.strip())
 
 
 def refusal(text: str) -> list[str]:

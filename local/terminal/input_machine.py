@@ -1,12 +1,4 @@
-"""What a terminal sends, taken apart: bytes in, tokens out.
-
-Keys, pastes and answers come in one stream, in pieces that may end anywhere. Over a slow link the pieces come tenths of
-a second apart, so what has begun waits long for its rest. Only Esc alone acts soon, unless there is a sign that it
-begins something.
-
-Nothing here reads a clock: `feed` and `tick` are told the time in monotonic seconds, and `deadline` says when `tick`
-has something to do.
-"""
+"""What a terminal sends, in pieces that may end anywhere: bytes in, tokens out. The time comes from the caller."""
 
 from __future__ import annotations
 
@@ -24,10 +16,7 @@ _COLOUR = re.compile(r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/
 
 ESC = "\x1b"
 ESCAPE_S = 0.025  # seconds after which Esc is the key, and not the beginning of a sequence
-_PIECE_S = 0.6
-"""Seconds after which a slow link has brought the next piece. Esc waits so long where pieces have come apart, where an
-answer is awaited, and after text in the same read."""
-
+_PIECE_S = 0.6  # seconds to the next piece on a slow link. Esc waits so long where one, or an answer, may come.
 _SLOW_LINK_S = 10.0  # seconds for which a link counts as slow after pieces of a sequence have come apart
 _SHORT_READ = 64  # bytes. Longer pieces come apart where ccb itself is slow.
 _CHORD_S = 1.0  # seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[

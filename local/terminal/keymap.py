@@ -66,10 +66,7 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "model-take": ("enter",),
 }  # the keys of each id, the first one as ccb names it to the person
 _COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")  # the ids that hold in the input only
-_PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
-"""What the ids begin with that hold on a card, in a list (of prompts, sessions, rules, models) or on a page.
-These places have keys of their own."""
-
+_PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")  # cards, lists and pages have keys of their own
 _CHARACTERS = ("answer-", "queue-", "view-", "rule-")  # nothing is typed there
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
@@ -105,7 +102,6 @@ class Keymap:
         return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]
 
     def name(self, key_id: str) -> str:
-        """Return the first key of an id as the person knows it: `Ctrl+O`."""
         return shown_key(self.keys[key_id][0])
 
     def names(self, key_id: str) -> str:

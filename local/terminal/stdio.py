@@ -1,5 +1,4 @@
-"""Read stdin and write stdout without blocking the event loop, in daemon threads, also where another program has made
-the streams non-blocking: then "not now" is no end."""
+"""Read stdin and write stdout in daemon threads, also where another program has made them non-blocking."""
 
 from __future__ import annotations
 

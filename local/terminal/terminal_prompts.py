@@ -29,8 +29,7 @@ _MAX_BANNERS = 4
 
 
 class TerminalPrompts:
-    """Asks on the controlling terminal; other texts go to stderr. A full-screen interface sets `pause`, which suspends
-    it, and `heard`, which takes banners that come without a question."""
+    """Asks on the terminal. A full-screen interface sets `pause`, which suspends it, and `heard` for banners."""
 
     def __init__(self) -> None:
         self.memory = LoginMemory()

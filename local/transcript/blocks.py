@@ -220,8 +220,7 @@ class ToolBlock(PicturedBlock):
     agent: AgentRun | None = None
 
     def size(self) -> int:
-        values = self.tool_input.values()
-        given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)
+        given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in self.tool_input.values())
         return given + len(self.output) + len(self.result) + len(str(self.patch))
 
     def unmarked(self, text: str) -> str:

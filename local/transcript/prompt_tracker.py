@@ -9,6 +9,7 @@ from dataclasses import replace
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..session.newest import Newest
 from ..session.session_client import SnapshotPrompt
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState
 
@@ -45,7 +46,7 @@ class PromptTracker:
         self.command_line = ""  # the newest command line of the person that is the agent's turn
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)  # taken out of the queue
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
-        self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
+        self._from_snapshot: Newest[str, tuple[BlockContainer, PromptBlock]] = Newest(_MAX_KNOWN)
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         self._container.add(block, before=before or self.first_waiting())
@@ -89,8 +90,7 @@ class PromptTracker:
 
     def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
         state = PromptState.QUEUED if running else PromptState.TAKEN
-        block = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
-        self._unconfirmed[uuid] = block
+        self._unconfirmed[uuid] = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
 
     def arrived(
         self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS
@@ -159,15 +159,12 @@ class PromptTracker:
         if not following or self._waiting[following].facts.steers != block.facts.steers:
             queued = (each for each, other in self._waiting.items() if not other.facts.steers)
             following = next(queued, "") if block.facts.steers else ""
-        order = {**self._waiting}
-        self._waiting.clear()
-        for key, each in order.items():
-            if key == following:
-                self._waiting[uuid] = block
-            self._waiting[key] = each
-        self._waiting.setdefault(uuid, block)
+        before_it = self._waiting.get(following)
+        order, shown = list(self._waiting), {**self._waiting, uuid: block}
+        order.insert(order.index(following) if following else len(order), uuid)
+        self._waiting = {each: shown[each] for each in order}
         self._container.take_away(block)
-        self._container.add(block, before=order.get(following))
+        self._container.add(block, before=before_it)
 
     def link_lost(self) -> bool:
         """Mark the prompts that the journal has not confirmed as unsent. Return whether there are any."""
@@ -209,8 +206,6 @@ class PromptTracker:
             block = self._show(prompt.text, state, *ids, facts=facts)
             if prompt.taken:
                 self._from_snapshot[ids[0]] = self._container, block
-                if len(self._from_snapshot) > _MAX_KNOWN:
-                    del self._from_snapshot[next(iter(self._from_snapshot))]
             return
         if ids[0] in self._from_snapshot:
             return  # an earlier snapshot had it

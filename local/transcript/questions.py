@@ -92,11 +92,7 @@ class Form:
         return True
 
     def toggle(self, index: int) -> None:
-        chosen = self.entry.chosen
-        if index in chosen:
-            chosen.remove(index)
-        else:
-            chosen.append(index)
+        self.entry.chosen = sorted({*self.entry.chosen} ^ {index})
 
     def choose(self, index: int) -> None:
         self.entries[self.place] = FormEntry([index])
@@ -299,7 +295,6 @@ class OpenQuestions:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
-        """Show the next question (1) or the one before (-1), in a circle."""
         ids = list(self._open)
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}

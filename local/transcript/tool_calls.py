@@ -83,7 +83,8 @@ class AgentRuns(Projection):
         block.agent.ended, block.agent.note = True, ""
 
     def adopt(self, earlier: AgentRuns) -> None:
-        self._blocks.update({**earlier._blocks, **self._blocks})
+        for agent_id, block in earlier._blocks.items():
+            self._blocks.setdefault(agent_id, block)
 
     @on(messages.AssistantMessage)
     def _assistant(self, line: messages.AssistantMessage, record: Record) -> None:
@@ -236,12 +237,11 @@ class ToolCalls:
         tool_id, called = messages.as_text(content.get("id")), messages.as_text(content.get("name"))
         name, tool_input = _meant(called, messages.as_dict(content.get("input")))
         tool = announced or blocks.ToolBlock()
-        self.retract(tool)
-        tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
         if announced is not None:
-            self._container.update_block(tool)
-        else:
-            self._container.add(tool)
+            self.retract(announced)
+        tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
+        show = self._container.add if announced is None else self._container.update_block
+        show(tool)
         if traits_of(called).view is View.CHECKLIST:
             self.todos = Todos.read(tool_input.get("todos"))
             if self._snapshot_todos is not None:

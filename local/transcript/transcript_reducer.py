@@ -86,8 +86,7 @@ class TranscriptReducer:
 
     def prompt_sent(self, text: str, uuid: str, *, connected: bool = True, facts: PromptFacts = NO_FACTS) -> None:
         """The person sent a prompt. It stays at the bottom while a turn runs or there is no connection."""
-        waits = self.running or self.catching_up
-        self.prompts.sent(text, uuid, running=waits, connected=connected, facts=facts)
+        self.prompts.sent(text, uuid, running=self.running or self.catching_up, connected=connected, facts=facts)
         self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:

@@ -27,6 +27,20 @@ _LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _
 Piece = list[memoryview]  # a piece of a file as it has arrived, in parts
 
 
+class Message(dict[str, Any]):
+    def text(self, key: str) -> str:
+        value = self.get(key, "")
+        if not isinstance(value, str):
+            raise ValueError(f"{key} is no text")
+        return value
+
+    def number(self, key: str) -> int:
+        value = self.get(key, 0)
+        if not isinstance(value, int) or not 0 <= value < 1 << 63:
+            raise ValueError(f"{key} is no count")
+        return value
+
+
 class StreamEnded(Exception):
     """The other end has gone."""
 
@@ -112,7 +126,7 @@ class CopyChannel:
     def alive(self) -> None:
         self._send(_ALIVE, b"")
 
-    def next(self) -> dict[str, Any] | Piece | int:
+    def next(self) -> Message | Piece | int:
         kind, payload = self._frame()
         while kind == _ALIVE:
             kind, payload = self._frame()
@@ -123,16 +137,17 @@ class CopyChannel:
         if kind == _TAKEN:
             return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
         try:
-            message = json.loads(data)
+            read = json.loads(data)
         except RecursionError:
-            message = None
-        if not isinstance(message, dict):
+            read = None
+        if not isinstance(read, dict):
             raise ValueError("it is no message")
+        message = Message(read)
         if message.get("is") == "failed":
-            raise OtherEndFailed(text(message, "path"), text(message, "why"), number(message, "code"))
+            raise OtherEndFailed(message.text("path"), message.text("why"), message.number("code"))
         return message
 
-    def message(self, *kinds: str) -> dict[str, Any]:
+    def message(self, *kinds: str) -> Message:
         found = self.next()
         while isinstance(found, int):
             self.window.take(found)
@@ -169,20 +184,6 @@ class CopyChannel:
             parts.append(part)
             size -= len(part)
         return parts
-
-
-def text(message: dict[str, Any], key: str) -> str:
-    value = message.get(key, "")
-    if not isinstance(value, str):
-        raise ValueError(f"{key} is no text")
-    return value
-
-
-def number(message: dict[str, Any], key: str) -> int:
-    value = message.get(key, 0)
-    if not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(f"{key} is no count")
-    return value
 
 
 def has_controls(name: str) -> bool:
@@ -261,8 +262,7 @@ class Window:
             self._shrunk_at = self.sent
             if self.size == self.SMALLEST:
                 self._best_s = delay_s  # there is no queue of ours: the connection itself has become slower
-            least = max(self.SMALLEST, int(self._rate() * self.QUEUE_S))
-            self.size = min(self.size, max(least, self.size * 3 // 4))
+            self.size = min(self.size, max(self.SMALLEST, int(self._rate() * self.QUEUE_S), self.size * 3 // 4))
 
     def _rate(self) -> float:
         (began, before), (now, taken) = self._seen[0], self._seen[-1]

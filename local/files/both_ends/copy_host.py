@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from .copy_channel import MAX_PIECE, CannotCopy, CopyChannel, CopyProgress, OtherEndFailed, StreamEnded, text, write_all
+from .copy_channel import MAX_PIECE, CannotCopy, CopyChannel, CopyProgress, OtherEndFailed, StreamEnded, write_all
 from .receiver import Receiver
 from .sender import Sender
 
@@ -42,9 +42,9 @@ def serve(marker: str, *, wait: bool) -> None:
     try:
         order = channel.message("get", "put")
         if order["is"] == "get":
-            Sender(channel, CopyProgress()).send(text(order, "path"))
+            Sender(channel, CopyProgress()).send(order.text("path"))
         else:
-            Receiver(channel, CopyProgress()).receive(text(order, "path"), text(order, "name"))
+            Receiver(channel, CopyProgress()).receive(order.text("path"), order.text("name"))
     except (StreamEnded, OtherEndFailed, BrokenPipeError):
         return
     except Exception as error:  # noqa: BLE001 - the laptop shows it

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import os
 import stat
-from typing import Any
 
 from .copy_channel import (
     MAX_DEPTH,
@@ -16,10 +15,9 @@ from .copy_channel import (
     CannotCopy,
     CopyChannel,
     CopyProgress,
+    Message,
     has_controls,
     hash_prefix,
-    number,
-    text,
     write_all,
 )
 
@@ -43,14 +41,14 @@ class Receiver:
     def receive(self, target: str, name: str) -> str:
         """Receive to `target`, or into it as `name` if it is a directory. Return the path. Raise CannotCopy."""
         source = self._channel.message("source")
-        files, size, folder = number(source, "files"), number(source, "bytes"), source.get("folder") is True
+        files, size, folder = source.number("files"), source.number("bytes"), source.get("folder") is True
         if self._most and (folder or size > self._most):
             raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self._most >> 20} MB")
         self._bytes_left, self._entries_left = self._most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
         self._progress.begun(files, size)
         with _Place(target, name) as place:
             if folder:
-                self._folder(place, number(source, "mode"))
+                self._folder(place, source.number("mode"))
             else:
                 self._file(self._channel.message("file"), place.parent, place.name)
                 self._channel.message("end")
@@ -69,16 +67,16 @@ class Receiver:
                 self._entries_left -= 1
                 self._refuse_more(place.name)
                 if message["is"] == "skipped":
-                    self._progress.left_out(text(message, "path"), text(message, "why"))
+                    self._progress.left_out(message.text("path"), message.text("why"))
                     continue
-                parent, name = _split(text(message, "path"))
+                parent, name = _split(message.text("path"))
                 if parent != at:
                     if here != root:
                         os.close(here)
                     here, at = root, ""  # what is open, if the next line fails
                     here, at = _walk(root, parent), parent
                 if message["is"] == "folder":
-                    os.close(_make_below(here, name, number(message, "mode")))
+                    os.close(_make_below(here, name, message.number("mode")))
                 else:
                     self._file(message, here, name)
         finally:
@@ -86,11 +84,11 @@ class Receiver:
                 os.close(here)
             os.close(root)
 
-    def _file(self, message: dict[str, Any], folder: int, name: str) -> None:
-        size = number(message, "bytes")
+    def _file(self, message: Message, folder: int, name: str) -> None:
+        size = message.number("bytes")
         self._bytes_left -= size
         self._refuse_more(name)
-        with _Incoming(folder, name, 0o600 if self._private else number(message, "mode") & 0o777) as incoming:
+        with _Incoming(folder, name, 0o600 if self._private else message.number("mode") & 0o777) as incoming:
             start, digest = 0, hashlib.sha256()
             if size >= RESUMABLE:
                 start, digest = self._agree(incoming, size)
@@ -114,7 +112,7 @@ class Receiver:
                 if self._channel.count_wanted:
                     self._channel.taken(self._taken)
                 self._progress.moved(length)
-            if text(self._channel.message("sum"), "sha256") != digest.hexdigest():
+            if self._channel.message("sum").text("sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
             incoming.finish()
@@ -129,7 +127,7 @@ class Receiver:
         digest = hashlib.sha256()
         there = incoming.hash_what_is_there(size, digest)
         self._channel.say("have", bytes=there, sha256=digest.hexdigest())
-        start = number(self._channel.message("from"), "bytes")
+        start = self._channel.message("from").number("bytes")
         if start not in (0, there):
             raise ValueError("the file goes on where nothing is")
         self._progress.moved(start)

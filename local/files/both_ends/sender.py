@@ -16,8 +16,6 @@ from .copy_channel import (
     CopyProgress,
     has_controls,
     hash_prefix,
-    number,
-    text,
 )
 
 
@@ -99,9 +97,9 @@ class Sender:
 
     def _agree(self, fd: int, size: int) -> tuple[int, hashlib._Hash]:
         have = self._channel.message("have")
-        start = number(have, "bytes")
+        start = have.number("bytes")
         digest = hashlib.sha256()
-        same = start <= size and hash_prefix(fd, start, digest) and digest.hexdigest() == text(have, "sha256")
+        same = start <= size and hash_prefix(fd, start, digest) and digest.hexdigest() == have.text("sha256")
         if not same:
             start, digest = 0, hashlib.sha256()
         self._progress.moved(start)

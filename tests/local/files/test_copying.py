@@ -1,7 +1,4 @@
-"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave.
-
-- What is typed behind /get and /put, and how many copies may wait.
-"""
+"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave."""
 
 from __future__ import annotations
 
@@ -117,19 +114,13 @@ def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
         line = copying.progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
         assert len(line) <= width and "\x1b" not in line and "\x07" not in line
     assert " 25%  500 MB of 2.0 GB" in line
-    assert [copying.size_of(size) for size in (0, 999, 1000, 99_600, 999_600)] == [
-        "0 B",
-        "999 B",
-        "1.0 KB",
-        "100 KB",
-        "1.0 MB",
-    ]
+    sizes = {0: "0 B", 999: "999 B", 1000: "1.0 KB", 99_600: "100 KB", 999_600: "1.0 MB"}
+    assert {size: copying.size_of(size) for size in sizes} == sizes
 
 
 def test_paths_are_read_as_a_person_means_them() -> None:
-    assert copying.get_order('"my runs/a.png" ~/x', "/srv/shop") == copying.CopyOrder(
-        False, "~/x", "/srv/shop/my runs/a.png"
-    )
+    order = copying.get_order('"my runs/a.png" ~/x', "/srv/shop")
+    assert order == copying.CopyOrder(False, "~/x", "/srv/shop/my runs/a.png")
     assert copying.get_order("~/a", "/srv/shop") == copying.CopyOrder(False, ".", "~/a")
     assert copying.get_order("..", "/srv/shop").name == "srv"
     assert copying.put_order("a b/", "/srv/shop") == copying.CopyOrder(True, "a", "/srv/shop/b/")

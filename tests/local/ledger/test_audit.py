@@ -121,9 +121,7 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
     assert found[-1].text == "9,500 more texts and results of a request"
 
 
-async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_time(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
+async def test_a_history_from_elsewhere_is_no_tampering_and_known_later(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
     first = Session(tmp_path / "here", fake_model)
     async with first.audit, first.proxy:
@@ -159,8 +157,7 @@ async def test_a_call_of_another_session_is_none_of_a_new_one(tmp_path: Path, fa
         second.audit.begins()
         await second.ask(request_with(use), "c2")
     assert [each.kind for each in second.entries() if each.call == "c2" and each.tool_use] == ["tampering"]
-    shown = list(audit_lines([("5e55-1", each) for each in second.entries()]))
-    assert shown[0] == "session 5e55-1 on gpu"
+    assert next(iter(audit_lines([("5e55-1", each) for each in second.entries()]))) == "session 5e55-1 on gpu"
 
 
 async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fake_model: FakeModel) -> None:

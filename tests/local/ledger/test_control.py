@@ -35,9 +35,7 @@ async def run(args: list[str], environ: dict[str, str]) -> int:
     return await asyncio.to_thread(run_words, ["proxy", *args], environ)
 
 
-async def test_sessions_are_listed_and_revoked_by_another_program(
-    environ: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_another_program_lists_and_revokes(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     proxy = Proxy()
     async with ControlServer(environ, proxy.state, proxy.revoke):
         (path,) = sockets(environ)
@@ -53,7 +51,7 @@ async def test_sessions_are_listed_and_revoked_by_another_program(
     assert sockets(environ) == []
 
 
-async def test_a_socket_that_a_killed_ccb_has_left_is_removed(
+async def test_what_a_killed_ccb_has_left_is_removed(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = socket_directory(environ)

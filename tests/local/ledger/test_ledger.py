@@ -34,21 +34,10 @@ PLACE = CallPlace("s1", "gpu", "/work")
 
 
 def report(usd: float = 0.5, *, began: float | None = None, model: str = "claude-sonnet-4-5") -> CallReport:
-    return CallReport(
-        "c1",
-        "/v1/messages",
-        model,
-        TokenCounts(10, 20, 30, 40),
-        cost_usd=usd,
-        began=time.time() if began is None else began,
-        first_byte_s=0.2,
-        duration_s=1.0,
-        status=200,
-        complete=True,
-        request_bytes=100,
-        digest="d",
-        priced=claude_facts(model).priced,
-    )
+    at = time.time() if began is None else began
+    rest = (0.2, 1.0, 200, True, 100, "d")  # the times, the status, whether it is complete, the bytes, the digest
+    priced = claude_facts(model).priced
+    return CallReport("c1", "/v1/messages", model, TokenCounts(10, 20, 30, 40), usd, at, *rest, priced=priced)
 
 
 def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) -> None:
@@ -220,22 +209,13 @@ asyncio.run(main())
 """
 
 
-async def test_a_budget_holds_over_calls_under_way_of_several_ccb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_budget_holds_over_calls_of_several_ccb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has a call under way that may use the budget up: no call goes out here before that has ended,
     or its process."""
     root = Path(__file__).parents[3]
-    other = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        OTHER_CCB,
-        str(tmp_path),
-        cwd=root,
-        env={"PYTHONPATH": f"{root}/src:{root}"},
-        stdin=-1,
-        stdout=-1,
-    )
+    environ = {"PYTHONPATH": f"{root}/src:{root}"}
+    command = (sys.executable, "-c", OTHER_CCB, str(tmp_path))
+    other = await asyncio.create_subprocess_exec(*command, cwd=root, env=environ, stdin=-1, stdout=-1)
     assert other.stdin is not None and other.stdout is not None
     told: list[str] = []
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0), warn=told.append) as accounts:
@@ -277,9 +257,7 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model("grok-9")
 
 
-async def test_without_a_ledger_calls_go_on_and_budgets_refuse(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_without_a_ledger_calls_go_on_budgets_refuse(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
     with pytest.raises(ConfigError, match="cannot be used"):
         open_ledger(tmp_path)
@@ -402,11 +380,8 @@ def test_sums_are_printed_with_their_total(tmp_path: Path, capsys: pytest.Captur
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split()[0] == "MODEL" and len({len(row) for row in [heading, *rows]}) == 1
     assert "\x1b" not in "".join(rows)
-    assert [(row.split()[0][:6], row.split()[6]) for row in rows] == [
-        ("claude", "$1.50"),
-        ("claude", "$0.25"),
-        ("total", "$1.75"),
-    ]
+    costs = [(row.split()[0][:6], row.split()[6]) for row in rows]
+    assert costs == [("claude", "$1.50"), ("claude", "$0.25"), ("total", "$1.75")]
     assert run_words(["usage", "--by", "host", "--json"], environ) == ExitCode.OK
     (line,) = capsys.readouterr().out.splitlines()
     assert (json.loads(line)["host"], json.loads(line)["calls"]) == ("gpu", 3)

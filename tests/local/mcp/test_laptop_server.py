@@ -1,5 +1,4 @@
-"""Servers of the laptop: over Streamable HTTP, made with the official package, and programs of the laptop: what they
-answer, and that nothing of them outlives the session."""
+"""Servers of the laptop, over HTTP and programs: what they answer, and that nothing of them outlives the session."""
 
 from __future__ import annotations
 

@@ -19,10 +19,8 @@ def test_variables_are_filled_in_and_servers_of_a_client_left_out() -> None:
         "one": StdioServer(command="/home/me/bin/one", args=["x"], env={"KEY": "secret"}),
         "two": HttpServer(type="http", url="https://example.com/mcp", headers={"Authorization": "Bearer secret"}),
     }
-    assert [each.shown for each in found.values()] == [
-        "KEY=… /home/me/bin/one x",
-        "https://example.com/mcp Authorization: …",
-    ]
+    shown = ["KEY=… /home/me/bin/one x", "https://example.com/mcp Authorization: …"]
+    assert [each.shown for each in found.values()] == shown
 
 
 @pytest.mark.parametrize(

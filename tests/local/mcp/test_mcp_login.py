@@ -51,8 +51,7 @@ async def greeted(config: HttpServer, secrets: SecretStore | None = None) -> boo
     """Whether a new session can call the server. It never opens a browser."""
     server = LaptopServer("far", config, ClientSide(sys.stderr, auth=partial(stored_login, secrets or KeyStore())))
     try:
-        reply = await server.reply(CALL)
-        return bool(reply["result"]["content"][0]["text"] == "hello you")
+        return bool((await server.reply(CALL))["result"]["content"][0]["text"] == "hello you")
     finally:
         await server.close()
 
@@ -107,13 +106,10 @@ async def test_where_no_login_can_be_kept_the_person_is_told_before_the_browser_
         assert "in your browser" not in capfd.readouterr().err and not authority.grants
 
 
-async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
-    keyring: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_login_that_is_refused_or_stolen_gives_nothing(keyring: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def attacked(address: str) -> None:
         back = address.split("redirect_uri=")[1].split("&")[0]
-        target = f"{urllib.parse.unquote(back)}?code=stolen&state=guessed"
-        urllib.request.urlopen(target).read()
+        urllib.request.urlopen(f"{urllib.parse.unquote(back)}?code=stolen&state=guessed").read()
 
     async with protected(monkeypatch) as (authority, config):
         monkeypatch.setattr("webbrowser.open", attacked)
@@ -123,7 +119,7 @@ async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
         assert not authority.grants and not keyring.exists()
 
 
-async def test_a_login_that_nobody_finishes_ends_and_a_port_that_is_taken_is_named(
+async def test_a_login_that_nobody_finishes_ends_and_a_taken_port(
     keyring: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with protected(monkeypatch) as (_, config):

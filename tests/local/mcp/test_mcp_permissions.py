@@ -1,5 +1,4 @@
-"""The laptop itself decides which calls of its MCP servers run. The worker of these tests is hostile: it sends calls
-without asking, and asks for one thing and does another."""
+"""The laptop itself decides which calls of its MCP servers run: the worker of these tests is hostile."""
 
 from __future__ import annotations
 
@@ -52,11 +51,8 @@ class Worker:
         self, arguments: Json, tool_use_id: str = "t1", tool: str = ADD, id: str = "q1", answer: Json | None = None
     ) -> None:
         """Show the reader an approval, which it answers."""
-        await self.event(
-            control.Request(
-                control.CAN_USE_TOOL, control.ToolApproval(tool, tool, arguments, tool_use_id), id=id
-            ).public()
-        )
+        question = control.ToolApproval(tool, tool, arguments, tool_use_id)
+        await self.event(control.Request(control.CAN_USE_TOOL, question, id=id).public())
         assert (await self.question())["request_id"] == id
         if answer is not None:
             await self.session.answer(id, answer)
@@ -353,9 +349,8 @@ async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with
 
 async def test_the_host_cannot_ask_in_the_name_of_the_laptop() -> None:
     async with hostile(somebody=True) as worker:
-        forged = control.Request(
-            control.CAN_USE_TOOL, control.ToolApproval(ADD, ADD, {"a": 1}, "t1"), id="laptop-1"
-        ).public()
+        question = control.ToolApproval(ADD, ADD, {"a": 1}, "t1")
+        forged = control.Request(control.CAN_USE_TOOL, question, id="laptop-1").public()
         await worker.event(forged)
         await worker.peer.send(Snapshot(1, 5, {"asks": [forged]}))
         worker._seq = 5

@@ -133,7 +133,9 @@ async def session_with(
     allowing = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         configs = {"far": HttpServer(type="http", url=url)}
-        async with LaptopServers(session, configs, permissions or allowing, KeyStore(), forms) as servers:
+        async with LaptopServers(
+            session, configs, permissions or allowing, KeyStore(), forms or FormHooks({})
+        ) as servers:
             reading = asyncio.create_task(read(session, shown))
             yield servers, Host(peer), shown
             reading.cancel()
@@ -169,8 +171,7 @@ class Host:
         """Call a tool, and return the text of its result, or why the laptop refuses it. The answer is the first thing
         that the host gets."""
         await self.send(tool, call_id, **arguments)
-        given = await self._peer.next(Input)
-        response = given.body["response"]
+        response = (await self._peer.next(Input)).body["response"]
         assert response["request_id"] == f"m{self.count}"
         if "error" in response:
             return str(response["error"])

@@ -62,12 +62,8 @@ async def test_bedrock_lists_what_can_be_asked_for(tmp_path: Path, monkeypatch: 
     async with place("bedrock", tmp_path, monkeypatch, AWS) as here:
         listed = await here.listed()
         assert listed is not None
-        assert [each.id for each in listed.models] == [
-            "anthropic.claude-3-haiku-20240307-v1:0",
-            f"eu.{OPUS}",
-            f"global.{OPUS}",
-            PROFILE,
-        ]
+        named = ["anthropic.claude-3-haiku-20240307-v1:0", f"eu.{OPUS}", f"global.{OPUS}", PROFILE]
+        assert [each.id for each in listed.models] == named
         offers = {each.name: each for each in offers_of(here.named, listed, here.environ)}
         assert offers[f"bedrock/{PROFILE}"].window == 200_000 and offers[f"bedrock/{PROFILE}"].input_price == 5
         assert offers[f"bedrock/eu.{OPUS}"].input_price == 5
@@ -114,10 +110,8 @@ async def test_vertex_lists_the_versions_of_its_models(tmp_path: Path, monkeypat
     monkeypatch.setattr(google.auth, "default", lambda scopes: (Credentials(token=ACCESS_TOKEN), "my-project"))
     async with place("vertex", tmp_path, monkeypatch, {"CLOUD_ML_REGION": "europe-west4"}) as here:
         listed = await here.listed()
-        assert listed is not None and [each.id for each in listed.models] == [
-            "claude-opus-4-5@20251101",
-            "claude-sonnet-5",
-        ]
+        assert listed is not None
+        assert [each.id for each in listed.models] == ["claude-opus-4-5@20251101", "claude-sonnet-5"]
         good = ["claude-opus-4-5@20251101", "claude-opus-4-5", "claude-sonnet-5", "claude-sonnet-5@default"]
         assert await check_models([f"vertex/{each}" for each in good], here.environ, here.settings) == []
         with pytest.raises(UsageError, match="has no model 'claude-opus-4-6'"):

@@ -1,5 +1,4 @@
-"""Models that a provider does not list are refused before the first turn; its list is kept for days without a
-network."""
+"""Models that a provider does not list are refused before the first turn; its list is kept for days."""
 
 from __future__ import annotations
 
@@ -46,8 +45,7 @@ async def test_an_unknown_model_is_refused_with_near_names(environ: dict[str, st
             await check_models(["lab/writre"], environ, lab(server))
         assert "lab/writer" in misspelt.value.evidence
         behind_gateway = {**environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-        known = ["lab/writer", "vendor/model", "sonnet"]
-        assert await check_models(known, behind_gateway, lab(server)) == []
+        assert await check_models(["lab/writer", "vendor/model", "sonnet"], behind_gateway, lab(server)) == []
         assert await check_models(["lab/own"], environ, lab(server, own=ModelSettings())) == []
     assert server.lists_asked == 1, "a list of today is not asked for again"
 
@@ -111,9 +109,7 @@ def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: d
     assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
     told = model_options("opus", [], environ, Settings(), ModelTable())
     assert told["model_aliases"] == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
-    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told["model_facts"].keys(), (
-        "sub-agents may use all of them"
-    )
+    assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told["model_facts"].keys(), "sub-agents may use all"
     assert short_names({**environ, "ANTHROPIC_BASE_URL": "https://gateway.example"}) == ALIASES
 
 

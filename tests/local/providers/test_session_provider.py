@@ -129,9 +129,8 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
     assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
     own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})
     assert said_at_start("ollama/q", KEYS, own) == []
-    assert model_options("", [], KEYS, own, ModelTable())["model_facts"] == {
-        "ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]
-    }
+    facts = model_options("", [], KEYS, own, ModelTable())["model_facts"]
+    assert facts == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
     with pytest.raises(UsageError, match="takes no tools"):
         said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
 

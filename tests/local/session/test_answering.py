@@ -15,7 +15,7 @@ from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.dialing import AttachOptions
-from ccb.local.session.newest import MAX_ID
+from ccb.local.session.newest import MAX_ID, Newest
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkChange, LinkState, SessionEvent
@@ -135,9 +135,7 @@ async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: Scripted
         assert (response["subtype"], response["error"]) == ("error", error)
 
 
-async def test_what_nobody_registered_is_refused_and_logged(
-    host: ScriptedHost, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_nobody_registered_is_refused_and_told(host: ScriptedHost, caplog: pytest.LogCaptureFixture) -> None:
     service = Service()
     async with answering(host, service) as (_, peer, seen):
         await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
@@ -202,17 +200,19 @@ async def test_a_withdrawn_request_stops_its_service_and_gets_no_answer(host: Sc
         assert (await answer_of(peer))["request_id"] == "f2" and session.unsent == 1
 
 
-async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> None:
+@pytest.mark.parametrize("once", [False, True])
+async def test_a_viewer_answers_nothing_until_it_drives_nor_what_may_run(host: ScriptedHost, once: bool) -> None:
     service = Service()
-    async with answering(host, service, role="viewer") as (session, peer, seen):
+    async with answering(host, service, once=once, role="viewer") as (session, peer, seen):
         await peer.say(ask("a"))
         await reaches(session, LinkState.FENCED, seen)
         assert not service.calls
         host.greeting = replace(host.greeting, driver="bob")
         session.take_back()
         again, _ = await host.granted(seq=1)
-        assert (await answer_of(again))["response"] == {"text": "page a"}
-        assert len(service.calls) == 1
+        answer = await answer_of(again)
+        assert answer["subtype"] == "error" if once else answer["response"] == {"text": "page a"}
+        assert len(service.calls) == (0 if once else 1)
 
 
 async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_begun_it(host: ScriptedHost) -> None:
@@ -248,18 +248,6 @@ async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwh
         await again.send(Event(2, 1, "message", ask("b", "f2")))
         assert (await answer_of(again))["response"] == {"text": "page b"}
         assert service.calls == [{"url": "b"}]
-
-
-async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_begun(host: ScriptedHost) -> None:
-    service = Service()
-    async with answering(host, service, once=True, role="viewer") as (session, peer, seen):
-        await peer.say(ask("a"))
-        await reaches(session, LinkState.FENCED, seen)
-        host.greeting = replace(host.greeting, driver="bob")
-        session.take_back()
-        again, _ = await host.granted(seq=1)
-        assert (await answer_of(again))["subtype"] == "error"
-        assert not service.calls
 
 
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
@@ -301,8 +289,7 @@ async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host
 async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
     """Return when the session has read what the host has sent so far."""
     asking = asyncio.create_task(session.earlier(1))
-    fetch = await peer.next(Fetch)
-    await peer.send(Past(1, fetch.request, {"records": []}))
+    await peer.send(Past(1, (await peer.next(Fetch)).request, {"records": []}))
     assert await asking == []
 
 
@@ -428,7 +415,7 @@ async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(
         assert (await answer_of(again))["response"] == {"text": "page a"}
 
 
-async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
+async def test_large_requests_that_wait_take_limited_memory(
     host: ScriptedHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     padding = "x" * 200_000
@@ -443,3 +430,13 @@ async def test_large_requests_that_wait_take_a_limited_amount_of_memory(
         assert caplog.text.count("a request of the worker is dropped") == 11
         await progress(peer, ask("a", "g1"))
         assert (await answer_of(peer))["request_id"] == "g1", "there is room again"
+
+
+def test_the_newest_entries_are_kept_and_no_long_id() -> None:
+    kept: Newest[str, int] = Newest(3)
+    for number in range(5):
+        kept[f"{number}"] = number
+    kept["x" * (MAX_ID + 1)] = 5
+    assert kept == {"2": 2, "3": 3, "4": 4}
+    assert [kept.setdefault("4", 9), kept.setdefault("5", 5), kept.setdefault("x" * 1_000, 6)] == [4, 5, 6]
+    assert list(kept) == ["3", "4", "5"]

@@ -13,16 +13,17 @@ from ccb.local.session.own_hooks import NotificationHooks
 
 async def test_the_commands_of_the_person_get_fixed_words_and_leave_no_process(tmp_path: Path) -> None:
     done, slow, not_run = tmp_path / "done", tmp_path / "slow", tmp_path / "not"
+
+    def entry(command: str, **matcher: str) -> dict[str, object]:
+        return {**matcher, "hooks": [{"type": "command", "command": command}]}
+
     hooks = {
         "Notification": [
-            {"hooks": [{"type": "command", "command": f"cat > {done}.new; mv {done}.new {done}"}]},
-            {
-                "matcher": "permission_.*",
-                "hooks": [{"type": "command", "command": f"echo $$ > {slow}; exec sleep 600"}],
-            },
-            {"matcher": "idle_prompt", "hooks": [{"type": "command", "command": f"touch {not_run}"}]},
+            entry(f"cat > {done}.new; mv {done}.new {done}"),
+            entry(f"echo $$ > {slow}; exec sleep 600", matcher="permission_.*"),
+            entry(f"touch {not_run}", matcher="idle_prompt"),
         ],
-        "Stop": [{"hooks": [{"type": "command", "command": f"touch {not_run}"}]}],
+        "Stop": [entry(f"touch {not_run}")],
     }
     own = NotificationHooks(hooks, "ccb devbox")
     own.notify("permission_prompt")

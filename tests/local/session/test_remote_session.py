@@ -14,7 +14,7 @@ from tests.support.network.link_peer import Peer
 
 from ccb.local.session import link_reader
 from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
-from ccb.local.session.link_reader import MAX_QUEUED
+from ccb.local.session.link_reader import MAX_QUEUED, MAX_QUEUED_BYTES
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, LinkState, SessionEvent
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
@@ -155,42 +155,31 @@ async def test_closing_says_goodbye_and_leaves_the_session() -> None:
         assert await all_of(session) == []
 
 
-async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing() -> None:
-    async with attached() as (session, peer):
-        count = MAX_QUEUED * 40
-
-        async def talk() -> None:
-            for n in range(count):
-                await peer.say({"type": "assistant", "n": n, "fill": "x" * 2000})
-            await peer.send(Bye())
-
-        talking = asyncio.create_task(talk())
-        done, _ = await asyncio.wait({talking}, timeout=0.5)
-        assert not done, "the host must meet back-pressure"
-        got = [item.body["n"] for item in await all_of(session) if isinstance(item, SessionEvent)]
-        await talking
-        assert got == list(range(count))
-        assert (await peer.next(Ack)).seq <= count
-
-
-async def test_large_events_hold_the_host_back_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items alone say little: 256 frames of many megabytes would be gigabytes."""
-    monkeypatch.setattr(link_reader, "MAX_QUEUED_BYTES", 4 * 1024 * 1024)
+@pytest.mark.parametrize(
+    ("count", "size", "room", "most"),
+    [(MAX_QUEUED * 40, 2_000, MAX_QUEUED_BYTES, MAX_QUEUED * 40), (MAX_QUEUED - 10, 20_000, 4 << 20, MAX_QUEUED / 2)],
+    ids=["many events", "large events, before they fill the memory"],
+)
+async def test_a_reader_that_does_not_read_holds_the_host_back_and_loses_nothing(
+    count: int, size: int, room: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_reader, "MAX_QUEUED_BYTES", room)
     async with attached() as (session, peer):
         sent = 0
 
         async def talk() -> None:
             nonlocal sent
-            for sent in range(MAX_QUEUED - 10):
-                await peer.say({"type": "assistant", "n": sent, "fill": "x" * 20_000})
+            for sent in range(count):
+                await peer.say({"type": "assistant", "n": sent, "fill": "x" * size})
             await peer.send(Bye())
 
         talking = asyncio.create_task(talk())
         done, _ = await asyncio.wait({talking}, timeout=0.5)
-        assert not done and sent < MAX_QUEUED / 2, "the host must meet back-pressure"
+        assert not done and sent < most, "the host must meet back-pressure"
         got = [item.body["n"] for item in await all_of(session) if isinstance(item, SessionEvent)]
         await talking
-        assert got == list(range(MAX_QUEUED - 10))
+        assert got == list(range(count))
+        assert (await peer.next(Ack)).seq <= count
 
 
 async def test_an_event_over_the_limit_of_the_queue_still_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +234,7 @@ class Laptop:
         self.gate = asyncio.Event()
         self.wire: Wire | None = None
         self._host = host
-        options = AttachOptions(options={"client": name}, who=name, waits=no_waits)
-        self.session = RemoteSession(self._dial, options)
+        self.session = RemoteSession(self._dial, AttachOptions(options={"client": name}, who=name, waits=no_waits))
         self.session.register(BEEP, self._serve)
 
     async def _serve(self, payload: Json) -> Json:

@@ -113,8 +113,7 @@ async def test_a_control_request_waits_for_its_answer_over_a_loss(host: Scripted
         asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
         request = await peer.next(wire.Input)
         again = await reconnected(session, peer, host)
-        repeated = await again.next(wire.Input)
-        assert repeated.id == request.id
+        assert (await again.next(wire.Input)).id == request.id
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
         await again.say({"type": "control_response", "response": response})
         async with asyncio.timeout(60):
@@ -146,8 +145,7 @@ async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the
     async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
         host.refusals = [AuthFailed("devbox wants a password")]
         peer.hang_up()
-        change = await until(session, LinkState.NEEDS_PERSON)
-        assert change.reason == "devbox wants a password"
+        assert (await until(session, LinkState.NEEDS_PERSON)).reason == "devbox wants a password"
         assert host.dials == [True, False], "the first login may ask, the reconnect is quiet"
         session.retry()
         await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
@@ -344,9 +342,7 @@ async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_a
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["a newcomer", "who takes back"])
-async def test_who_was_asked_to_drive_drives_although_another_client_attached_at_the_same_moment(
-    host: ScriptedHost, begun: bool
-) -> None:
+async def test_who_was_asked_to_drive_drives_although_another_client_attached(host: ScriptedHost, begun: bool) -> None:
     async with RemoteSession(host.dial, AttachOptions(who=ME, waits=no_waits)) as session:
         if begun:
             peer, attach = await host.granted()
@@ -369,8 +365,7 @@ async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
         peer.hang_up()
-        change = await until(session, LinkState.CLOSED)
-        assert change.reason == "devbox: “the session was stopped”"
+        assert (await until(session, LinkState.CLOSED)).reason == "devbox: “the session was stopped”"
         assert await rest(session) == []
         assert session.ended_on_host
 
@@ -484,9 +479,8 @@ async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over
         assert asked.role == "driver"
         host.greeting = replace(host.greeting, epoch=asked.epoch + 1, driver="bob")
         lost.hang_up()
-        (_, attach), change = await asyncio.gather(
-            host.granted(role="viewer", driver="bob"), until(session, LinkState.FENCED)
-        )
+        granting = host.granted(role="viewer", driver="bob")
+        (_, attach), change = await asyncio.gather(granting, until(session, LinkState.FENCED))
         assert attach.role == "viewer" and "bob" in change.reason
 
 

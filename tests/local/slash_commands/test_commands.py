@@ -1,12 +1,12 @@
-"""Each slash command with its three renderings: on the screen, in the lines of `--plain`, as the result of a headless
-run. A row a command line."""
+"""Each slash command on the screen, in the lines of `--plain`, and as the result of a headless run: a row each."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -246,6 +246,10 @@ def there(case: Case, place: Place) -> bool:
     return command is not None and place in command.places
 
 
+def reads(shown: Callable[[], str], said: Sequence[str]) -> bool:
+    return all(each in shown() for each in said)
+
+
 def ids(case: Case) -> str:
     return case.line.replace(EVIL, "")
 
@@ -271,7 +275,7 @@ async def test_on_the_screen(home: Path) -> None:
                 return "\n".join([*new, rest])
 
             said = case.said if case.screen is None else case.screen
-            await at.until(lambda said=said, shown=shown: all(each in shown() for each in said))
+            await at.until(partial(reads, shown, said))
             assert case.asked is None or session.controls[-1:] == [*case.asked][-1:], case
             assert "\x1b" not in shown(), case
             view.reducer.model, view.reducer.mode = MODEL, "default"
@@ -356,7 +360,7 @@ async def test_lines_lead_to_another_session_or_away(
         assert not at.session.prompts
 
 
-async def test_a_number_chooses_a_row_of_the_list_right_above_and_is_a_prompt_otherwise(
+async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with plain(monkeypatch, scripted(), laptop=laptop()) as at:

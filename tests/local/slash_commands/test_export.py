@@ -36,12 +36,8 @@ def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
     call = ToolBlock(
         name="Bash", tool_input={"command": "cat x"}, state=ToolState.FAILED, result="```\n# not ours\x1b[2J"
     )
-    blocks = [
-        PromptBlock(text="go"),
-        MarkdownBlock(text="It *works*."),
-        call,
-        NoticeBlock(text="a\nb", level=Level.ERROR),
-    ]
+    notice = NoticeBlock(text="a\nb", level=Level.ERROR)
+    blocks = [PromptBlock(text="go"), MarkdownBlock(text="It *works*."), call, notice]
     text = markdown_of("A\x1bB", blocks)
     assert "## Prompt\n\ngo\n\nIt *works*." in text
     assert "**Bash** (failed)" in text and "````\n```\n# not ours" in text
@@ -66,14 +62,12 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
     ]
     parts = markdown_of("T", calls).split("\n\n")[1:]
     assert parts[:6] == [
-        *("**Edit** /srv/a.py", "```diff\n@@\n a\n-b\n+c\n```"),
-        *("**Write** /srv/new.py", "```\none\ntwo\n```"),
+        *("**Edit** /srv/a.py", "```diff\n@@\n a\n-b\n+c\n```", "**Write** /srv/new.py", "```\none\ntwo\n```"),
         *("**Read** /srv/a.py", "```\na\n```"),
     ]
     assert parts[6:8] == ["**TodoWrite**", "- [x] read\n- [ ] write"]
     assert parts[8:14] == [
-        *("**Task** general-purpose: look", "```\nFind it.\n```"),
-        *("**ExitPlanMode**", "1. Read"),
+        *("**Task** general-purpose: look", "```\nFind it.\n```", "**ExitPlanMode**", "1. Read"),
         *("**AskUserQuestion**", "- DB?\n  - A"),
     ]
     assert '"pattern": "x"' in parts[15] and parts[16] == "```\nno\n```\n"

@@ -69,8 +69,7 @@ def _refused(code: str, text: str) -> list[str]:
 def _farewell(directory: str) -> list[str]:
     arguments = parse_arguments(["ssh", "devbox:/srv"])
     info = ReplInfo("devbox", directory, "", "", "1", resume_command(arguments, "5e55", directory=directory))
-    left = LeftSession("5e55", "", False, False, "", False, False)
-    return farewell(info, left)
+    return farewell(info, LeftSession("5e55", "", False, False, "", False, False))
 
 
 def _table(text: str) -> list[str]:

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from ccb.local.terminal import input_machine as terminal
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
-ANSWERS = {
-    f"\x1b]11;{COLOUR}\x07": terminal.TerminalAnswer(COLOUR),
-    f"\x1b]11;{COLOUR}\x1b\\": terminal.TerminalAnswer(COLOUR),
-}
+ANSWERS = {f"\x1b]11;{COLOUR}{end}": terminal.TerminalAnswer(COLOUR) for end in ("\x07", "\x1b\\")}
 STRAY = [
     "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b]4;1;rgb:ffff/ffff/ffff\x1b\\", "\x1bP1+r544e=787465726d\x1b\\",
     "\x1b]52;c;" + "QUJD" * 1000 + "\x07", "\x1b_other\x1b\\", "\x1b^private\x1b\\", "\x1bXstring\x1b\\",

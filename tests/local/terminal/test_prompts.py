@@ -136,7 +136,7 @@ async def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None
         await at.shows("answer: mine")
 
 
-def test_what_is_to_be_said_of_a_login_is_one_line_where_nobody_can_be_asked(
+def test_what_is_said_of_a_login_is_one_line_where_nobody_can_be_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     prompts = prompts_for(headless=True)

@@ -68,8 +68,7 @@ def test_a_command_prints_all_of_its_text_to_a_pipe_that_does_not_block() -> Non
         "sys.stdout.write('o' * 300000); sys.stdout.flush(); sys.stderr.write('e' * 300000);"
         "sys.__stderr__.write('!'); sys.__stderr__.flush(); sys.stdout.write(sys.stdin.read()); sys.stdout.flush()"
     )
-    ends = [os.pipe() for _ in range(3)]
-    (stdin, typed), (printed, stdout), (said, stderr) = ends
+    (stdin, typed), (printed, stdout), (said, stderr) = [os.pipe() for _ in range(3)]
     for fd in (stdin, stdout, stderr):
         os.set_blocking(fd, False)
     with subprocess.Popen([sys.executable, "-c", program], stdin=stdin, stdout=stdout, stderr=stderr) as process:

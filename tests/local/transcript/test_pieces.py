@@ -1,4 +1,4 @@
-"""A long answer is cut into pieces. What is drawn of them reads like what is drawn of the whole."""
+"""Markdown in the transcript shows every character. What is drawn of its pieces reads like what is drawn of all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ccb.local.transcript.blocks import MarkdownBlock
 from ccb.local.transcript.markdown_export import markdown_of
 from ccb.local.transcript.pieces import Piece, first_cut, pieces_of
 from ccb.local.tui.rendering.block_renderer import BlockRenderer
+from ccb.local.tui.rendering.markdown import render_markdown
 from ccb.local.tui.rendering.themes import DARK, palette_of
 from ccb.local.tui.widgets.drawing import draw_lines, texts_of
 
@@ -20,13 +21,13 @@ PROSE = "".join(
 BULLETS = "".join(f"- item {n}: the **quick** fox jumps over `lazy_dogs({n})`\n" for n in range(60))
 NUMBERS = "".join(f"{n}. the item of a list with numbers, and some words\n" for n in range(1, 60))
 NESTED = "".join(f"- item {n}\n  - a nested **one**\n    ```sh\n    echo {n}\n    ```\n" for n in range(40))
-CODE = (
-    "Before.\n\n```python\n" + "".join(f"def f{n}(a):\n    return a + {n}\n\n\n" for n in range(80)) + "```\n\nAfter.\n"
-)
+_FUNCTIONS = "".join(f"def f{n}(a):\n    return a + {n}\n\n\n" for n in range(80))
+CODE = f"Before.\n\n```python\n{_FUNCTIONS}```\n\nAfter.\n"
 ROWS = "".join(f"| {n} | the name {n} | `value_{n}` |\n" for n in range(120))
 TABLE = "| n | name | value |\n|---|---|---|\n" + ROWS
 
-RENDERER = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
+PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
+RENDERER = BlockRenderer(PALETTE)
 
 
 def drawn(block: MarkdownBlock, width: int = 100) -> list[str]:
@@ -87,8 +88,7 @@ def test_no_character_of_a_table_is_lost_where_there_is_little_room(width: int) 
 
 def test_a_second_table_has_columns_of_its_own() -> None:
     other = "| the first of two columns | the second |\n|---|---|\n| a | b |\n"
-    blocks = blocks_of(TABLE + "\n" + other)
-    assert drawn(blocks[-1])[0].split("  ")[0] == "the first of two columns"
+    assert drawn(blocks_of(TABLE + "\n" + other)[-1])[0].split("  ")[0] == "the first of two columns"
 
 
 def test_a_line_that_is_all_code_opens_no_block_of_code() -> None:
@@ -114,8 +114,7 @@ def test_a_head_with_too_many_cells_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("end", ["- half an ite", "``", "| 7 | half a ro", "Half a para"])
 def test_a_line_that_is_not_complete_is_not_cut_off(end: str) -> None:
-    text = "".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end
-    assert first_cut(Piece(text)) is None
+    assert first_cut(Piece("".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end)) is None
 
 
 def test_a_piece_of_code_is_coloured_as_code_and_what_follows_the_code_is_not() -> None:
@@ -138,3 +137,43 @@ def test_a_long_line_whose_end_has_not_come_is_looked_at_once() -> None:
     began = time.process_time()
     assert pieces_of(text) == [Piece(text)]
     assert time.process_time() - began < 5  # from each of its characters on it took a minute
+
+
+def printed(text: str) -> str:
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(render_markdown(text, PALETTE))
+    return captured.get()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a List<int> of <b>names</b>",
+        "ssh <user>@<host>",
+        "before <!--hidden--> after",
+        "<script>alert(1)</script>",
+        "<div>\na block\n</div>",
+        "<!--paragraph-->",
+        "| a |\n|---|\n| <T> |",
+    ],
+)
+def test_html_is_shown_as_text(text: str) -> None:
+    shown = printed(text).split()
+    for word in text.replace("|", " ").replace("---", " ").split():
+        assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see [**the** docs](https://a.example/x?y=1).", "see the docs (https://a.example/x?y=1)."),
+        ("<https://a.example>", "https://a.example"),
+        ("<me@a.example>", "me@a.example"),
+        ("[https://a.example](https://b.example)", "https://a.example (https://b.example)"),
+        ("| a |\n|---|\n| [b](https://c.example) |", "b (https://c.example)"),
+    ],
+)
+def test_a_link_shows_where_it_leads_once(text: str, shown: str) -> None:
+    assert shown in printed(text)
+    assert printed(text).count("example") == shown.count("example")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -145,9 +146,8 @@ def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
     prompt, todos = told.blocks
     assert isinstance(prompt, shown.PromptBlock) and (prompt.text, prompt.state) == ("go on", shown.PromptState.TAKEN)
-    assert isinstance(todos, shown.ToolBlock) and todos.tool_input == {
-        "todos": [{"content": "test", "status": "pending"}]
-    }
+    assert isinstance(todos, shown.ToolBlock)
+    assert todos.tool_input == {"todos": [{"content": "test", "status": "pending"}]}
 
 
 def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warning() -> None:
@@ -222,9 +222,8 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
 
 def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_complete() -> None:
     told = Told()
-    told.record(
-        "model_end", message_id="m1", stop_reason="end_turn", usage={"input_tokens": 900.0, "output_tokens": 100}
-    )
+    usage = {"input_tokens": 900.0, "output_tokens": 100}
+    told.record("model_end", message_id="m1", stop_reason="end_turn", usage=usage)
     totals = told.reducer.totals
     assert totals.context_text == "context 1.0k"
     told.record("model_end", message_id="m2", stop_reason=None, usage={"input_tokens": 1900, "estimated": True})
@@ -300,9 +299,8 @@ def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> No
         prompts.arrived(f"forged {number}", (f"id-{number}",), running=True)
     waiting = prompts.waiting
     assert len(waiting) == 1_001 and waiting[0].text == "mine" and waiting[-1].text == "forged 2999"
-    moved = [
-        each for each in screen.blocks if isinstance(each, shown.PromptBlock) and each.state is shown.PromptState.TAKEN
-    ]
+    prompts_shown = [each for each in screen.blocks if isinstance(each, shown.PromptBlock)]
+    moved = [each for each in prompts_shown if each.state is shown.PromptState.TAKEN]
     assert len(moved) == 2_000, "the conversation has its own limit"
 
 
@@ -319,3 +317,40 @@ def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None
         taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
         prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
     assert len(prompts._from_snapshot) <= 1_000
+
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + bytes(12_000)
+JPEG = b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\0\2\0\3\1" + bytes(2_500_000)
+
+
+def words_for(*blocks: Json) -> str:
+    return shown.result_text({"type": "tool_result", "tool_use_id": "t", "content": list(blocks)})
+
+
+def image(data: object) -> Json:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+def test_an_image_in_a_result_is_named() -> None:
+    text = {"type": "text", "text": "Two plots:"}
+    pictures = [image(base64.b64encode(data).decode()) for data in (PNG, JPEG)]
+    assert words_for(text, *pictures) == "Two plots:\nPNG 640x480 · 12 KB\nJPEG 3x2 · 2.5 MB"
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        image("no base64 ü"),
+        image("abc"),
+        image(""),
+        image(7),
+        image(base64.b64encode(b"GIF").decode()),
+        {"type": "image"},
+    ],
+)
+def test_data_that_is_no_image_is_not_described(block: Json) -> None:
+    assert words_for(block) == "[image]"
+
+
+def test_an_image_whose_pixels_are_missing_is_named_without_them() -> None:
+    assert words_for(image(base64.b64encode(PNG[:12]).decode())) == "PNG · 1 KB"
