@@ -38,9 +38,7 @@ def test_no_other_asyncssh_is_installed() -> None:
     assert needed == f"asyncssh[bcrypt]>={major}.{minor},<{major}.{int(minor) + 1}"
 
 
-async def test_an_asyncssh_that_is_different_is_not_used(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_asyncssh_is_not_used(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the window of a command could be opened for what nobody has read."""
     monkeypatch.setattr(asyncssh, "__version__", "2.25.0")
     error = await refused(ConfigError, target(sshd, host_user), match="does not know this version of asyncssh")

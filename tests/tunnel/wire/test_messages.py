@@ -106,9 +106,7 @@ def test_a_public_message_is_typed_and_kept_as_is(kind: type[messages.PublicMess
 
 
 @EVERY_LINE
-def test_a_field_of_the_wrong_type_gets_a_value_of_its_own_type(
-    kind: type[messages.PublicMessage], body: Json, held: Json
-) -> None:
+def test_a_wrong_field_gets_a_value_of_its_own_type(kind: type[messages.PublicMessage], body: Json, held: Json) -> None:
     names = [each.name for each in fields(kind) if each.name != "payload"]  # an answer may have none
     own = [type_of(getattr(messages.parse_message(body), name)) for name in names]
     for broken in broken_messages(body):
