@@ -82,20 +82,16 @@ def source_addresses() -> tuple[str | None, ...]:
 
 
 async def changes(
-    period: float = 1.0,
-    *,
-    monotonic: Clock = time.monotonic,
-    slept: Clock = slept_s,
-    addresses: Addresses = source_addresses,
+    period: float = 1.0, *, now: Clock = time.monotonic, slept: Clock = slept_s, addresses: Addresses = source_addresses
 ) -> AsyncIterator[str]:
     """Yield a sentence for each reason to doubt the connections of this machine. Check every `period` seconds."""
     slept_before = slept()
     known = addresses()
     while True:
         # Taken here, not after the sleep: the time that our reader takes for a sentence must not make the timer late.
-        started = monotonic()
+        started = now()
         await asyncio.sleep(period)
-        late = monotonic() - started - period
+        late = now() - started - period
         slept_now = slept()
         slept_for, slept_before = slept_now - slept_before, slept_now
         if slept_for >= SLEPT_S:

@@ -26,7 +26,7 @@ class Machine:
         return self.addresses
 
     def changes(self) -> AsyncIterator[str]:
-        return changes(0.001, monotonic=lambda: self.now, slept=lambda: self.slept, addresses=self.look)
+        return changes(0.001, now=lambda: self.now, slept=lambda: self.slept, addresses=self.look)
 
 
 @pytest.fixture

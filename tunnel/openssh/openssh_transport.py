@@ -81,7 +81,7 @@ class Master:
             await _ended(self._child, self._listening)
 
 
-async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Prompts, gave_up: asyncio.Event) -> Master:
+async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts, gave_up: asyncio.Event) -> Master:
     """Start the master and wait until it is logged in. Raise AuthFailed if the person gave up (`gave_up` is set), and
     what `ssh_failure` reads from ssh's output."""
     name, shown = command.name, command.shown
@@ -169,7 +169,7 @@ stand before a ProxyJump, which would count instead."""
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
+    target: SshTarget, prompts: Prompts, *, env: commands.Env, words: Sequence[str] = ("ssh",)
 ) -> Transport:
     """Log in with the OpenSSH client that `words` start, or use a master that the person has running. If they set
     ControlMaster or ControlPath with `-o`, ssh does what that says. Raise UsageError, ConfigError, ConnectError."""
@@ -189,7 +189,7 @@ async def connect(
 async def _log_in(
     target: SshTarget,
     prompts: Prompts,
-    env: Mapping[str, str],
+    env: commands.Env,
     words: Sequence[str],
     configured: Mapping[str, Sequence[str]],
 ) -> OpenSshTransport:
@@ -228,7 +228,7 @@ class OpenSshTransport(commands.CommandTransport):
         command: commands.PipeCommand,
         master: Master | None,
         *,
-        env: Mapping[str, str],
+        env: commands.Env,
         notice: commands.Notice | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:

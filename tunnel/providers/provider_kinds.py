@@ -42,7 +42,7 @@ class ProviderKind:
 _OPENAI = ChatRules(limit_field="max_completion_tokens", reasoning="effort", files=True, openai_fields=True)
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
-_ANTHROPIC_LIST = ListCall(sdk="anthropic")
+_MODEL_LIST = ListCall(sdk="anthropic")
 _DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
 _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
 _BEDROCK_LIST = ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES)
@@ -76,7 +76,7 @@ _KINDS = (
         "ANTHROPIC_BASE_URL",
         api_key=True,
         traits=_CLAUDE,
-        lists=_ANTHROPIC_LIST,
+        lists=_MODEL_LIST,
         small_model="claude-haiku-4-5",
     ),
     ProviderKind(
@@ -147,7 +147,7 @@ _KINDS = (
         "",
         (),
         needs_key=False,
-        lists=_ANTHROPIC_LIST,
+        lists=_MODEL_LIST,
     ),
 )
 KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+Act = Callable[[], None]
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
@@ -33,7 +34,7 @@ _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has t
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None, past: PastLogins | None = None
+    target: SshTarget, prompts: Prompts, on_wait: Act = lambda: None, past: PastLogins | None = None
 ) -> SshTransport:
     """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
 
@@ -47,7 +48,7 @@ async def connect(
 async def share_or_connect(
     target: SshTarget,
     prompts: Prompts,
-    on_wait: Callable[[], None] = lambda: None,
+    on_wait: Act = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = DEFAULT_SHARING,
 ) -> Transport:
@@ -70,11 +71,7 @@ async def share_or_connect(
 
 
 async def _log_in_over(
-    hops: Sequence[Hop],
-    prompts: Prompts,
-    on_wait: Callable[[], None],
-    past: PastLogins | None,
-    failed: Pipelining | None = None,
+    hops: Sequence[Hop], prompts: Prompts, on_wait: Act, past: PastLogins | None, failed: Pipelining | None = None
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it.
 
@@ -120,7 +117,7 @@ async def _log_in_over(
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
-async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
+async def _route(target: SshTarget, on_wait: Act) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
         return await route(target)

@@ -202,9 +202,7 @@ async def open_socket(config: HostConfig) -> socket.socket:
     if last.errno and reason.startswith("Connect call failed"):  # asyncio replaces the system's text
         reason = os.strerror(last.errno)
     raise Unreachable(
-        f"cannot reach {where}",
-        evidence=reason,
-        do="Check that the host is up and its SSH server listens on that port.",
+        f"cannot reach {where}", evidence=reason, do="Check that the host is up and its SSH server listens there."
     ) from last
 
 

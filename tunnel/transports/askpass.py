@@ -13,14 +13,13 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
-from .command_transport import CommandTransport, PipeCommand
+from .command_transport import CommandTransport, Env, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
 
@@ -28,7 +27,7 @@ class AskingTransport(CommandTransport):
     """Commands with an askpass program. What the command says while it connects is shown to the person."""
 
     @classmethod
-    async def open(cls, command: PipeCommand, prompts: Prompts, env: Mapping[str, str]) -> Self:
+    async def open(cls, command: PipeCommand, prompts: Prompts, env: Env) -> Self:
         """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
         async with AsyncExitStack() as stack:
             askpass = await askpass_in(stack, prompts, env)
@@ -56,7 +55,7 @@ _ASK = (
 )
 
 
-def private_directory(env: Mapping[str, str]) -> Path:
+def private_directory(env: Env) -> Path:
     """Make a directory for this user alone, with a path short enough for a socket. Remove those of killed ccbs. Raise
     ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
@@ -102,7 +101,7 @@ NO_ASKING = {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 """The variables for a command that must not ask anything: they name no askpass program."""
 
 
-async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, str]) -> Askpass:
+async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Env) -> Askpass:
     """Return an askpass program in a private directory of its own, which `stack` removes. Raise ConfigError."""
     directory = private_directory(env)
     stack.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import signal
-from asyncio.subprocess import Process, SubprocessStreamProtocol
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import PurePath
@@ -22,6 +22,7 @@ from .pipe import Transport
 _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
 
+Env = Mapping[str, str]
 Failure = Callable[[int | None, str], CcbError | None]
 """Takes the exit code (None: killed by a signal) and stderr of a command that ended without any output. Returns the
 error that this means, or None if the caller has to decide."""
@@ -177,12 +178,7 @@ class CommandTransport(Transport):
     warm = False  # the command may log in before it gives a shell
 
     def __init__(
-        self,
-        command: PipeCommand,
-        *,
-        env: Mapping[str, str],
-        notice: Notice | None = None,
-        stack: AsyncExitStack | None = None,
+        self, command: PipeCommand, *, env: Env, notice: Notice | None = None, stack: AsyncExitStack | None = None
     ) -> None:
         self.name = command.name
         self._command = command
@@ -193,9 +189,8 @@ class CommandTransport(Transport):
         self._given_up = False
 
     async def execute(self, command: str) -> CommandPipe:
-        pipe = asyncio.subprocess.PIPE
         argv = self._command.argv(command)
-        child = await start(argv, self._command.shown, stdin=pipe, stdout=pipe, env=self._env)
+        child = await start(argv, self._command.shown, stdin=PIPE, stdout=PIPE, env=self._env)
         started = CommandPipe(self._command, child, self._notice)
         self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [started]
         return started
@@ -217,20 +212,12 @@ class CommandTransport(Transport):
         await self._stack.aclose()
 
 
-async def start(
-    argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]
-) -> TransportProcess:
+async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Env) -> TransportProcess:
     """Start a child without the terminal, with a pipe for stderr. Raise UsageError if it cannot be started."""
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
-            _Protocol,
-            *argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
+            _Protocol, *argv, stdin=stdin, stdout=stdout, stderr=PIPE, env=dict(env), start_new_session=True
         )
     except FileNotFoundError:
         raise UsageError(
@@ -240,18 +227,15 @@ async def start(
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"the command {argv[0][:80]!r} cannot be started",
-            evidence=str(error),
-            do=f"Make this work in a terminal first: {shown}",
+            f"the command {argv[0][:80]!r} cannot be started", evidence=str(error), do=f"Make this work first: {shown}"
         ) from error
     return TransportProcess(Process(transport, protocol, loop), transport, protocol)
 
 
-async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
+async def said_by(argv: Sequence[str], *, env: Env, deadline_s: float) -> tuple[int, str, str]:
     """Run a command without input and return its exit code, stdout and stderr. Raise UsageError, and TimeoutError after
     `deadline_s`; then it was killed with its children."""
-    pipe = asyncio.subprocess.PIPE
-    child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
+    child = await start(argv, " ".join(argv), stdin=DEVNULL, stdout=PIPE, env=env)
     try:
         async with asyncio.timeout(deadline_s):
             out, err = await child.process.communicate()
@@ -316,7 +300,7 @@ class LocalTransport(CommandTransport):
 
     warm = True
 
-    def __init__(self, env: Mapping[str, str] | None = None, python: str = "") -> None:
+    def __init__(self, env: Env | None = None, python: str = "") -> None:
         self.python = python
         shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
         super().__init__(shell, env=os.environ if env is None else env)

@@ -162,11 +162,9 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 
 
-def revoked(host: str, evidence: str) -> HostKeyError:
+def revoked(host: str, said: str) -> HostKeyError:
     return HostKeyError(
-        f"the host key of {host} is revoked",
-        evidence=evidence,
-        do="Do not connect. Ask the host's administrator for its new key.",
+        f"the host key of {host} is revoked", evidence=said, do="Do not connect. Ask its administrator for the new key."
     )
 
 

@@ -232,9 +232,7 @@ def client_kind(
 
 
 INTERRUPT: RequestKind[bool | None, Json] = client_kind(
-    "interrupt",
-    lambda fields: fields.get("cancel_queued") is True,
-    lambda queue: {"cancel_queued": True} if queue else {},
+    "interrupt", lambda fields: fields.get("cancel_queued") is True, lambda on: {"cancel_queued": True} if on else {}
 )
 SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
 SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
