@@ -183,14 +183,11 @@ class RequestHead:
     resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes."""
 
     id: str
-    nonce: str
+    nonce: str = field(repr=False)
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
     size: int
-
-    def __repr__(self) -> str:
-        return f"RequestHead({self.id!r}, {self.method} {self.path!r}, {self.size} bytes)"
 
 
 class WrongNonce(Refusal):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .control_protocol import RequestKind, RequestRefused, client_kind, public_fields
+from .control_protocol import RequestKind, RequestRefused, client_kind, public_fields, value_kind
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
@@ -51,20 +51,6 @@ DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on w
 _MAX_TAUGHT = 1_000
 
 
-def _read_effort(fields: Json) -> str | None:
-    level = fields.get("effort")
-    if level is not None and level not in EFFORTS:
-        raise RequestRefused(f"the effort must be one of {', '.join(EFFORTS)}")
-    return level
-
-
-def _read_tokens(fields: Json) -> int | None:
-    tokens = fields.get("max_thinking_tokens")
-    if tokens is not None and (not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0):
-        raise RequestRefused("max_thinking_tokens must be a number of tokens or null")
-    return tokens
-
-
 def _read_models(fields: Json) -> Json:
     known = {name: fields.get(name) for name in ("models", "thinking")}
     if not all(isinstance(each, dict) and len(each) <= _MAX_TAUGHT for each in known.values()):
@@ -75,9 +61,14 @@ def _read_models(fields: Json) -> Json:
 LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
 """Before another model is chosen: what the laptop knows of it, as `model_facts` and `thinking_models` of the
 options."""
-SET_EFFORT: RequestKind[str | None, Json] = client_kind("set_effort", _read_effort, lambda level: {"effort": level})
-SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
-    "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}
+SET_EFFORT: RequestKind[str | None, Json] = value_kind(
+    "set_effort", "effort", lambda level: level in (None, *EFFORTS), f"the effort must be one of {', '.join(EFFORTS)}"
+)
+SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = value_kind(
+    "set_max_thinking_tokens",
+    "max_thinking_tokens",
+    lambda tokens: tokens is None or (type(tokens) is int and tokens >= 0),
+    "max_thinking_tokens must be a number of tokens or null",
 )
 
 DROPS_MORE = "Resume rejected by --resume-drops-turn:"

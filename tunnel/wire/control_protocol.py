@@ -218,23 +218,29 @@ CLIENT_DEADLINE_S = 60.0
 """Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
 
 
-def _read_model(fields: Json) -> str | None:
-    name = fields.get("model")
-    if not (name is None or isinstance(name, str)):
-        raise RequestRefused("the model must be a name or null")
-    return name
-
-
 def client_kind(
     name: str, read: Callable[[Json], P], write: Callable[[P], Json] = lambda _: {}
 ) -> RequestKind[P, Json]:
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 
+def value_kind(name: str, key: str, fits: Callable[[Any], bool], wrong: str) -> RequestKind[Any, Json]:
+    """Return a kind whose payload is one value, which `fits`, under `key`. `wrong` says why another one is refused."""
+
+    def read(fields: Json) -> Any:
+        if not fits(fields.get(key)):
+            raise RequestRefused(wrong)
+        return fields.get(key)
+
+    return client_kind(name, read, lambda value: {key: value})
+
+
 INTERRUPT: RequestKind[bool | None, Json] = client_kind(
     "interrupt", lambda fields: fields.get("cancel_queued") is True, lambda on: {"cancel_queued": True} if on else {}
 )
-SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
+SET_MODEL: RequestKind[str | None, Json] = value_kind(
+    "set_model", "model", lambda name: name is None or isinstance(name, str), "the model must be a name or null"
+)
 SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
     "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}
 )

@@ -394,7 +394,7 @@ class Record:
         cls = _KINDS.get(self.kind)
         if cls is None:
             return UnknownRecord(self.kind, self.body)
-        content: Content = cls(*[read(self.body.get(key)) for key, read in _SHAPES[self.kind]])
+        content: Content = cls(*[read(self.body.get(key)) for _, key, _, read in _SHAPES[self.kind]])
         return content
 
 
@@ -403,7 +403,7 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
     if isinstance(content, (MessageRecord, UnknownRecord)):
         body = content.body
     else:
-        given = [(key, getattr(content, name), default) for name, key, default in _WRITTEN[content.kind]]
+        given = [(key, getattr(content, name), default) for name, key, default, _ in _SHAPES[content.kind]]
         body = {key: value for key, value, default in given if default is MISSING or value != default}
     if isinstance(content, PromptRecord):
         items = content.items
@@ -488,11 +488,8 @@ def _items(value: object) -> list[PromptItem]:
 _READERS: dict[str, Callable[[Any], object]] = {**READERS, "list[PromptItem]": _items}
 _KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 
-_SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
-    kind: [(each.metadata.get("key", each.name), _READERS[str(each.type)]) for each in fields(cls)]
+_SHAPES: dict[str, list[tuple[str, str, object, Callable[[Any], object]]]] = {
+    kind: [(f.name, f.metadata.get("key", f.name), f.default, _READERS[str(f.type)]) for f in fields(cls)]
     for kind, cls in _KINDS.items()
 }
-_WRITTEN: dict[str, list[tuple[str, str, object]]] = {
-    kind: [(each.name, each.metadata.get("key", each.name), each.default) for each in fields(cls)]
-    for kind, cls in _KINDS.items()
-}
+"""Of each kind, the fields: name, key in the body, default, and what reads it."""
