@@ -9,8 +9,7 @@ from pathlib import Path
 
 from .strip_source import without_prose, without_types
 
-FORMS = ("xz", "zlib")
-"""The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
+FORMS = ("xz", "zlib")  # of a packed bundle, the smallest first. Not every Python has `lzma`, here or on the host
 
 _COMMANDS = "ccb/remote/host_commands/"
 

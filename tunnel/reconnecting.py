@@ -12,8 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 FIRST = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 EVERY = 30.0
-JITTER = 0.2
-"""Share by which a wait is longer or shorter, so that the clients of one host do not all try at the same moment."""
+JITTER = 0.2  # share by which a wait is longer or shorter, so that clients do not all try at the same moment
 
 
 def waits(rand: Callable[[], float] = random.random) -> Iterator[float]:

@@ -68,8 +68,7 @@ log = logging.getLogger(__name__)
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
 _Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
-SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed
-"""The frames that a link hands to its owner. It handles all others itself."""
+SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed  # what a link hands to its owner
 
 StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
 

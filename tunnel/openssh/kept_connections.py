@@ -39,8 +39,7 @@ from .shared_master import LogIn, client_command, client_env, over_master, peer_
 
 log = logging.getLogger(__name__)
 
-_UNDOUBTED_ANSWER_S = 5.0
-"""Seconds for the first answer over a kept connection while nothing speaks against it: the same network, no sleep."""
+_UNDOUBTED_ANSWER_S = 5.0  # for the first answer over a kept connection that nothing speaks against
 
 _AGENT_S = 2.0
 _TOUCHED = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")

@@ -156,8 +156,7 @@ _QUIET = (
 )  # fmt: skip
 
 _CONNECT_S = 10
-_INDIRECT_CONNECT_S = 300
-"""ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
+_INDIRECT_CONNECT_S = 300  # behind a jump host or proxy command, which asks its own questions first
 
 NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
 _RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these

@@ -20,8 +20,7 @@ MAX_CALLS = 1_000  # of an answer, and characters of an id or a name
 
 _BYTES_PER_TOKEN, _CALL_BYTES = 4, 80  # of text, and of a call beside its input
 
-WRONG = "invalid_request_error"
-"""The error type of an answer that is not understood. The worker does not try again: each try is paid for."""
+WRONG = "invalid_request_error"  # of an answer that is not understood. The worker does not try again: each try is paid
 
 
 class AnswerError(Exception):

@@ -108,8 +108,7 @@ _MAX_WHOLE = 32 * 1024 * 1024  # bytes of an answer in one piece that are looked
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 _UNREADABLE = {"usage": "unreadable"}
-_TELLING = (b"usage", b"error", b"start", b"stop")
-"""Words of the events that say what is used, and where the message and its blocks start and stop."""
+_TELLING = (b"usage", b"error", b"start", b"stop")  # words of the events that are read
 
 _INPUT = b"input_json_delta"
 

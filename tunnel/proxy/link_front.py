@@ -28,14 +28,12 @@ from .proxied_call import CallReader, Superseded
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS = 128
-"""How many streams one connection may have. A stream counts until its last bytes are acknowledged."""
+MAX_STREAMS = 128  # how many streams one connection may have. A stream counts until its last bytes are acknowledged
 
 _MAX_ANSWERS = 1024
 _MAX_HEAD = 64 * 1024  # characters of a request head: it is kept as long as its stream
 _READ_ELSEWHERE = "the call is read by a newer stream"
-_ID = re.compile(r"[!-~]{0,128}")
-"""What names a call. It stands in every row of the ledger and the audit, and in the log."""
+_ID = re.compile(r"[!-~]{0,128}")  # names a call. It stands in the rows of ledger and audit, and in the log
 
 Send = Callable[[Frame], Awaitable[None]]
 

@@ -17,8 +17,7 @@ from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
-REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"
-"""The error types of calls after the person has taken the grant back, and after its time."""
+REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"  # the error types of calls after the grant has ended
 
 
 class CallGrant:

@@ -178,11 +178,9 @@ class CallReader:
             self.call.acknowledge(min(offset, self.offset))
 
 
-HOLD = 600.0
-"""Seconds a call without a reader is kept. Only time with a link counts: without one nobody can ask for the call."""
+HOLD = 600.0  # seconds a call without a reader is kept. Only time with a link counts: else nobody can ask for it
 
-READ_AHEAD = 64 * 1024 * 1024
-"""Bytes that all calls without a reader may hold together. Each has an equal share; at its share its provider waits."""
+READ_AHEAD = 64 * 1024 * 1024  # bytes that all calls without a reader may hold, each an equal share
 
 MAX_HELD, MAX_HELD_BYTES = 256, 8 * 1024 * 1024
 """How many finished calls without a reader are kept, and their bytes. Beyond that the oldest is forgotten."""

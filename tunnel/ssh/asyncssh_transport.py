@@ -27,9 +27,7 @@ Act = Callable[[], None]
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
-_LATER_WINDOW = 16 << 20
-"""Bytes that a later command, such as a copy, may send ahead: only if the network is what it waits for does sshd send
-packets of more than 32 KB."""
+_LATER_WINDOW = 16 << 20  # bytes ahead, such as of a copy: sshd sends large packets only if the network is slow
 _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has time for other work while that runs.
 
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-_LARGE = 1024
-"""Bytes from which on a part is handed out as a view. asyncssh gives smaller ones to functions that take bytes."""
+_LARGE = 1024  # bytes from which a part is handed out as a view. Smaller ones go to functions that take bytes
 
 
 class InputBuffer:

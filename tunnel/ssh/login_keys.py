@@ -104,8 +104,7 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
         return key.sign(data, self.sig_algorithm)
 
 
-AGENT_QUIET_S = 3.0
-"""Seconds after which the person is told that ccb waits for the agent. It may ask them something first, or hang."""
+AGENT_QUIET_S = 3.0  # seconds until the person is told that ccb waits for the agent. It may ask them, or hang
 
 
 class LoginKeys:

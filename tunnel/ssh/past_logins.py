@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALWAYS_WAIT = -1
-"""Stands for the number of the first channel where a command that did not wait for it ended the connection."""
+ALWAYS_WAIT = -1  # the number of the first channel where a command that did not wait for it ended the connection
 
 _MAX_BYTES = 4096
 

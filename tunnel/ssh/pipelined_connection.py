@@ -28,8 +28,7 @@ from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
-_JOINED = 4096
-"""Bytes up to which small packets are kept as one: a packet may hold a single byte, and each object costs hundreds."""
+_JOINED = 4096  # bytes up to which small packets are kept as one: each object costs hundreds of them
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -196,8 +195,7 @@ class _AheadChannel(CommandChannel):
 
 _MAX_ANSWERS = 4096  # answers that may wait while the server reads nothing, before no further request of it is answered
 _MAX_UNPROCESSED = 16 << 20  # bytes of the server that may wait while one packet of it is handled
-_MAX_UNPACKED = 256 << 10
-"""Bytes of a packet without its compression. The largest that a server may send has half of that."""
+_MAX_UNPACKED = 256 << 10  # bytes of a packet without its compression. A server may send half of that
 
 _MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
 _ANSWERS = (

@@ -40,8 +40,7 @@ log = logging.getLogger(__name__)
 _MAX_LINE = 64 * 1024
 _YES_NO = "yes/no"
 _PREFIX = "ccb-ssh-"
-_MAX_DIRECTORY = 59
-"""Bytes. The path of a socket has 104: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it."""
+_MAX_DIRECTORY = 59  # bytes. A path of a socket has 104: 26 for our name, 2 for the socket, 17 that ssh adds
 
 _ASK = (
     "import json,os,socket,sys;"

@@ -14,11 +14,9 @@ from typing import Generic, TypeVar
 from .dataclass import dataclass
 from .frames import CHUNK
 
-MAX_BODIES = 32
-"""Bodies that are kept: those of the main agent and its sub-agents, and earlier ones that a fork may start from."""
+MAX_BODIES = 32  # bodies that are kept: of the main agent, of sub-agents, and of where a fork may start
 
-MAX_KEPT = 64 * 1024 * 1024
-"""Bytes of all bodies that are kept. Beyond it the body that was used longest ago goes."""
+MAX_KEPT = 64 * 1024 * 1024  # bytes of all bodies that are kept. Beyond it the body that was used longest ago goes
 
 T = TypeVar("T")
 

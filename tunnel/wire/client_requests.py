@@ -39,8 +39,7 @@ CHANGE_RULES: RequestKind[list[Json], Json] = client_kind(
 )
 """The person adds permission rules, or removes rules of theirs: updates in the public shape."""
 
-SHELL_CALL = "shell_"
-"""The start of the id of the call that runs a command line of the person. Only its progress names the call."""
+SHELL_CALL = "shell_"  # starts the id of the call that runs a command line of the person. Only its progress names it
 
 SHELL_COMMAND = "shell_command"
 """The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
@@ -71,8 +70,7 @@ SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = value_kind(
     "max_thinking_tokens must be a number of tokens or null",
 )
 
-DROPS_MORE = "Resume rejected by --resume-drops-turn:"
-"""How the refusal begins when more than one turn would be left out. SDK clients compare it."""
+DROPS_MORE = "Resume rejected by --resume-drops-turn:"  # begins a refusal. SDK clients compare it
 
 
 @dataclass(frozen=True)

@@ -214,8 +214,7 @@ class HookCallback:
 
 HOOK_CALLBACK: RequestKind[HookCallback, Json] = RequestKind("hook_callback", AnsweredBy.CLIENT, payload_of)
 
-CLIENT_DEADLINE_S = 60.0
-"""Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
+CLIENT_DEADLINE_S = 60.0  # seconds a client waits for the worker while it is connected, as official clients do
 
 
 def client_kind(

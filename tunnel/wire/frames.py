@@ -12,11 +12,9 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 
-CHUNK = 96 * 1024
-"""Largest number of bytes in one `data` frame. In base64 they take 128 KiB, well below the limit of a line."""
+CHUNK = 96 * 1024  # bytes in one `data` frame, at most. In base64 they are 128 KiB, well below the limit of a line
 
-INITIAL_CREDIT = 1024 * 1024
-"""Bytes that a sender may send on a new stream, in each direction, before the first `credit` arrives."""
+INITIAL_CREDIT = 1024 * 1024  # bytes that may be sent on a new stream, each way, before the first `credit`
 
 
 @dataclass(frozen=True)
@@ -156,8 +154,7 @@ class Past:
     body: Json
 
 
-PROTOCOL = 1
-"""Version of the link protocol. A laptop speaks its own version and the one before."""
+PROTOCOL = 1  # version of the link protocol. A laptop speaks its own version and the one before
 
 
 class FrameError(Exception):

@@ -28,8 +28,7 @@ PRIORITY, LATER = "priority", "later"
 """The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
 running turn is over. Any other prompt goes to the agent with the next tool results."""
 
-TASK_PREFIX = "task:"
-"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
+TASK_PREFIX = "task:"  # the start of the `id` of a `queued` record that tells the end of a task; its id follows
 
 
 @dataclass(frozen=True)
@@ -193,8 +192,7 @@ class RewoundRecord:
     failed: list[Json]
 
 
-MAIN_AGENT = ""
-"""The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
+MAIN_AGENT = ""  # the id of a session's main agent. A sub-agent has the id of the tool call that started it
 
 _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"

@@ -28,11 +28,9 @@ def may_be_model(name: str) -> bool:
 
 
 DEFAULT_MAX_TOKENS = 8_000
-LONG_CONTEXT = "[1m]"
-"""The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
+LONG_CONTEXT = "[1m]"  # ends the name of a model with a window of a million tokens. The provider does not get it
 
-SEALED = "ccb1."
-"""The start of a signature of thinking in which the laptop keeps what another provider than Anthropic wants back."""
+SEALED = "ccb1."  # starts a signature of thinking in which the laptop keeps what another provider wants back
 
 TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 """The counts of a usage object that are paid for."""
@@ -160,8 +158,7 @@ def sent_name(model: str) -> str:
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
 
 
-ESTIMATED = "estimated"
-"""The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
+ESTIMATED = "estimated"  # in a usage whose counts are not all the provider's: True, or AT_MOST
 
 AT_MOST = "at_most"
 BYTES_PER_TOKEN = 3  # the fewest that a text has

@@ -45,11 +45,9 @@ def unpack(packed: str) -> list[OwnFile]:
 CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "no cage: the sandbox is off"}
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
-CLAUDE_CODE_VERSION = "2.1.329"
-"""The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
+CLAUDE_CODE_VERSION = "2.1.329"  # the version of the stream-json protocol that ccb speaks. Its clients compare it
 
-INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
-"""What a program can leave out of a session: the instruction files, and the agents that ccb itself defines."""
+INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # files, ccb's own agents: to leave out
 
 SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run, and no model is called
 
