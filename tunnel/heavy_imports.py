@@ -53,8 +53,7 @@ def load_asyncssh() -> None:
 
 
 def load_aiohttp() -> None:
-    """Import aiohttp without the certificates of the system, which it reads twice (25 ms). Its defaults trust
-    nobody."""
+    """Import aiohttp without the certificates of the system, read twice (25 ms). Its defaults trust nobody."""
     with collection_paused(), _no_authorities():
         importlib.import_module("aiohttp")
 
@@ -98,8 +97,7 @@ def _no_x509_certificate(_: bytes) -> None:
 @contextmanager
 def _quick_library_search() -> Iterator[None]:
     """Let `find_library`, which runs ldconfig, gcc and ld (50 ms or more) for asyncssh, answer at once that a library
-    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by
-    name."""
+    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded."""
     from ctypes import util  # 4 ms, which only asyncssh needs
 
     with _replacing:

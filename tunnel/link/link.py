@@ -383,8 +383,7 @@ class Link:
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
-        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not the `expected`
-        one."""
+        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not `expected`."""
         if seq != expected:
             raise ProtocolError(
                 f"events {expected} to {seq - 1} of the session are missing",

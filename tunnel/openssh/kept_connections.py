@@ -48,8 +48,7 @@ _MAX_KEY = 64 * 1024
 
 @dataclass(frozen=True)
 class KeptRoute:
-    """Which connection is kept: the options of every hop, and for how long. `plain` logs in without keeping
-    anything."""
+    """Which connection is kept: the options of every hop, for how long. `plain` logs in without keeping anything."""
 
     configs: Sequence[HostConfig]
     target: SshTarget
@@ -169,8 +168,7 @@ _GONE_S = 4.0
 
 @dataclass(frozen=True)
 class KeptConnection:
-    """A kept connection: its wall-clock end `until`, and at the login the seconds of sleep and the addresses of this
-    machine."""
+    """A kept connection: its wall-clock end `until`, and at the login the sleep and the addresses of this machine."""
 
     host: str
     socket: Path

@@ -40,8 +40,7 @@ minute, but it closes the stderr of jump hosts and ProxyCommands, which they use
 
 @dataclass(frozen=True)
 class MasterCommand:
-    """The ssh that makes the control `socket`. `runner` is a program that runs it, and ends it when its own stdin
-    ends."""
+    """The ssh that makes the control `socket`. `runner` runs it, and ends it when its own stdin ends."""
 
     argv: Sequence[str]
     socket: Path

@@ -95,8 +95,7 @@ def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
 
 
 def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] = ()) -> list[str]:
-    """Return the words of a client of the master; the command line follows. Without the master, its way to the host is
-    `false`."""
+    """Return the words of a client of the master; the command line follows. Its own way to the host is `false`."""
     sending = ["-o", f"SendEnv={' '.join(send_env)}"] if send_env else []
     return [
         ssh, "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o", "ProxyCommand=false",

@@ -24,8 +24,7 @@ WRONG = "invalid_request_error"  # of an answer that is not understood. The work
 
 
 class AnswerError(Exception):
-    """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
-    API."""
+    """The provider's stream says that it failed, or is not understood. `kind` is an error type of the Messages API."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -124,8 +123,7 @@ class AnswerBuilder:
         self._add("thinking", piece)
 
     def reasoning_state(self, sealed: str) -> None:
-        """What must go back with the thinking that is open, or with the next block if none is: `sealed` travels in its
-        signature."""
+        """`sealed` must go back with the thinking that is open, or with the next block: in its signature."""
         if self.stop_reason:
             return
         self._grow(sealed)
@@ -139,8 +137,8 @@ class AnswerBuilder:
             self._writer.close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
-        """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
-        back with it."""
+        """A tool call, or more about the one of `key`. Its block opens once its name is known. `state` goes back with
+        it."""
         if self.stop_reason:
             return
         call = self._calls.get(key)
@@ -358,8 +356,7 @@ class TokenUsage:
 
 
 def read_usage(usage: Mapping[str, Any], before: TokenUsage) -> TokenUsage:
-    """Return the counts in a `usage` object of Chat Completions or Responses. What it does not tell counts as
-    `before`."""
+    """Return the counts in a `usage` of Chat Completions or Responses. What it does not tell counts as `before`."""
     prompt = _count(usage, "prompt_tokens", "input_tokens") or before.prompt
     output = _count(usage, "completion_tokens", "output_tokens") or before.output
     read_in = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")

@@ -47,8 +47,7 @@ class Cloud(Protocol):
     counts: bool  # whether it counts tokens
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
-        """Return a call of `model`, a name without a provider. `betas` is the header of that name. Raise
-        Untranslatable."""
+        """Return a call of `model`, without its provider. `betas` is the header of that name. Raise Untranslatable."""
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
         """Return a request for the number of tokens. Only where it `counts`."""

@@ -45,8 +45,7 @@ class StreamReader(ABC):
 
     @abstractmethod
     def feed(self, data: bytes) -> None:
-        """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not
-        understood."""
+        """Take the data of the next event. Raise AnswerError when the provider failed, or is not understood."""
 
     def end(self) -> None:
         """The stream has ended. Raise AnswerError if the answer has not."""

@@ -80,9 +80,8 @@ _QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The base URL of a provider and the HTTP proxy on the way. `variable` names what sets the base URL. The proxy's
-    URL may hold a password: repr hides it. The base may have the query `api-version=…` (Azure's), which every request
-    gets."""
+    """The base URL of a provider and the HTTP proxy on the way. `variable` sets the base URL. The proxy's URL may hold
+    a password: repr hides it. The base may have the query `api-version=…` (Azure's), which every request gets."""
 
     base: URL
     proxy: URL | None = field(repr=False)

@@ -46,8 +46,7 @@ class ProviderRequest:
 
 @dataclass(frozen=True)
 class ProviderResponse:
-    """The head of an answer, as the provider sent it, and its body. `chunks` raises ProviderError when the provider
-    breaks off."""
+    """The head of an answer, as the provider sent it, and its body. `chunks` raises ProviderError if it breaks off."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -78,9 +77,8 @@ class Provider(Protocol):
         CredentialError, ConfigError."""
 
     def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and yield its response as a context. Leaving the context early aborts the call. Raise
-        ProviderError, CredentialError, ConfigError. An answer 401 to a credential that may be replaced carries
-        `x-should-retry: true`."""
+        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
+        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
 
 
 MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API

@@ -86,8 +86,7 @@ _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control
 
 
 class TranslatedProvider(HttpProvider):
-    """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens. `key_header` carries
-    the key."""
+    """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens."""
 
     def __init__(
         self,

@@ -218,8 +218,7 @@ class LinkFront:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot
-        send."""
+        """Send credit and errors. `handle` only queues them: it must read on while the link cannot send."""
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -254,8 +253,7 @@ class LinkFront:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> CallEnd:
-        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError when the connection is
-        gone."""
+        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError without a connection."""
         wrong, again = "", False
         try:
             await self._respond(stream)

@@ -56,8 +56,7 @@ class CallReport:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What is set aside for a call until it has ended, in dollars. `row` is its number in the ledger, 0 if it is not
-    there."""
+    """What is set aside for a call until it has ended, in dollars. `row` is its number in the ledger, or 0."""
 
     usd: float = 0.0
     row: int = 0

@@ -165,8 +165,7 @@ def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]
 
 MAX_CALLS = 64  # how many model calls of one auth proxy may be under way
 MAX_BURST, MAX_PER_MINUTE = 300, 300
-"""How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay
-below."""
+"""Model calls of one auth proxy at once, and in a minute. Eight sub-agents with quick answers stay below."""
 
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")

@@ -29,10 +29,9 @@ class ResponseHead:
 
 
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded` says that the provider
-    has the whole request: from then on the call must not be sent again. `refusal` is why the proxy itself answers, None
-    for an answer of the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why
-    not."""
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: the provider has the
+    whole request, and the call must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
+    the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id

@@ -184,8 +184,7 @@ class SshTransport(Transport):
         return SshPipe(self.name, process)
 
     async def logged_in(self) -> None:
-        """Wait for the end of a login behind the first command. If it fails, log in again. Raise what `connect`
-        raises."""
+        """Wait for a login that ends behind the first command. If it fails, log in again. Raise as `connect`."""
         if not await self.pipelining.ended() and not self._again_logged_in:
             await self._log_in_again(self.pipelining)
 

@@ -65,9 +65,8 @@ _EXIT_S = 2.0  # seconds for a ProxyCommand to end after its stream has
 
 
 class Carrier:
-    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell, because
-    asyncssh would take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host
-    `through`."""
+    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell: asyncssh would
+    take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host `through`."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""The pipe of one command, and asyncssh's input buffer without the copies of its slices (half of all in a large
-download)."""
+"""The pipe of one command, and asyncssh's input buffer without copies of slices (half of all in a download)."""
 
 from __future__ import annotations
 

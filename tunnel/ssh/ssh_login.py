@@ -32,9 +32,8 @@ _OUR_METHODS = ("publickey", "password", "keyboard-interactive")
 async def log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
 ) -> PipelinedConnection:
-    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new
-    connection logs in step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError,
-    ConfigError."""
+    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new one goes
+    step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError, ConfigError."""
     if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
@@ -238,8 +237,8 @@ class _Attempt:
             self._pipelining.banner = self.client.record.banner
 
     def _untrusted(self, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
-        """Return the error for a host that did not prove its identity. Raise it if its key is revoked: no other key may
-        be tried."""
+        """Return the error for a host without proof of its identity. Raise it if its key is revoked: no other is
+        tried."""
         said = neutralise(str(error))
         if "revoked" in said:
             raise revoked(self._name, said) from error

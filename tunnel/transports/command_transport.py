@@ -265,8 +265,8 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """Return `words` with `line` for a shell: in place of `{command}`, behind a shell's `-c`, as `-c LINE`, or as `sh
-    -c LINE`."""
+    """Return `words` with `line` for a shell: in place of `{command}`, behind `-c`, as `-c LINE`, or as `sh -c
+    LINE`."""
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
     takes_a_line = len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1])
@@ -278,8 +278,8 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """Return the words of a wrapper of ssh that run `line` on `login`, in place of `{host}` and `{command}`, or at the
-    end."""
+    """Return the words of a wrapper of ssh that run `line` on `login`, in place of `{host}` and `{command}`, or
+    last."""
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
@@ -295,8 +295,7 @@ def is_openssh(words: Sequence[str]) -> bool:
 
 
 class LocalTransport(CommandTransport):
-    """Runs commands with /bin/sh on this machine. `python` is the interpreter for the worker; without one, PATH is
-    searched."""
+    """Runs commands with /bin/sh on this machine. `python` is for the worker; without one, PATH is searched."""
 
     warm = True
 
@@ -323,8 +322,7 @@ class StderrTail:
         self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
-        """Read stderr to its end. Give every line to `notice`, also one without a newline after a moment: a
-        question."""
+        """Read stderr to its end. Give each line to `notice`, also one without a newline after a moment: a question."""
         line = ""
         while data := await self._read(read, line, notice):
             self.feed(data)

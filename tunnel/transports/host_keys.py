@@ -28,7 +28,7 @@ _KRL = b"SSHKRL\n\0"
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """An unknown host key, which would be written to `store`. `others` are the places (file:line) of other kinds of
+    """An unknown host key, which would be written to `store`. `others` are places (file:line) of other kinds of
     keys."""
 
     host: str

@@ -1,6 +1,5 @@
 """Send a request body as a compressed difference to an earlier one, and the events of an answer compressed. `parts` is
-a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how long it
-is."""
+a flat list of triples: how many new bytes come next, where a copy begins in the earlier body, its length."""
 
 from __future__ import annotations
 

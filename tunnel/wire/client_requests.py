@@ -58,8 +58,7 @@ def _read_models(fields: Json) -> Json:
 
 
 LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
-"""Before another model is chosen: what the laptop knows of it, as `model_facts` and `thinking_models` of the
-options."""
+"""Before another model is chosen: what the laptop knows of it, as two fields of the options."""
 SET_EFFORT: RequestKind[str | None, Json] = value_kind(
     "set_effort", "effort", lambda level: level in (None, *EFFORTS), f"the effort must be one of {', '.join(EFFORTS)}"
 )

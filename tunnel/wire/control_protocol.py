@@ -1,5 +1,4 @@
-"""Requests between the ends of a session (`control_request`), their answers and their withdrawals, in both
-directions."""
+"""Requests between the ends of a session (`control_request`), their answers and their withdrawals."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ def _unread(_: Json) -> Any:
 @dataclass(frozen=True)
 class RequestKind(Generic[P, A]):
     """One kind of request. `name` is its public `subtype`. The asking end uses `write` and `read_answer`, which raises
-    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for as long as
-    it takes."""
+    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for ever."""
 
     name: str
     answered_by: AnsweredBy

@@ -93,8 +93,7 @@ class CompactEndRecord:
 @dataclass(frozen=True)
 class HookRecord:
     """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
-    compared with, `about` the id of a tool call. `once` are the keys of those among them that never run again, with
-    blanks between."""
+    compared with, `about` the id of a tool call, `once` the keys of those that never run again, with blanks between."""
 
     kind: ClassVar[str] = "hook"
     event: str
@@ -372,8 +371,7 @@ Content = Union[
 @dataclass(frozen=True)
 class Record:
     """One record, number 0 outside of a journal, and the time in seconds of the host's clock (for people only). Pass
-    `body` on, do not look into it. `content` is typed when it is first asked for, because most records are only passed
-    on."""
+    `body` on, do not look into it. `content` is typed when it is first asked for: most records are only passed on."""
 
     seq: int
     time: float
