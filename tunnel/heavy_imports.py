@@ -33,8 +33,7 @@ def collection_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Let the collector look at everything seldom: drawing makes so many objects that it would every second, and each
-    look takes longer than a frame."""
+    """Let the collector look at everything seldom: drawing makes many objects, and a look takes longer than a frame."""
     gc.set_threshold(5_000, 3, 160)
 
 

@@ -49,8 +49,7 @@ def one_line(text: str) -> str:
 
 
 class HostText:
-    """Text that the host chose. It is no `str`, so that nothing writes it by mistake: formatted it is one line,
-    neutralised, cut and in quotation marks."""
+    """Text that the host chose. It is no `str`: formatted it is one line, neutralised, cut and in quotation marks."""
 
     __slots__ = ("raw",)
 

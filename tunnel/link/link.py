@@ -275,8 +275,7 @@ class Link:
         return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
-        """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
-        the worker ends first, and ProtocolError."""
+        """Return the worker's hello. Raise what `refusal_error` returns, DeployError at its end, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._reader.next_frame()

@@ -54,8 +54,7 @@ def has_slept(before: float) -> bool:
 
 
 class KeeperRecord:
-    """The file that tells others about a kept connection. Its lock says that the keeper lives. Raise OSError if another
-    keeper has it."""
+    """The file that tells others of a kept connection, locked by its keeper. Raise OSError if another one has it."""
 
     def __init__(self, path: Path, socket: Path) -> None:
         self._path = path

@@ -81,8 +81,7 @@ class Master:
 
 
 async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts, gave_up: asyncio.Event) -> Master:
-    """Start the master and wait until it is logged in. Raise AuthFailed if the person gave up (`gave_up` is set), and
-    what `ssh_failure` reads from ssh's output."""
+    """Start the master and wait for its login. Raise AuthFailed (`gave_up` is set), and what `ssh_failure` reads."""
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = [*command.runner, *command.argv]

@@ -137,7 +137,7 @@ class AnswerBuilder:
             self._writer.close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
-        """A tool call, or more about the one of `key`. Its block opens once its name is known. `state` goes back with
+        """A tool call, or more about that of `key`. Its block opens once its name is known; `state` goes back with
         it."""
         if self.stop_reason:
             return

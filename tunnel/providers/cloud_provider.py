@@ -239,8 +239,7 @@ def _unusable(error: Exception) -> CredentialError:
 
 
 def _event(headers: Mapping[str, object], payload: bytes) -> bytes:
-    """Return what one frame says, b"" for one that says nothing to the worker. Raise ValueError, KeyError,
-    TypeError for a frame that Bedrock does not send."""
+    """Return what one frame says to the worker. Raise ValueError, KeyError, TypeError for one that nobody sends."""
     data = json.loads(payload) if payload else {}
     if not isinstance(data, dict):
         raise ValueError("a frame holds an object")

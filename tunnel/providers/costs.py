@@ -108,8 +108,7 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
-    """Return what a request may cost at most. One that may be answered by a model without a known price counts as the
-    dearest model."""
+    """Return what a request may cost at most. What a model without a price may answer counts as the dearest model."""
     known = models.facts(request.model)
     window = known.context_window
     if request.others_answer or not (request.own_tools and known.priced):

@@ -191,11 +191,10 @@ def _characters(messages: list[Json]) -> int:
 @dataclass(frozen=True)
 class ChatRules:
     """The rules of one server. `limit_field` carries the output limit. `reasoning` says how effort is asked for.
-    `thoughts_back` is the field of an assistant message that takes its thinking back, "" for none; with
-    `thoughts_always` each message with tool calls needs it. `files`: PDF files are taken. `openai_fields`: store,
-    prompt_cache_key and safety_identifier are known. `user_field` carries a hash of the user.
-    `gemini`: schemas and signatures are Gemini's. `details`: reasoning comes and goes as reasoning_details.
-    `cuts_silently`: a conversation that is too long loses its start without a word."""
+    `thoughts_back` is the field of an assistant message that takes its thinking back; with `thoughts_always` each
+    message with calls needs it. `files`: PDF files are taken. `openai_fields`: store, prompt_cache_key and
+    safety_identifier are known. `user_field` carries a hash of the user. `gemini`: schemas and signatures are Gemini's.
+    `details`: reasoning comes and goes as reasoning_details. `cuts_silently`: a long conversation loses its start."""
 
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     reasoning: Literal["", "effort", "deepseek", "openrouter", "gemini"] = ""

@@ -18,10 +18,9 @@ ANTHROPIC = "anthropic"  # the provider of models without a provider in front of
 @dataclass(frozen=True)
 class ProviderKind:
     """One kind. `base_url` is "" if each person has their own, or the place decides; `base_variable` may set it.
-    `key_variables` may hold the key; `needs_key` is False for servers that often run without one. `key_header` carries
-    it; with `api_key` it is the x-api-key of the Messages API. `counts`: the provider counts tokens. `traits` are those
-    of a model of which nothing is known. `lists` says how to ask for its models. `small_model` answers small questions,
-    "" for the model of the session."""
+    `key_variables` may hold the key, which some servers do not need. `key_header` carries it; with `api_key` it is the
+    x-api-key of the Messages API. `counts`: the provider counts tokens. `traits` are of a model of which nothing is
+    known. `lists` says how to ask for its models. `small_model` answers small questions."""
 
     name: str
     title: str

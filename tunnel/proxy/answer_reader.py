@@ -114,8 +114,7 @@ _INPUT = b"input_json_delta"
 
 
 class TellingEvents:
-    """Cuts a stream into events as the worker does, and gives those that hold one of `words`. One that is longer than
-    `limit` is dropped."""
+    """Cuts a stream into events as the worker does, and gives those with one of `words`, up to `limit` bytes."""
 
     def __init__(self, words: Sequence[bytes], limit: int = MAX_EVENT) -> None:
         self.words = words

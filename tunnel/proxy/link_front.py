@@ -119,8 +119,7 @@ class _Stream:
 
 class LinkFront:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
-    `packs`: the worker takes compressed pieces of answers. A context: on leaving, the streams end without a frame and
-    their calls go on in the auth proxy."""
+    `packs`: the worker takes compressed answers. A context: on leaving, the calls go on in the auth proxy."""
 
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0, packs: bool = False) -> None:
         self._proxy = proxy

@@ -85,8 +85,8 @@ class CallPace:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """`models` are patterns such as `claude-*`, any of which a model's name must match; empty for every model.
-    `max_output_tokens` is the largest `max_tokens`."""
+    """`models` are patterns such as `claude-*`, empty for any model. `max_output_tokens` is the largest
+    `max_tokens`."""
 
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
@@ -157,8 +157,7 @@ def request_headers(from_worker: Mapping[str, str]) -> dict[str, str]:
 
 
 def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers of the provider that the worker may see, with names in lower case. Cookies, account names and
-    details of the server stay behind."""
+    """Return the headers for the worker, in lower case. Cookies, account names and server details stay behind."""
     named = ((name.lower(), value) for name, value in from_provider)
     return {name: value for name, value in named if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES)}
 

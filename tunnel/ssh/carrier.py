@@ -34,8 +34,7 @@ class Hop(NamedTuple):
 
 
 async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
-    """Return the hosts to log in to, each through the one before it. `ssh` are the words that start ssh: flags among
-    them count. Raise ConfigError, UsageError."""
+    """Return the hosts to log in to, one through the other. `ssh` are words with flags. Raise as `resolve` does."""
     hops = [Hop(target, await resolve(target, ssh))]
     while jump := hops[0].config.route.proxy_jump:
         targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]

@@ -248,8 +248,8 @@ class LoginKeys:
         return found
 
     async def unlock(self, file: KeyFile) -> asyncssh.SSHKey | None:
-        """Return the private key, from memory or by its passphrase, or None; the agent gets it as AddKeysToAgent
-        says."""
+        """Return the private key, from memory or by its passphrase, or None. AddKeysToAgent may give it to the
+        agent."""
         memory, name = self._prompts.memory.keys, _name_in_memory(file)
         for attempt in range(1, self._max_attempts + 1):
             if name in memory:

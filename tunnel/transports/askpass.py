@@ -55,8 +55,7 @@ _ASK = (
 
 
 def private_directory(env: Env) -> Path:
-    """Make a private directory, with a path short enough for a socket. Remove those of killed ccbs. Raise
-    ConfigError."""
+    """Make a private directory, short enough for a socket. Remove those of killed ccbs. Raise ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
     for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
         if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:

@@ -265,8 +265,7 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """Return `words` with `line` for a shell: in place of `{command}`, behind `-c`, as `-c LINE`, or as `sh -c
-    LINE`."""
+    """Return `words` with `line` for a shell: in place of `{command}`, behind `-c`, as `-c LINE` or `sh -c LINE`."""
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
     takes_a_line = len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1])
@@ -278,8 +277,7 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """Return the words of a wrapper of ssh that run `line` on `login`, in place of `{host}` and `{command}`, or
-    last."""
+    """Return the words of a wrapper of ssh that run `line` on `login`, at `{host}` and `{command}`, or last."""
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]

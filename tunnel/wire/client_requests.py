@@ -124,8 +124,7 @@ CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 
 @dataclass(frozen=True)
 class QueueMove:
-    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: it no longer waits
-    for the end of the running turn."""
+    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: into this turn."""
 
     uuid: str
     before: Sequence[str] = ()

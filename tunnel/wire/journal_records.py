@@ -73,9 +73,8 @@ class TakenRecord:
 
 @dataclass(frozen=True)
 class CompactStartRecord:
-    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
-    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
-    worker dies before."""
+    """`compact_start`: the model is about to be asked for a summary, by `trigger` (manual or auto). `hint` is what the
+    person wants it to keep. A `compact_boundary` message or `compact_end` follows, unless the worker dies."""
 
     kind: ClassVar[str] = "compact_start"
     trigger: str
@@ -147,8 +146,7 @@ class WorktreeRecord:
 
 @dataclass(frozen=True)
 class ReasoningRecord:
-    """`reasoning`: the next turns use this effort ("" for the model's own) and this budget for thinking (0 for none, -1
-    to leave it to the model)."""
+    """`reasoning`: the next turns use this effort ("": the model's own) and budget (0: none, -1: the model's own)."""
 
     kind: ClassVar[str] = "reasoning"
     effort: str

@@ -229,8 +229,7 @@ class LineReader:
             self._odd = None
 
     def _puzzle(self, odd: Unreadable) -> None:
-        """End the call that the server seems to answer. A line that is no message may be only printed, and then the
-        answer follows soon."""
+        """End the call that the server seems to answer. A line that is no message may be printed before the answer."""
         only = next(iter(self._pending)) if len(self._pending) == 1 else None
         number = odd.number if odd.number in self._pending else only
         if odd.looks_like_one and number is not None:

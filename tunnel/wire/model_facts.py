@@ -22,8 +22,7 @@ _TELLING = re.compile(r"[0-9/:-]")
 
 
 def may_be_model(name: str) -> bool:
-    """Return whether `name` is an alias, or an id that some provider may know. An id has a digit, a slash, a colon or a
-    hyphen in it: a plain word is a slip."""
+    """Return whether `name` is an alias or can be an id, with a digit or a mark in it: a plain word is a slip."""
     return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
@@ -122,8 +121,7 @@ class ModelTable:
         return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
 
     def paid_as(self, answered: str, asked: str) -> str:
-        """Return the name under which an answer is paid for: that of the model which has answered, unless only the one
-        that was asked for has a price."""
+        """Return the name under which an answer is paid for: that of who answered, unless only the other is priced."""
         return asked if asked and not self.facts(answered).priced else answered
 
 
@@ -167,8 +165,7 @@ _OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_g
 
 
 def add_usage(usage: dict[str, Any], more: object) -> None:
-    """Add what a later part of an answer says to its usage, which may be nothing or 0. What cannot be read may be
-    anything: the usage is AT_MOST from then on."""
+    """Add what a later part of an answer says to its usage. What cannot be read makes it AT_MOST from then on."""
     unreadable = usage.get(ESTIMATED) == AT_MOST or not _is_readable(more)
     told: dict[str, Any] = more if isinstance(more, dict) else {}
     for name, value in told.items():

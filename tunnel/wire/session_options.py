@@ -152,9 +152,8 @@ def _fits(kind: str, value: object) -> bool:
 @dataclass(frozen=True)
 class SettingsOption:
     """What the laptop knows of the settings of a session; nothing in it is secret. `layers` are objects {"source",
-    "path", "values"}, the weakest first. `sources` are the values of `--setting-sources`. `trusted` is the fingerprint
-    of what the person has trusted in the session's directory, `*` for anything. `left_open` names what they have not
-    chosen: `model`, `permission_mode`."""
+    "path", "values"}, the weakest first. `sources` are those of `--setting-sources`. `trusted` is the fingerprint of
+    what is trusted in the session's directory, `*` for anything. `left_open` names what the person has not chosen."""
 
     layers: list[Json] = field(default_factory=list)
     sources: list[str] | None = None
