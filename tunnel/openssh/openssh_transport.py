@@ -23,6 +23,7 @@ from ..transports.login_failures import SSH_FAILED, last_words, session_failure,
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
 from ..wire.dataclass import dataclass
+from .connection_keeper import ENDING_WITH_STDIN
 from .shared_master import over_master, usable_master
 
 log = logging.getLogger(__name__)
@@ -30,12 +31,6 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.01
 _END_S = 3.0
 _GROUP_END_S = 1.0
-_ENDING_WITH_STDIN = (
-    'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (exec 2>/dev/null; cat <&3 >&2; kill "$p") & w=$!; exec 3<&-;'
-    ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
-)
-"""Runs ssh and ends it when stdin ends, as it does when ccb is killed. ControlPersist would do that too, after a
-minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class MasterCommand:
     socket: Path
     name: str
     shown: str
-    runner: Sequence[str] = ("/bin/sh", "-c", _ENDING_WITH_STDIN, "sh")
+    runner: Sequence[str] = ("/bin/sh", "-c", ENDING_WITH_STDIN, "sh")
 
 
 class Master:

@@ -44,6 +44,12 @@ class _Call:
     closed: bool = False
     looked_at: int = -1
 
+    def is_whole_now(self) -> bool:
+        if not self.pieces or self.looked_at == len(self.pieces) or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        self.looked_at = len(self.pieces)
+        return _is_object(self.pieces)
+
 
 class _BlockWriter:
     """Writes the events of an answer. At most one block is open, of the type `open`. `state` becomes the signature of
@@ -268,7 +274,7 @@ class AnswerBuilder:
                     return
                 self._open_call(call)
             others = make_room or any(each is not call and not each.closed for each in self._calls.values())
-            if not (call.done or (others and _is_whole_now(call))):
+            if not (call.done or (others and call.is_whole_now())):
                 return
             self._close_call(call)
 
@@ -285,13 +291,6 @@ class AnswerBuilder:
     def _close_call(self, call: _Call) -> None:
         self._writer.close()
         call.closed, self._current = True, None
-
-
-def _is_whole_now(call: _Call) -> bool:
-    if not call.pieces or call.looked_at == len(call.pieces) or not call.pieces[-1].rstrip().endswith("}"):
-        return False
-    call.looked_at = len(call.pieces)
-    return _is_object(call.pieces)
 
 
 def _is_object(pieces: list[str]) -> bool:

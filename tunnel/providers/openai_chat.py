@@ -134,7 +134,11 @@ class ChatDialect:
         if isinstance(asked.get("max_tokens"), int):
             body[rules.limit_field] = asked["max_tokens"]
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self._reasoning(asked, target) | self._bookkeeping(asked)
+        body |= self._reasoning(asked, target)
+        if rules.openai_fields:
+            body |= {"store": False, **user_fields(asked)}
+        elif rules.user_field:
+            body |= user_fields(asked, rules.user_field)
         reader = ChatReader(rules, target, names, _characters(body["messages"]))
         return DialectCall(PATH, body, reader)
 
@@ -161,11 +165,6 @@ class ChatDialect:
         if kind == "gemini" and wants_thinking(asked) and wanted != "none":
             return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
-
-    def _bookkeeping(self, asked: Json) -> Json:
-        if self._rules.openai_fields:
-            return {"store": False, **user_fields(asked)}
-        return user_fields(asked, self._rules.user_field) if self._rules.user_field else {}
 
 
 def _deepseek_thinking(wanted: str, level: str) -> Json:
@@ -405,17 +404,13 @@ def gemini_schema(schema: object) -> Json:
             kept["anyOf"] = choices
         if "properties" in kept:
             kept["properties"] = {name: of(each, depth + 1) for name, each in kept["properties"].items()}
-            kept |= _required(schema, kept["properties"])
+            required = [name for name in schema.get("required", ()) if name in kept["properties"]]
+            kept |= {"required": required} if required else {}
         if "items" in kept:
             kept["items"] = of(kept["items"], depth + 1)
         return kept
 
     return of(given, 0)
-
-
-def _required(schema: Json, properties: Json) -> Json:
-    required = [name for name in schema.get("required", ()) if name in properties]
-    return {"required": required} if required else {}
 
 
 def _set_type(kept: Json, schema: Json) -> None:

@@ -218,7 +218,7 @@ class SshTransport(Transport):
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
         process = await channels.start_waiting(self.connection, command)
-        await self.pipelining.first_channel(channels.number_of(process), ahead=False)
+        await self.pipelining.first_channel(getattr(process.channel, "_send_chan", None), ahead=False)
         return process
 
     async def _log_in_again(self, failed: Pipelining | None) -> None:

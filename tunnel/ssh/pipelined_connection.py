@@ -155,12 +155,6 @@ async def start_waiting(
     return await CommandChannel(connection, window or connection.options.window).run(command)
 
 
-def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
-    """Return the number that the server gave to the channel of `process`, None if asyncssh does not tell."""
-    number = getattr(process.channel, "_send_chan", None)
-    return number if isinstance(number, int) else None
-
-
 class _AheadChannel(CommandChannel):
     """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 

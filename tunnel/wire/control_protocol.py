@@ -267,13 +267,11 @@ def _read_project_trust(fields: Json) -> ProjectTrust:
     return ProjectTrust(directory, fingerprint, shown, [str(each) for each in problems])
 
 
-def _read_trusted(answer: Answer) -> bool:
-    """Anything that is not a clear yes is a no."""
-    return isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True
-
-
 TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
-    "trust_project", AnsweredBy.LAPTOP, _read_trusted, read=_read_project_trust
+    "trust_project",
+    AnsweredBy.LAPTOP,
+    lambda answer: isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True,  # a clear yes
+    read=_read_project_trust,
 )
 
 
