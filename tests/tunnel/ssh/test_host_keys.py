@@ -191,8 +191,10 @@ async def test_a_certificate_without_proof_leaves_the_key_to_judge(
 
 async def test_a_key_of_another_port_does_not_stand_in_for_one(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
-    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
     where = target(sshd, host_user, known=known)
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}")
+    await logs_in(where)
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
     error = await refused(HostKeyError, where, Person(trust=True), match="has changed")
     assert f"{known}:2" in error.evidence
     said = ssh(where)
