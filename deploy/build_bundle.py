@@ -9,14 +9,12 @@ from pathlib import Path
 
 from .strip_source import without_prose, without_types
 
-FORMS = ("xz", "zlib")
-"""The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
+FORMS = ("xz", "zlib")  # of a packed bundle, the smallest first. Not every Python has `lzma`, here or on the host
 
 _COMMANDS = "ccb/remote/host_commands/"
 
 _LATER = tuple(f"ccb/remote/{room}/" for room in ("permissions/shell",))
-"""What the start of a session does not import. It comes last, because the host compiles what has come while the rest is
-on its way."""
+"""What the start of a session does not import: the host compiles what has come, so it comes last."""
 
 
 def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:

@@ -77,9 +77,8 @@ def cached_bundle(package: Path, version: str, folder: Path | None, name: str = 
     from .build_bundle import build
 
     built = build(*sources, version)
-    if _key(sources, version) == key:  # else a source changed while the bundles were built
-        for each, data in built.items():
-            _keep(folder and folder / f"{each}.bundle", key, data)
+    for each, data in built.items():  # if a source has changed meanwhile, it has another key from now on
+        _keep(folder and folder / f"{each}.bundle", key, data)
     return built[name]
 
 

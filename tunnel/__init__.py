@@ -1,2 +1,1 @@
-"""The SSH connection, the link (frames over a byte pipe) and the auth proxy, without knowing what a tool or a widget
-is."""
+"""The SSH connection, the link (frames over a byte pipe) and the auth proxy, which know no tools and no widgets."""

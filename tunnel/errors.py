@@ -6,8 +6,7 @@ from .plain_text import neutralise, one_line
 
 
 class CcbError(Exception):
-    """`what` happened, the `evidence` (perhaps several lines), one thing to `do` (or `way_out`), all neutralised; and
-    the name of an `ExitCode`."""
+    """`what` happened, the `evidence`, one thing to `do` (or `way_out`), neutralised; and the name of an `ExitCode`."""
 
     exit_name = "INTERNAL"
     way_out = "Run again with --debug and report it."

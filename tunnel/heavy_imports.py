@@ -33,8 +33,7 @@ def collection_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Let the collector look at everything seldom: drawing makes so many objects that it would every second, and each
-    look takes longer than a frame."""
+    """Let the collector look at everything seldom: drawing makes many objects, and a look takes longer than a frame."""
     gc.set_threshold(5_000, 3, 160)
 
 
@@ -53,8 +52,7 @@ def load_asyncssh() -> None:
 
 
 def load_aiohttp() -> None:
-    """Import aiohttp without the certificates of the system, which it reads twice (25 ms). Its defaults trust
-    nobody."""
+    """Import aiohttp without the certificates of the system, read twice (25 ms). Its defaults trust nobody."""
     with collection_paused(), _no_authorities():
         importlib.import_module("aiohttp")
 
@@ -98,8 +96,7 @@ def _no_x509_certificate(_: bytes) -> None:
 @contextmanager
 def _quick_library_search() -> Iterator[None]:
     """Let `find_library`, which runs ldconfig, gcc and ld (50 ms or more) for asyncssh, answer at once that a library
-    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by
-    name."""
+    is missing. The answer stays the same: what the cache of the dynamic loader does not name cannot be loaded."""
     from ctypes import util  # 4 ms, which only asyncssh needs
 
     with _replacing:

@@ -18,8 +18,7 @@ _SEQUENCES = re.compile(
 CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff\ud800-\udfff\U0010eeee]"
 )
-"""Characters that drive a terminal or reorder its text; the last one stands for a part of an image. Newline and tab are
-none."""
+"""Characters that drive a terminal or reorder its text, and a part of an image. Newline and tab are none."""
 _MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
 _BLANKS = {ord("\n"): " ", ord("\t"): " "}
 _HEAPS = re.compile(f"({_MARKS}{{8}}){_MARKS}+")  # more than any script puts over one character
@@ -50,8 +49,7 @@ def one_line(text: str) -> str:
 
 
 class HostText:
-    """Text that the host chose. It is no `str`, so that nothing writes it by mistake: formatted it is one line,
-    neutralised, cut and in quotation marks."""
+    """Text that the host chose. It is no `str`: formatted it is one line, neutralised, cut and in quotation marks."""
 
     __slots__ = ("raw",)
 

@@ -12,8 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 FIRST = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0)
 EVERY = 30.0
-JITTER = 0.2
-"""Share by which a wait is longer or shorter, so that the clients of one host do not all try at the same moment."""
+JITTER = 0.2  # share by which a wait is longer or shorter, so that clients do not all try at the same moment
 
 
 def waits(rand: Callable[[], float] = random.random) -> Iterator[float]:
@@ -47,9 +46,6 @@ class Pace:
         return next(self._waits)
 
 
-Clock = Callable[[], float]
-Addresses = Callable[[], tuple[str | None, ...]]
-
 SLEPT_S = 2.0  # sleep of this many seconds is a reason to doubt a connection
 STOPPED_S = 5.0  # if a timer is late by more than this many seconds, this process was stopped
 _PROBES = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
@@ -81,28 +77,22 @@ def source_addresses() -> tuple[str | None, ...]:
     return tuple(found)
 
 
-async def changes(
-    period: float = 1.0,
-    *,
-    monotonic: Clock = time.monotonic,
-    slept: Clock = slept_s,
-    addresses: Addresses = source_addresses,
-) -> AsyncIterator[str]:
+async def changes(period: float = 1.0) -> AsyncIterator[str]:
     """Yield a sentence for each reason to doubt the connections of this machine. Check every `period` seconds."""
-    slept_before = slept()
-    known = addresses()
+    slept_before = slept_s()
+    known = source_addresses()
     while True:
         # Taken here, not after the sleep: the time that our reader takes for a sentence must not make the timer late.
-        started = monotonic()
+        started = time.monotonic()
         await asyncio.sleep(period)
-        late = monotonic() - started - period
-        slept_now = slept()
+        late = time.monotonic() - started - period
+        slept_now = slept_s()
         slept_for, slept_before = slept_now - slept_before, slept_now
         if slept_for >= SLEPT_S:
             yield f"this machine was asleep for {slept_for:.0f} s"
         elif late > STOPPED_S:
             yield f"this process was stopped for {late:.0f} s"
-        current = addresses()
+        current = source_addresses()
         for place, address in enumerate(current):
             if address is not None and known[place] != address:
                 yield "the network has changed"

@@ -110,7 +110,7 @@ async def test_on_this_machine_the_worker_can_use_the_interpreter_of_ccb(host: H
 
 
 @pytest.mark.parametrize(("name", "starts"), [("python3.11", 1), ("python3.8", 2), ("shim", 2)])
-async def test_a_python_whose_name_tells_its_version_is_started_without_a_check(
+async def test_a_python_whose_name_tells_its_version_is_not_checked(
     host: Host, tmp_path: Path, name: str, starts: int
 ) -> None:
     folder, log = tmp_path / "bin", tmp_path / "log"
@@ -282,7 +282,7 @@ def without_lzma(host: Host) -> None:
 @pytest.mark.parametrize(
     ("host_has_lzma", "lacks", "asked"), [(True, "", ["xz"]), (True, "xz", ["xz", "zlib"]), (False, "", ["zlib"])]
 )
-async def test_the_smallest_form_that_both_ends_know_is_sent(
+async def test_the_smallest_form_both_know_is_sent(
     host: Host, host_has_lzma: bool, lacks: str, asked: list[str]
 ) -> None:
     if not host_has_lzma:

@@ -112,7 +112,7 @@ async def test_an_account_for_files_only_is_said_to_be_one(tmp_path: Path, host_
 
 @pytest.mark.parametrize("takes", ["exec </dev/null", "exec <&-", "exec </etc/passwd"])
 @pytest.mark.quick_rows(1)
-async def test_a_start_up_file_that_takes_the_input_away_is_found_out_cold_and_warm(
+async def test_a_start_up_file_that_takes_the_input_away_is_found_out(
     sshd: Sshd, host_user: HostUser, takes: str
 ) -> None:
     for state in ("cold", "warm"):

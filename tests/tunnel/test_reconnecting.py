@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -25,13 +25,14 @@ class Machine:
         self.looks += 1
         return self.addresses
 
-    def changes(self) -> AsyncIterator[str]:
-        return changes(0.001, monotonic=lambda: self.now, slept=lambda: self.slept, addresses=self.look)
-
 
 @pytest.fixture
-def machine() -> Machine:
-    return Machine()
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(reconnecting, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(reconnecting, "slept_s", lambda: made.slept)
+    monkeypatch.setattr(reconnecting, "source_addresses", made.look)
+    return made
 
 
 async def looked_twice(machine: Machine) -> None:
@@ -47,7 +48,7 @@ async def reasons(machine: Machine, *moves: dict[str, object]) -> list[str]:
     said: list[str] = []
 
     async def listen() -> None:
-        async for reason in machine.changes():
+        async for reason in changes(0.001):
             said.append(reason)  # noqa: PERF401 - it never ends
 
     listening = asyncio.create_task(listen())
@@ -85,7 +86,7 @@ async def test_what_is_told_of_the_machine(machine: Machine, moves: list[dict[st
 
 
 async def test_the_time_a_reader_takes_for_a_sentence_is_no_stop(machine: Machine) -> None:
-    reading = machine.changes()
+    reading = changes(0.001)
     async with asyncio.timeout(60):
         starting = asyncio.ensure_future(anext(reading))
         while not machine.looks:

@@ -68,8 +68,7 @@ log = logging.getLogger(__name__)
 HELLO_TIMEOUT = 30.0  # seconds from the start of the worker to its hello
 
 _Passed = wire.Progress | wire.Applied | wire.Attached | wire.Past | wire.NamesFound | wire.Fenced
-SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed
-"""The frames that a link hands to its owner. It handles all others itself."""
+SessionFrame = wire.Event | wire.Snapshot | wire.Bye | _Passed  # what a link hands to its owner
 
 StreamFrame = wire.CallOpen | wire.CallData | wire.CallEnd | wire.Credit | wire.Cancel  # the frames of model calls
 
@@ -276,8 +275,7 @@ class Link:
         return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
-        """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
-        the worker ends first, and ProtocolError."""
+        """Return the worker's hello. Raise what `refusal_error` returns, DeployError at its end, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._reader.next_frame()
@@ -384,8 +382,7 @@ class Link:
                     raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")
 
     def _arrived(self, seq: int, expected: int) -> None:
-        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not the `expected`
-        one."""
+        """Note that an event has arrived, and acknowledge it soon. Raise ProtocolError if it is not `expected`."""
         if seq != expected:
             raise ProtocolError(
                 f"events {expected} to {seq - 1} of the session are missing",

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 PING_AFTER = 3.0  # seconds of silence before a ping
 UNANSWERED_S = 1.0  # seconds for the answer to a ping; after that the person is told how long nothing has arrived
-DEAD_AFTER = 15.0
-"""Seconds of silence after which the connection counts as dead. Anything that arrives breaks the silence."""
+DEAD_AFTER = 15.0  # seconds of silence after which the connection counts as dead. What arrives breaks the silence
 
 PROBE_S = 3.0  # seconds for a sign of life when there is a reason to doubt the connection
 

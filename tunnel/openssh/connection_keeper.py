@@ -24,11 +24,12 @@ _TICK_S = 5.0  # how often the clocks are looked at
 _LOGIN_TICK_S = 0.02
 _STOP_S = 1.0
 _LOGGED_IN = b"in"
-_ENDING_WITH_STDIN = (
+ENDING_WITH_STDIN = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (cat <&3; kill "$p") >/dev/null 2>&1 & w=$!; exec 3<&-;'
     ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
 )
-"""Runs ssh, and ends it when stdin ends: the keeper may be killed."""
+"""Runs ssh, and ends it when stdin ends: who has started it may be killed. ControlPersist would do that too, after a
+minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
 
 _ENDS_SHARING = (
     b"org.freedesktop.login1.Session.Lock ",
@@ -54,8 +55,7 @@ def has_slept(before: float) -> bool:
 
 
 class KeeperRecord:
-    """The file that tells others about a kept connection. Its lock says that the keeper lives. Raise OSError if another
-    keeper has it."""
+    """The file that tells others of a kept connection, locked by its keeper. Raise OSError if another one has it."""
 
     def __init__(self, path: Path, socket: Path) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class Keeper:
         self._about = about
         self._ssh = words[0]
         null = subprocess.DEVNULL
-        argv = ["/bin/sh", "-c", _ENDING_WITH_STDIN, "sh", *words]
+        argv = ["/bin/sh", "-c", ENDING_WITH_STDIN, "sh", *words]
         self._shell = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=null, stderr=subprocess.PIPE)
         self._desktop: subprocess.Popen[bytes] | None = None
         self._slept = slept_s()

@@ -39,8 +39,7 @@ from .shared_master import LogIn, client_command, client_env, over_master, peer_
 
 log = logging.getLogger(__name__)
 
-_UNDOUBTED_ANSWER_S = 5.0
-"""Seconds for the first answer over a kept connection while nothing speaks against it: the same network, no sleep."""
+_UNDOUBTED_ANSWER_S = 5.0  # for the first answer over a kept connection that nothing speaks against
 
 _AGENT_S = 2.0
 _TOUCHED = (b"sk-ssh-ed25519@openssh.com", b"sk-ecdsa-sha2-nistp256@openssh.com")
@@ -49,8 +48,7 @@ _MAX_KEY = 64 * 1024
 
 @dataclass(frozen=True)
 class KeptRoute:
-    """Which connection is kept: the options of every hop, and for how long. `plain` logs in without keeping
-    anything."""
+    """Which connection is kept: the options of every hop, for how long. `plain` logs in without keeping anything."""
 
     configs: Sequence[HostConfig]
     target: SshTarget
@@ -170,8 +168,7 @@ _GONE_S = 4.0
 
 @dataclass(frozen=True)
 class KeptConnection:
-    """A kept connection: its wall-clock end `until`, and at the login the seconds of sleep and the addresses of this
-    machine."""
+    """A kept connection: its wall-clock end `until`, and at the login the sleep and the addresses of this machine."""
 
     host: str
     socket: Path

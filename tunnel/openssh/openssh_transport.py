@@ -23,6 +23,7 @@ from ..transports.login_failures import SSH_FAILED, last_words, session_failure,
 from ..transports.login_prompts import NobodyToAsk, Prompts, is_told
 from ..transports.pipe import Transport
 from ..wire.dataclass import dataclass
+from .connection_keeper import ENDING_WITH_STDIN
 from .shared_master import over_master, usable_master
 
 log = logging.getLogger(__name__)
@@ -30,24 +31,17 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.01
 _END_S = 3.0
 _GROUP_END_S = 1.0
-_ENDING_WITH_STDIN = (
-    'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (exec 2>/dev/null; cat <&3 >&2; kill "$p") & w=$!; exec 3<&-;'
-    ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
-)
-"""Runs ssh and ends it when stdin ends, as it does when ccb is killed. ControlPersist would do that too, after a
-minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
 
 
 @dataclass(frozen=True)
 class MasterCommand:
-    """The ssh that makes the control `socket`. `runner` is a program that runs it, and ends it when its own stdin
-    ends."""
+    """The ssh that makes the control `socket`. `runner` runs it, and ends it when its own stdin ends."""
 
     argv: Sequence[str]
     socket: Path
     name: str
     shown: str
-    runner: Sequence[str] = ("/bin/sh", "-c", _ENDING_WITH_STDIN, "sh")
+    runner: Sequence[str] = ("/bin/sh", "-c", ENDING_WITH_STDIN, "sh")
 
 
 class Master:
@@ -81,9 +75,8 @@ class Master:
             await _ended(self._child, self._listening)
 
 
-async def log_in(command: MasterCommand, *, env: Mapping[str, str], prompts: Prompts, gave_up: asyncio.Event) -> Master:
-    """Start the master and wait until it is logged in. Raise AuthFailed if the person gave up (`gave_up` is set), and
-    what `ssh_failure` reads from ssh's output."""
+async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts, gave_up: asyncio.Event) -> Master:
+    """Start the master and wait for its login. Raise AuthFailed (`gave_up` is set), and what `ssh_failure` reads."""
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = [*command.runner, *command.argv]
@@ -156,8 +149,7 @@ _QUIET = (
 )  # fmt: skip
 
 _CONNECT_S = 10
-_INDIRECT_CONNECT_S = 300
-"""ConnectTimeout behind a jump host or proxy command: it asks its own questions before the host can greet."""
+_INDIRECT_CONNECT_S = 300  # behind a jump host or proxy command, which asks its own questions first
 
 NO_COMMAND = ("-o", "RemoteCommand=none")  # in front of the person's options: the first value counts
 _RUN_COMMAND = ("SessionType=default", "StdinNull=no")  # an old ssh does not know these
@@ -169,7 +161,7 @@ stand before a ProxyJump, which would count instead."""
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, *, env: Mapping[str, str], words: Sequence[str] = ("ssh",)
+    target: SshTarget, prompts: Prompts, *, env: commands.Env, words: Sequence[str] = ("ssh",)
 ) -> Transport:
     """Log in with the OpenSSH client that `words` start, or use a master that the person has running. If they set
     ControlMaster or ControlPath with `-o`, ssh does what that says. Raise UsageError, ConfigError, ConnectError."""
@@ -189,7 +181,7 @@ async def connect(
 async def _log_in(
     target: SshTarget,
     prompts: Prompts,
-    env: Mapping[str, str],
+    env: commands.Env,
     words: Sequence[str],
     configured: Mapping[str, Sequence[str]],
 ) -> OpenSshTransport:
@@ -228,7 +220,7 @@ class OpenSshTransport(commands.CommandTransport):
         command: commands.PipeCommand,
         master: Master | None,
         *,
-        env: Mapping[str, str],
+        env: commands.Env,
         notice: commands.Notice | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:

@@ -25,8 +25,7 @@ from ..transports.login_prompts import Prompts
 from ..transports.pipe import Pipe, Transport
 from ..wire.dataclass import dataclass
 
-_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
-"""What `%C` in a ControlPath becomes: a hash of this machine, the host, the port and the user."""
+_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")  # what `%C` becomes
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,7 @@ def _names_account(name: str, config: HostConfig, target: SshTarget) -> bool:
 
 
 def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] = ()) -> list[str]:
-    """Return the words of a client of the master; the command line follows. Without the master, its way to the host is
-    `false`."""
+    """Return the words of a client of the master; the command line follows. Its own way to the host is `false`."""
     sending = ["-o", f"SendEnv={' '.join(send_env)}"] if send_env else []
     return [
         ssh, "-F", "none", "-S", str(socket).replace("%", "%%"), "-o", "ControlMaster=no", "-o", "ProxyCommand=false",
@@ -108,9 +106,7 @@ def client_words(ssh: str, socket: Path, host: str, *, send_env: Sequence[str] =
 
 log = logging.getLogger(__name__)
 
-ANSWER_S = 1.0
-"""Seconds in which the host must say its first word over a master. A master may not notice for many minutes that its
-connection is dead."""
+ANSWER_S = 1.0  # for the first word over a master, which may not notice for minutes that its connection is dead
 
 LogIn = Callable[[], Awaitable[Transport]]
 

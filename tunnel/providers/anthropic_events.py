@@ -20,13 +20,11 @@ MAX_CALLS = 1_000  # of an answer, and characters of an id or a name
 
 _BYTES_PER_TOKEN, _CALL_BYTES = 4, 80  # of text, and of a call beside its input
 
-WRONG = "invalid_request_error"
-"""The error type of an answer that is not understood. The worker does not try again: each try is paid for."""
+WRONG = "invalid_request_error"  # of an answer that is not understood. The worker does not try again: each try is paid
 
 
 class AnswerError(Exception):
-    """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
-    API."""
+    """The provider's stream says that it failed, or is not understood. `kind` is an error type of the Messages API."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -45,6 +43,12 @@ class _Call:
     done: bool = False
     closed: bool = False
     looked_at: int = -1
+
+    def is_whole_now(self) -> bool:
+        if not self.pieces or self.looked_at == len(self.pieces) or not self.pieces[-1].rstrip().endswith("}"):
+            return False
+        self.looked_at = len(self.pieces)
+        return _is_object(self.pieces)
 
 
 class _BlockWriter:
@@ -125,8 +129,7 @@ class AnswerBuilder:
         self._add("thinking", piece)
 
     def reasoning_state(self, sealed: str) -> None:
-        """What must go back with the thinking that is open, or with the next block if none is: `sealed` travels in its
-        signature."""
+        """`sealed` must go back with the thinking that is open, or with the next block: in its signature."""
         if self.stop_reason:
             return
         self._grow(sealed)
@@ -140,8 +143,8 @@ class AnswerBuilder:
             self._writer.close()
 
     def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
-        """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
-        back with it."""
+        """A tool call, or more about that of `key`. Its block opens once its name is known; `state` goes back with
+        it."""
         if self.stop_reason:
             return
         call = self._calls.get(key)
@@ -271,7 +274,7 @@ class AnswerBuilder:
                     return
                 self._open_call(call)
             others = make_room or any(each is not call and not each.closed for each in self._calls.values())
-            if not (call.done or (others and _is_whole_now(call))):
+            if not (call.done or (others and call.is_whole_now())):
                 return
             self._close_call(call)
 
@@ -288,13 +291,6 @@ class AnswerBuilder:
     def _close_call(self, call: _Call) -> None:
         self._writer.close()
         call.closed, self._current = True, None
-
-
-def _is_whole_now(call: _Call) -> bool:
-    if not call.pieces or call.looked_at == len(call.pieces) or not call.pieces[-1].rstrip().endswith("}"):
-        return False
-    call.looked_at = len(call.pieces)
-    return _is_object(call.pieces)
 
 
 def _is_object(pieces: list[str]) -> bool:
@@ -359,8 +355,7 @@ class TokenUsage:
 
 
 def read_usage(usage: Mapping[str, Any], before: TokenUsage) -> TokenUsage:
-    """Return the counts in a `usage` object of Chat Completions or Responses. What it does not tell counts as
-    `before`."""
+    """Return the counts in a `usage` of Chat Completions or Responses. What it does not tell counts as `before`."""
     prompt = _count(usage, "prompt_tokens", "input_tokens") or before.prompt
     output = _count(usage, "completion_tokens", "output_tokens") or before.output
     read_in = object_in(usage, "prompt_tokens_details") or object_in(usage, "input_tokens_details")

@@ -47,8 +47,7 @@ class Cloud(Protocol):
     counts: bool  # whether it counts tokens
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
-        """Return a call of `model`, a name without a provider. `betas` is the header of that name. Raise
-        Untranslatable."""
+        """Return a call of `model`, without its provider. `betas` is the header of that name. Raise Untranslatable."""
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
         """Return a request for the number of tokens. Only where it `counts`."""
@@ -240,8 +239,7 @@ def _unusable(error: Exception) -> CredentialError:
 
 
 def _event(headers: Mapping[str, object], payload: bytes) -> bytes:
-    """Return what one frame says, b"" for one that says nothing to the worker. Raise ValueError, KeyError,
-    TypeError for a frame that Bedrock does not send."""
+    """Return what one frame says to the worker. Raise ValueError, KeyError, TypeError for one that nobody sends."""
     data = json.loads(payload) if payload else {}
     if not isinstance(data, dict):
         raise ValueError("a frame holds an object")

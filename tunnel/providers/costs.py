@@ -37,14 +37,12 @@ _WRITTEN = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result")
 
 _MAX_NAME = 1_000
 _DEAREST = "claude-opus-4-1"
-_OTHERS_ANSWER = frozenset(("fallbacks", "models"))
-"""The members of a request that let another model answer than the one that it names."""
+_OTHERS_ANSWER = frozenset(("fallbacks", "models"))  # the members of a request that let another model answer
 
 _FAST, _OLDER_FAST = 2, 6
 _OLDER = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
-_LONG, _LONG_INPUT = 200_000, 2.0
-"""Tokens of a request beyond which a call may cost more at most, and how many times the price of its input."""
+_LONG, _LONG_INPUT = 200_000, 2.0  # tokens beyond which a call may cost more, and how many times as much
 
 
 def tokens_of(usage: Mapping[str, Any]) -> list[int]:
@@ -110,8 +108,7 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
 
 
 def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
-    """Return what a request may cost at most. One that may be answered by a model without a known price counts as the
-    dearest model."""
+    """Return what a request may cost at most. What a model without a price may answer counts as the dearest model."""
     known = models.facts(request.model)
     window = known.context_window
     if request.others_answer or not (request.own_tools and known.priced):

@@ -45,8 +45,7 @@ class StreamReader(ABC):
 
     @abstractmethod
     def feed(self, data: bytes) -> None:
-        """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not
-        understood."""
+        """Take the data of the next event. Raise AnswerError when the provider failed, or is not understood."""
 
     def end(self) -> None:
         """The stream has ended. Raise AnswerError if the answer has not."""
@@ -148,8 +147,7 @@ def own_tools(asked: Json, provider: str, names: ToolNames) -> list[Json]:
 
 
 def user_fields(asked: Json, *names: str) -> Json:
-    """Return fields about who asks: 64 characters that stand for the user and say nothing of them. The names are
-    OpenAI's unless others are given."""
+    """Return fields about who asks: 64 characters that say nothing of the user. Without names, they are OpenAI's."""
     user = text_in(object_in(asked, "metadata"), "user_id")
     hashed = hashlib.sha256(user.encode("utf-8", "replace")).hexdigest()
     return dict.fromkeys(names or ("prompt_cache_key", "safety_identifier"), hashed) if user else {}

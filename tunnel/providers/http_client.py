@@ -80,9 +80,8 @@ _QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The base URL of a provider and the HTTP proxy on the way. `variable` names what sets the base URL. The proxy's
-    URL may hold a password: repr hides it. The base may have the query `api-version=…` (Azure's), which every request
-    gets."""
+    """The base URL of a provider and the HTTP proxy on the way. `variable` sets the base URL. The proxy's URL may hold
+    a password: repr hides it. The base may have the query `api-version=…` (Azure's), which every request gets."""
 
     base: URL
     proxy: URL | None = field(repr=False)
@@ -107,9 +106,9 @@ class Endpoint:
 
 
 def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. HTTPS_PROXY, HTTP_PROXY,
-    ALL_PROXY and NO_PROXY choose the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback,
-    and with `allow_plain` for other hosts."""
+    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. The usual variables choose
+    the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback, and with `allow_plain` for
+    others."""
     do = f"Set {variable} to a URL such as https://api.example.com"
     try:
         base = URL(text)

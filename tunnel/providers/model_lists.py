@@ -242,8 +242,7 @@ def _listed_model(item: Json) -> ListedModel:
 
 
 def read_details(data: bytes) -> Json:
-    """Return what Ollama says of one model. Its window is known only where the model's file sets it: what the model
-    could take is not what the server gives it."""
+    """Return what Ollama says of one model. Its window is known only where its file sets it, which the server obeys."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -306,8 +305,7 @@ def _first_size(values: Iterable[object]) -> int:
 
 
 def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
-    """Return the model of a list that a name stands for. A name may leave out the date or the tag at the end, or add a
-    variant of OpenRouter (`:free`)."""
+    """Return the model that a name stands for, which may lack a date or a tag, or have a variant (`:free`)."""
     by_id = {each.id: each for each in models}
     model = model.removesuffix("@default")  # Vertex's word for the newest version
     if model in by_id:

@@ -71,8 +71,7 @@ class ModelRouter:
             yield response
 
     async def _chosen(self, request: ProviderRequest, held: ExitStack) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Read the body, and return the exchange with the provider of its model. `held` counts what is in memory: the
-        body twice while it is read."""
+        """Read the body, and return the exchange with the provider of its model. `held` counts what is in memory."""
         if request.method != "POST":
             await self._enter(self.default)
             return self.default.exchange(request)

@@ -95,10 +95,7 @@ class TraitsTable:
     provider's own list (`listed`), then what ccb knows of the family, then `default`."""
 
     def __init__(
-        self,
-        default: ModelTraits,
-        own: Mapping[str, Facts] | None = None,
-        listed: Callable[[str], Facts] = lambda model: {},
+        self, default: ModelTraits, own: Mapping[str, Facts] | None = None, listed: Callable[..., Facts] = lambda _: {}
     ) -> None:
         self._default = default
         self._own = own or {}

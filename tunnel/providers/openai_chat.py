@@ -134,7 +134,11 @@ class ChatDialect:
         if isinstance(asked.get("max_tokens"), int):
             body[rules.limit_field] = asked["max_tokens"]
         body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self._reasoning(asked, target) | self._bookkeeping(asked)
+        body |= self._reasoning(asked, target)
+        if rules.openai_fields:
+            body |= {"store": False, **user_fields(asked)}
+        elif rules.user_field:
+            body |= user_fields(asked, rules.user_field)
         reader = ChatReader(rules, target, names, _characters(body["messages"]))
         return DialectCall(PATH, body, reader)
 
@@ -162,11 +166,6 @@ class ChatDialect:
             return {"extra_body": {"google": {"thinking_config": _gemini_thinking(asked, target.model, level)}}}
         return {"reasoning_effort": level} if level else {}
 
-    def _bookkeeping(self, asked: Json) -> Json:
-        if self._rules.openai_fields:
-            return {"store": False, **user_fields(asked)}
-        return user_fields(asked, self._rules.user_field) if self._rules.user_field else {}
-
 
 def _deepseek_thinking(wanted: str, level: str) -> Json:
     if wanted == "none":
@@ -191,11 +190,10 @@ def _characters(messages: list[Json]) -> int:
 @dataclass(frozen=True)
 class ChatRules:
     """The rules of one server. `limit_field` carries the output limit. `reasoning` says how effort is asked for.
-    `thoughts_back` is the field of an assistant message that takes its thinking back, "" for none; with
-    `thoughts_always` each message with tool calls needs it. `files`: PDF files are taken. `openai_fields`: store,
-    prompt_cache_key and safety_identifier are known. `user_field` carries a hash of the user.
-    `gemini`: schemas and signatures are Gemini's. `details`: reasoning comes and goes as reasoning_details.
-    `cuts_silently`: a conversation that is too long loses its start without a word."""
+    `thoughts_back` is the field of an assistant message that takes its thinking back; with `thoughts_always` each
+    message with calls needs it. `files`: PDF files are taken. `openai_fields`: store, prompt_cache_key and
+    safety_identifier are known. `user_field` carries a hash of the user. `gemini`: schemas and signatures are Gemini's.
+    `details`: reasoning comes and goes as reasoning_details. `cuts_silently`: a long conversation loses its start."""
 
     limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     reasoning: Literal["", "effort", "deepseek", "openrouter", "gemini"] = ""
@@ -406,17 +404,13 @@ def gemini_schema(schema: object) -> Json:
             kept["anyOf"] = choices
         if "properties" in kept:
             kept["properties"] = {name: of(each, depth + 1) for name, each in kept["properties"].items()}
-            kept |= _required(schema, kept["properties"])
+            required = [name for name in schema.get("required", ()) if name in kept["properties"]]
+            kept |= {"required": required} if required else {}
         if "items" in kept:
             kept["items"] = of(kept["items"], depth + 1)
         return kept
 
     return of(given, 0)
-
-
-def _required(schema: Json, properties: Json) -> Json:
-    required = [name for name in schema.get("required", ()) if name in properties]
-    return {"required": required} if required else {}
 
 
 def _set_type(kept: Json, schema: Json) -> None:

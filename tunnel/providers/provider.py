@@ -30,11 +30,10 @@ async def _allow(request: BilledRequest) -> None:
 
 @dataclass(frozen=True)
 class ProviderRequest:
-    """A request of the worker that the policy has allowed. `path` is the raw request target with its query. `headers`
-    have passed the closed list, with names in lower case, and hold no credential. `body` can be read once; it raises
-    when the worker breaks off or sends too much, and the provider must let that error through or end its own request.
-    `size` is its length in bytes. The reader of the body waits for `asks`, with what it says of its
-    price, before anything goes out; that may raise Refusal."""
+    """A request that the policy has allowed. `path` is the raw request target with its query. `headers` are of the
+    closed list, with names in lower case and without a credential. `body` can be read once; it raises when the worker
+    breaks off, and the provider must let that error through. `size` is its length in bytes. The reader of the body
+    waits for `asks`, with what it says of its price, before anything goes out; that may raise Refusal."""
 
     method: str
     path: str
@@ -46,8 +45,7 @@ class ProviderRequest:
 
 @dataclass(frozen=True)
 class ProviderResponse:
-    """The head of an answer, as the provider sent it, and its body. `chunks` raises ProviderError when the provider
-    breaks off."""
+    """The head of an answer, as the provider sent it, and its body. `chunks` raises ProviderError if it breaks off."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -74,13 +72,11 @@ class Provider(Protocol):
         """Load what the first call needs, and do not wait for it: a worker is about to ask."""
 
     async def credential_name(self) -> str:
-        """Return the public name of where the credential comes from (`apiKeySource` in system/init). Raise
-        CredentialError, ConfigError."""
+        """Say where the credential comes from (`apiKeySource` in system/init). Raise CredentialError, ConfigError."""
 
     def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Send one request and yield its response as a context. Leaving the context early aborts the call. Raise
-        ProviderError, CredentialError, ConfigError. An answer 401 to a credential that may be replaced carries
-        `x-should-retry: true`."""
+        """Send one request and yield its response as a context; leaving it early aborts the call. Raise ProviderError,
+        CredentialError, ConfigError. A 401 to a credential that may be replaced carries `x-should-retry: true`."""
 
 
 MAX_BODY = 32 * 1024 * 1024  # bytes of a request; the limit of the Messages API

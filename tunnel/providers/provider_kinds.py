@@ -18,10 +18,9 @@ ANTHROPIC = "anthropic"  # the provider of models without a provider in front of
 @dataclass(frozen=True)
 class ProviderKind:
     """One kind. `base_url` is "" if each person has their own, or the place decides; `base_variable` may set it.
-    `key_variables` may hold the key; `needs_key` is False for servers that often run without one. `key_header` carries
-    it; with `api_key` it is the x-api-key of the Messages API. `counts`: the provider counts tokens. `traits` are those
-    of a model of which nothing is known. `lists` says how to ask for its models. `small_model` answers small questions,
-    "" for the model of the session."""
+    `key_variables` may hold the key, which some servers do not need. `key_header` carries it; with `api_key` it is the
+    x-api-key of the Messages API. `counts`: the provider counts tokens. `traits` are of a model of which nothing is
+    known. `lists` says how to ask for its models. `small_model` answers small questions."""
 
     name: str
     title: str
@@ -42,7 +41,7 @@ class ProviderKind:
 _OPENAI = ChatRules(limit_field="max_completion_tokens", reasoning="effort", files=True, openai_fields=True)
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
-_ANTHROPIC_LIST = ListCall(sdk="anthropic")
+_MODEL_LIST = ListCall(sdk="anthropic")
 _DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
 _PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
 _BEDROCK_LIST = ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES)
@@ -76,7 +75,7 @@ _KINDS = (
         "ANTHROPIC_BASE_URL",
         api_key=True,
         traits=_CLAUDE,
-        lists=_ANTHROPIC_LIST,
+        lists=_MODEL_LIST,
         small_model="claude-haiku-4-5",
     ),
     ProviderKind(
@@ -147,7 +146,7 @@ _KINDS = (
         "",
         (),
         needs_key=False,
-        lists=_ANTHROPIC_LIST,
+        lists=_MODEL_LIST,
     ),
 )
 KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

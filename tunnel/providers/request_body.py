@@ -24,8 +24,7 @@ class _Ambiguous(ValueError):
 
 
 def read_request(body: bytes) -> Json:
-    """Return the object in a whole request body. Raise Refusal: also for more values than a conversation has, because
-    32 MB of `[],` would take 800 MB of memory."""
+    """Return the object in a whole request body. Raise Refusal: 32 MB of `[],` would take 800 MB of memory."""
     try:
         text = body.decode("utf-8")
         if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer

@@ -77,8 +77,7 @@ def _sealed_in(block: Json) -> Json:
 
 
 def without_ours(asked: Json) -> Json:
-    """Return a request without the thinking that other providers made: Anthropic refuses signatures that it has not
-    made."""
+    """Return a request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
     messages = asked.get("messages")
     if not isinstance(messages, list):
         return asked

@@ -20,8 +20,7 @@ from .provider import ProviderError, ProviderRequest, ProviderResponse
 from .request_body import as_body, model_of
 from .request_content import Untranslatable, estimated_count, estimated_tokens
 
-MAX_EVENT = 16 * 1024 * 1024
-"""Bytes of one event. A line that is longer ends the answer."""
+MAX_EVENT = 16 * 1024 * 1024  # bytes of one event. A line that is longer ends the answer
 
 
 class StreamTranslator:
@@ -78,8 +77,7 @@ def _object(data: bytes) -> object:
 
 COUNT_PATH = "/v1/messages/count_tokens"
 
-PING_EVERY_S = 20.0
-"""Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
+PING_EVERY_S = 20.0  # seconds of silence before a sign of life to the worker: a model may think for minutes
 
 _OPTIONS = (b"stream_options", b"include_usage")
 _MAX_ERROR = 64 * 1024
@@ -88,8 +86,7 @@ _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control
 
 
 class TranslatedProvider(HttpProvider):
-    """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens. `key_header` carries
-    the key."""
+    """See `Provider`. Models are asked for as `given_name/model`. `counts`: the API counts tokens."""
 
     def __init__(
         self,

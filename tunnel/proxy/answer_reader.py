@@ -108,15 +108,13 @@ _MAX_WHOLE = 32 * 1024 * 1024  # bytes of an answer in one piece that are looked
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 _UNREADABLE = {"usage": "unreadable"}
-_TELLING = (b"usage", b"error", b"start", b"stop")
-"""Words of the events that say what is used, and where the message and its blocks start and stop."""
+_TELLING = (b"usage", b"error", b"start", b"stop")  # words of the events that are read
 
 _INPUT = b"input_json_delta"
 
 
 class TellingEvents:
-    """Cuts a stream into events as the worker does, and gives those that hold one of `words`. One that is longer than
-    `limit` is dropped."""
+    """Cuts a stream into events as the worker does, and gives those with one of `words`, up to `limit` bytes."""
 
     def __init__(self, words: Sequence[bytes], limit: int = MAX_EVENT) -> None:
         self.words = words

@@ -64,8 +64,7 @@ class RequestUpload:
         call.uploaded = head.size == 0
 
     def taken_body(self) -> bytes | None:
-        """Return the body that has been sent, and keep it no longer: what streams for minutes needs none. None if it
-        was too large to keep."""
+        """Return the body that was sent, None if it was too large to keep. It is not kept any longer."""
         kept, self._kept, self.keeps_body = self._kept, None, False
         return None if kept is None else b"".join(kept)
 

@@ -29,8 +29,7 @@ class CannotRebuild(Exception):
 
 @dataclass
 class Saving:
-    """What deltas have saved on the way from the host: bytes of all bodies, bytes that were sent for them, and how many
-    bodies had to be sent again."""
+    """What deltas have saved: bytes of all bodies, bytes that were sent, and how many bodies came again."""
 
     bodies: int = 0
     sent: int = 0
@@ -119,8 +118,7 @@ def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
 
 
 def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
-    """Return how many new bytes a body needs. Raise ValueError unless `parts` make exactly `size` bytes, with copies
-    that lie in a base of `base_size` bytes."""
+    """Return how many new bytes a body needs. Raise ValueError unless `parts` make `size` bytes of the base."""
     if len(parts) % 3 or len(parts) > MAX_PARTS:
         raise ValueError("parts are not triples, or too many")
     new, starts, counts = parts[::3], parts[1::3], parts[2::3]

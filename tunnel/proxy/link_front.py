@@ -28,14 +28,12 @@ from .proxied_call import CallReader, Superseded
 
 log = logging.getLogger(__name__)
 
-MAX_STREAMS = 128
-"""How many streams one connection may have. A stream counts until its last bytes are acknowledged."""
+MAX_STREAMS = 128  # how many streams one connection may have. A stream counts until its last bytes are acknowledged
 
 _MAX_ANSWERS = 1024
 _MAX_HEAD = 64 * 1024  # characters of a request head: it is kept as long as its stream
 _READ_ELSEWHERE = "the call is read by a newer stream"
-_ID = re.compile(r"[!-~]{0,128}")
-"""What names a call. It stands in every row of the ledger and the audit, and in the log."""
+_ID = re.compile(r"[!-~]{0,128}")  # names a call. It stands in the rows of ledger and audit, and in the log
 
 Send = Callable[[Frame], Awaitable[None]]
 
@@ -121,8 +119,7 @@ class _Stream:
 
 class LinkFront:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
-    `packs`: the worker takes compressed pieces of answers. A context: on leaving, the streams end without a frame and
-    their calls go on in the auth proxy."""
+    `packs`: the worker takes compressed answers. A context: on leaving, the calls go on in the auth proxy."""
 
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0, packs: bool = False) -> None:
         self._proxy = proxy
@@ -220,8 +217,7 @@ class LinkFront:
         await self._answers.put(Credit(self._epoch, stream, count))
 
     async def _send_answers(self) -> None:
-        """Send credit and errors. `handle` only queues them: it must go on reading frames while the link cannot
-        send."""
+        """Send credit and errors. `handle` only queues them: it must read on while the link cannot send."""
         try:
             while True:
                 await self._send(await self._answers.get())
@@ -256,8 +252,7 @@ class LinkFront:
                 self._forget(stream)
 
     async def _outcome(self, stream: _Stream) -> CallEnd:
-        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError when the connection is
-        gone."""
+        """Answer a call and return the end of its stream, with what was wrong. Raise CcbError without a connection."""
         wrong, again = "", False
         try:
             await self._respond(stream)

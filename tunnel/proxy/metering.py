@@ -56,8 +56,7 @@ class CallReport:
 
 @dataclass(frozen=True)
 class Reservation:
-    """What is set aside for a call until it has ended, in dollars. `row` is its number in the ledger, 0 if it is not
-    there."""
+    """What is set aside for a call until it has ended, in dollars. `row` is its number in the ledger, or 0."""
 
     usd: float = 0.0
     row: int = 0
@@ -67,8 +66,7 @@ class Accounts:
     """Keeps account of the calls of one auth proxy. This one lets every call start, and keeps nothing."""
 
     async def reserve(self, request: BilledRequest) -> Reservation:
-        """Set aside what a call may cost, before anything of its request goes out. May wait for other calls. Raise
-        Refusal if it may not go out."""
+        """Set aside what a call may cost, before anything goes out. May wait for other calls. Raise Refusal."""
         return Reservation()
 
     def ended(self, report: CallReport, reserved: Reservation) -> None:
@@ -176,9 +174,8 @@ class CallMeter:
         return True
 
     def _estimate(self, seconds: float) -> None:
-        """Take what an answer without its end has cost at least: only its end says how much. `seconds` is how long the
-        model has worked that was not waited for. Without this, a worker could spend any budget by never reading an
-        answer to its end."""
+        """Take what an answer without its end has cost at least. `seconds` is how long the model has worked unheard.
+        Without this, a worker could spend any budget by never reading an answer to its end."""
         unanswered = seconds > 0 and not self.status and self._digest and self._path == ANSWERED
         if not (self._counts() or unanswered):
             return

@@ -17,8 +17,7 @@ from ..providers.request_body import read_request
 from ..secret import Secret
 from ..wire.dataclass import dataclass
 
-REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"
-"""The error types of calls after the person has taken the grant back, and after its time."""
+REVOKED, EXPIRED = "laptop_revoked", "laptop_expired"  # the error types of calls after the grant has ended
 
 
 class CallGrant:
@@ -86,8 +85,8 @@ class CallPace:
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """`models` are patterns such as `claude-*`, any of which a model's name must match; empty for every model.
-    `max_output_tokens` is the largest `max_tokens`."""
+    """`models` are patterns such as `claude-*`, empty for any model. `max_output_tokens` is the largest
+    `max_tokens`."""
 
     models: Sequence[str] = ()
     max_output_tokens: int | None = None
@@ -158,16 +157,14 @@ def request_headers(from_worker: Mapping[str, str]) -> dict[str, str]:
 
 
 def response_headers(from_provider: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers of the provider that the worker may see, with names in lower case. Cookies, account names and
-    details of the server stay behind."""
+    """Return the headers for the worker, in lower case. Cookies, account names and server details stay behind."""
     named = ((name.lower(), value) for name, value in from_provider)
     return {name: value for name, value in named if name in _RESPONSE_NAMES or name.startswith(_RESPONSE_PREFIXES)}
 
 
 MAX_CALLS = 64  # how many model calls of one auth proxy may be under way
 MAX_BURST, MAX_PER_MINUTE = 300, 300
-"""How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay
-below."""
+"""Model calls of one auth proxy at once, and in a minute. Eight sub-agents with quick answers stay below."""
 
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
@@ -183,14 +180,11 @@ class RequestHead:
     resumed. `path` is the raw request target with its query, `size` the announced length of the body in bytes."""
 
     id: str
-    nonce: str
+    nonce: str = field(repr=False)
     method: str
     path: str
     headers: Mapping[str, str] = field(repr=False)
     size: int
-
-    def __repr__(self) -> str:
-        return f"RequestHead({self.id!r}, {self.method} {self.path!r}, {self.size} bytes)"
 
 
 class WrongNonce(Refusal):

@@ -29,10 +29,9 @@ class ResponseHead:
 
 
 class ProxiedCall:
-    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded` says that the provider
-    has the whole request: from then on the call must not be sent again. `refusal` is why the proxy itself answers, None
-    for an answer of the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why
-    not."""
+    """The response of one call. One task fills it; at most one `CallReader` reads it. `uploaded`: the provider has the
+    whole request, and the call must not be sent again. `refusal` is why the proxy itself answers, None for an answer of
+    the provider. `over`: nothing more will arrive; `complete`: all of it has, else `failure` is why not."""
 
     def __init__(self, call_id: str, refusal: Refusal | None = None) -> None:
         self.id = call_id
@@ -178,11 +177,9 @@ class CallReader:
             self.call.acknowledge(min(offset, self.offset))
 
 
-HOLD = 600.0
-"""Seconds a call without a reader is kept. Only time with a link counts: without one nobody can ask for the call."""
+HOLD = 600.0  # seconds a call without a reader is kept. Only time with a link counts: else nobody can ask for it
 
-READ_AHEAD = 64 * 1024 * 1024
-"""Bytes that all calls without a reader may hold together. Each has an equal share; at its share its provider waits."""
+READ_AHEAD = 64 * 1024 * 1024  # bytes that all calls without a reader may hold, each an equal share
 
 MAX_HELD, MAX_HELD_BYTES = 256, 8 * 1024 * 1024
 """How many finished calls without a reader are kept, and their bytes. Beyond that the oldest is forgotten."""

@@ -86,8 +86,7 @@ def _sent(patterns: Sequence[str]) -> dict[str, str]:
 
 
 def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
-    """Return the algorithms that an option means and asyncssh knows; None if it is not set. Raise ConfigError for
-    none."""
+    """Return the algorithms of an option that asyncssh knows; None if it is not set. Raise ConfigError for none."""
     if option not in given:
         return None
     known, default = _NAMES[option]
@@ -99,15 +98,13 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
 
 
 def ciphers(given: Mapping[str, str]) -> list[str]:
-    """Return the ciphers. If nobody set them, AES-GCM precedes ChaCha20 (three calls of OpenSSL a packet in
-    asyncssh)."""
+    """Return the ciphers. If nobody set them, AES-GCM precedes ChaCha20 (three calls of OpenSSL a packet)."""
     default = sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
     return chosen(given, "ciphers") or default
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:
-    """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds of keys in known_hosts
-    (`stored`)."""
+    """Return the algorithms for host keys: HostKeyAlgorithms, else first the kinds in known_hosts (`stored`)."""
     every = _text(keys.get_certificate_algs()) + _text(keys.get_public_key_algs())
     certified = _text(keys.get_default_certificate_algs())
     plain = _text(keys.get_default_public_key_algs())

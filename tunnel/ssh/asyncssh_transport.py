@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+Act = Callable[[], None]
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
-_LATER_WINDOW = 16 << 20
-"""Bytes that a later command, such as a copy, may send ahead: only if the network is what it waits for does sshd send
-packets of more than 32 KB."""
+_LATER_WINDOW = 16 << 20  # bytes ahead, such as of a copy: sshd sends large packets only if the network is slow
 _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has time for other work while that runs.
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, on_wait: Callable[[], None] = lambda: None, past: PastLogins | None = None
+    target: SshTarget, prompts: Prompts, on_wait: Act = lambda: None, past: PastLogins | None = None
 ) -> SshTransport:
     """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
 
@@ -47,7 +46,7 @@ async def connect(
 async def share_or_connect(
     target: SshTarget,
     prompts: Prompts,
-    on_wait: Callable[[], None] = lambda: None,
+    on_wait: Act = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = DEFAULT_SHARING,
 ) -> Transport:
@@ -70,11 +69,7 @@ async def share_or_connect(
 
 
 async def _log_in_over(
-    hops: Sequence[Hop],
-    prompts: Prompts,
-    on_wait: Callable[[], None],
-    past: PastLogins | None,
-    failed: Pipelining | None = None,
+    hops: Sequence[Hop], prompts: Prompts, on_wait: Act, past: PastLogins | None, failed: Pipelining | None = None
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it.
 
@@ -120,7 +115,7 @@ async def _log_in_over(
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
-async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
+async def _route(target: SshTarget, on_wait: Act) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
         return await route(target)
@@ -189,8 +184,7 @@ class SshTransport(Transport):
         return SshPipe(self.name, process)
 
     async def logged_in(self) -> None:
-        """Wait for the end of a login behind the first command. If it fails, log in again. Raise what `connect`
-        raises."""
+        """Wait for a login that ends behind the first command. If it fails, log in again. Raise as `connect`."""
         if not await self.pipelining.ended() and not self._again_logged_in:
             await self._log_in_again(self.pipelining)
 
@@ -224,7 +218,7 @@ class SshTransport(Transport):
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
         process = await channels.start_waiting(self.connection, command)
-        await self.pipelining.first_channel(channels.number_of(process), ahead=False)
+        await self.pipelining.first_channel(getattr(process.channel, "_send_chan", None), ahead=False)
         return process
 
     async def _log_in_again(self, failed: Pipelining | None) -> None:

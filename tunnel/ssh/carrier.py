@@ -32,10 +32,13 @@ class Hop(NamedTuple):
     target: SshTarget
     config: HostConfig
 
+    def through_the_last(self) -> Hop:
+        route = dataclasses.replace(self.config.route, proxy_jump=None, proxy_command=None)
+        return self._replace(config=dataclasses.replace(self.config, route=route))
+
 
 async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
-    """Return the hosts to log in to, each through the one before it. `ssh` are the words that start ssh: flags among
-    them count. Raise ConfigError, UsageError."""
+    """Return the hosts to log in to, one through the other. `ssh` are words with flags. Raise as `resolve` does."""
     hops = [Hop(target, await resolve(target, ssh))]
     while jump := hops[0].config.route.proxy_jump:
         targets = [SshTarget.of_jump_host(spec) for spec in jump.split(",")]
@@ -45,29 +48,19 @@ async def route(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> list[Hop]:
                 evidence=f"ProxyJump of {hops[0].target.shown}: {jump}",
                 do="If a jump host is its own jump host, add `ProxyJump none` for it to your ssh_config.",
             )
-        configs = await asyncio.gather(*(resolve(each, ssh_of_jump_hosts(ssh)) for each in targets))
+        words = [ssh[0], *(each for flag in flags_of(ssh) if flag[0] == "-F" for each in flag)]  # as ssh starts another
+        configs = await asyncio.gather(*(resolve(each, words) for each in targets))
         found = [Hop(each, config) for each, config in zip(targets, configs, strict=True)]
-        hops = [found[0], *(_through_the_last(hop) for hop in (*found[1:], *hops))]
+        hops = [found[0], *(hop.through_the_last() for hop in (*found[1:], *hops))]
     return hops
-
-
-def ssh_of_jump_hosts(ssh: Sequence[str]) -> list[str]:
-    """Return the words by which ssh starts another ssh for a jump host: of its flags only -F is passed on."""
-    return [ssh[0], *(each for flag in flags_of(ssh) if flag[0] == "-F" for each in flag)]
-
-
-def _through_the_last(hop: Hop) -> Hop:
-    route = dataclasses.replace(hop.config.route, proxy_jump=None, proxy_command=None)
-    return hop._replace(config=dataclasses.replace(hop.config, route=route))
 
 
 _EXIT_S = 2.0  # seconds for a ProxyCommand to end after its stream has
 
 
 class Carrier:
-    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell, because
-    asyncssh would take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host
-    `through`."""
+    """What carries one login: a socket to the host, or to a ProxyCommand (a child of the person's shell: asyncssh would
+    take its stderr for the server's), which `close` ends; or `tunnel`, the connection to the jump host `through`."""
 
     def __init__(
         self,
@@ -202,9 +195,7 @@ async def open_socket(config: HostConfig) -> socket.socket:
     if last.errno and reason.startswith("Connect call failed"):  # asyncio replaces the system's text
         reason = os.strerror(last.errno)
     raise Unreachable(
-        f"cannot reach {where}",
-        evidence=reason,
-        do="Check that the host is up and its SSH server listens on that port.",
+        f"cannot reach {where}", evidence=reason, do="Check that the host is up and its SSH server listens there."
     ) from last
 
 

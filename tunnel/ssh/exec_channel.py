@@ -1,5 +1,4 @@
-"""The pipe of one command, and asyncssh's input buffer without the copies of its slices (half of all in a large
-download)."""
+"""The pipe of one command, and asyncssh's input buffer without copies of slices (half of all in a download)."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-_LARGE = 1024
-"""Bytes from which on a part is handed out as a view. asyncssh gives smaller ones to functions that take bytes."""
+_LARGE = 1024  # bytes from which a part is handed out as a view. Smaller ones go to functions that take bytes
 
 
 class InputBuffer:

@@ -1,5 +1,4 @@
-"""Load keys from files and the agent. A locked key is offered by its public half, and unlocked when the server accepts
-it."""
+"""Load keys from files and the agent. A locked key is unlocked when the server accepts its public half."""
 
 from __future__ import annotations
 
@@ -37,8 +36,7 @@ class KeyFile:
 
 
 def _read_key_file(path: Path) -> KeyFile | str:
-    """Return the key (perhaps only a public one, for the agent), or why there is none, "" for a missing default
-    file."""
+    """Return the key (perhaps only its public half), or why there is none, "" for a missing default file."""
     public = _public_key(path.with_name(path.name + ".pub"))
     try:
         data = path.read_bytes()
@@ -104,8 +102,7 @@ class LockedKeyPair(asyncssh.SSHKeyPair):
         return key.sign(data, self.sig_algorithm)
 
 
-AGENT_QUIET_S = 3.0
-"""Seconds after which the person is told that ccb waits for the agent. It may ask them something first, or hang."""
+AGENT_QUIET_S = 3.0  # seconds until the person is told that ccb waits for the agent. It may ask them, or hang
 
 
 class LoginKeys:
@@ -251,8 +248,8 @@ class LoginKeys:
         return found
 
     async def unlock(self, file: KeyFile) -> asyncssh.SSHKey | None:
-        """Return the private key, from memory or by its passphrase, or None; add it to the agent if AddKeysToAgent says
-        so."""
+        """Return the private key, from memory or by its passphrase, or None. AddKeysToAgent may give it to the
+        agent."""
         memory, name = self._prompts.memory.keys, _name_in_memory(file)
         for attempt in range(1, self._max_attempts + 1):
             if name in memory:

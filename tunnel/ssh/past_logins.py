@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALWAYS_WAIT = -1
-"""Stands for the number of the first channel where a command that did not wait for it ended the connection."""
+ALWAYS_WAIT = -1  # the number of the first channel where a command that did not wait for it ended the connection
 
 _MAX_BYTES = 4096
 
@@ -31,8 +30,7 @@ _MAX_BYTES = 4096
 @dataclass(frozen=True)
 class PastLogin:
     """The last login to a host, for which one key alone was enough. `host_key` and `key` are fingerprints, `before`
-    stands for the keys that were refused before it, `channel` is the number of the first channel, if known, or
-    ALWAYS_WAIT."""
+    stands for the keys that were refused before, `channel` is the number of the first channel, or ALWAYS_WAIT."""
 
     host_key: str
     server: str

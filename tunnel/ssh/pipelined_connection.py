@@ -28,8 +28,7 @@ from .exec_channel import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 VERSION = "2.24."  # how the version of asyncssh begins for which this module is written
-_JOINED = 4096
-"""Bytes up to which small packets are kept as one: a packet may hold a single byte, and each object costs hundreds."""
+_JOINED = 4096  # bytes up to which small packets are kept as one: each object costs hundreds of them
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -156,12 +155,6 @@ async def start_waiting(
     return await CommandChannel(connection, window or connection.options.window).run(command)
 
 
-def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
-    """Return the number that the server gave to the channel of `process`, None if asyncssh does not tell."""
-    number = getattr(process.channel, "_send_chan", None)
-    return number if isinstance(number, int) else None
-
-
 class _AheadChannel(CommandChannel):
     """A channel whose requests do not wait for its number. `refusal`: the server did not open it."""
 
@@ -196,8 +189,7 @@ class _AheadChannel(CommandChannel):
 
 _MAX_ANSWERS = 4096  # answers that may wait while the server reads nothing, before no further request of it is answered
 _MAX_UNPROCESSED = 16 << 20  # bytes of the server that may wait while one packet of it is handled
-_MAX_UNPACKED = 256 << 10
-"""Bytes of a packet without its compression. The largest that a server may send has half of that."""
+_MAX_UNPACKED = 256 << 10  # bytes of a packet without its compression. A server may send half of that
 
 _MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
 _ANSWERS = (

@@ -32,9 +32,8 @@ _OUR_METHODS = ("publickey", "password", "keyboard-interactive")
 async def log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
 ) -> PipelinedConnection:
-    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new
-    connection logs in step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError,
-    ConfigError."""
+    """Return an authenticated connection to `hop` over `carrier`. If a login that signed at once fails, a new one goes
+    step by step. With `ahead`, it may be returned before the end of the login. Raise ConnectError, ConfigError."""
     if not asyncssh.__version__.startswith(VERSION):
         raise ConfigError(
             "ccb's own SSH does not know this version of asyncssh",
@@ -92,8 +91,7 @@ async def _log_in(
 async def _accept_key(
     trust: HostTrust, known: KnownKeys, shown: asyncssh.SSHKey, prompts: Prompts, listener: Prompts
 ) -> None:
-    """Decide on an unknown key as StrictHostKeyChecking says, and store it. `listener` shows warnings, also where
-    `prompts` may ask nothing. Raise HostKeyError."""
+    """Decide on an unknown key as StrictHostKeyChecking says, and store it. Warn `listener`. Raise HostKeyError."""
     store = trust.known_hosts[0]
     accepted = prompts.memory.accepted
     for sentence in known.unread:
@@ -238,8 +236,7 @@ class _Attempt:
             self._pipelining.banner = self.client.record.banner
 
     def _untrusted(self, error: asyncssh.HostKeyNotVerifiable) -> HostKeyError:
-        """Return the error for a host that did not prove its identity. Raise it if its key is revoked: no other key may
-        be tried."""
+        """Return the error for a host without proof of its identity. Raise it for a revoked key: no other is tried."""
         said = neutralise(str(error))
         if "revoked" in said:
             raise revoked(self._name, said) from error

@@ -68,8 +68,7 @@ def _error(where: str, what: str) -> ConfigError:
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
 _RESOLVE_DEADLINE_S = 10.0
 _SEVERAL_FILES = ("userknownhostsfile", "globalknownhostsfile")
-_PATH = re.compile(r"\s+(?=[/~]|none$)")
-"""Where one path ends and the next begins: `ssh -G` prints several in one line and does not quote spaces in them."""
+_PATH = re.compile(r"\s+(?=[/~]|none$)")  # between two paths of a line, in which spaces are not quoted
 
 
 async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfig:

@@ -84,9 +84,9 @@ class StreamOptions:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """The ssh options that apply to one host. `given` are those that differ from ssh's defaults, `no_effect` those
-    among them that only OpenSSH honours. `control_asks`: the master at `control_path` asks before each use. `digest` is
-    a hash of all."""
+    """The ssh options of one host. `given` are those that differ from ssh's defaults, `no_effect` those of them that
+    only OpenSSH honours. `control_asks`: the master at `control_path` asks before each use. `digest` is a hash of
+    all."""
 
     hostname: str
     user: str

@@ -49,8 +49,7 @@ class SshTarget:
         return [*self._flags_without_user(), *(["-l", self.user] if self.user is not None else [])]
 
     def shell_command(self, ssh: Sequence[str] = ("ssh",), *more: str, command: str = "true") -> str:
-        """Return the line that runs `command` on this host in a terminal, without ccb. `ssh` are the words that start
-        ssh; `more` are further flags, such as -v."""
+        """Return the line that runs `command` on this host without ccb. `ssh` are words for ssh, `more` are flags."""
         return f"{shlex.join([*ssh, *more, *self._flags_without_user(), self.shown])} {command}"
 
     def _flags_without_user(self) -> list[str]:

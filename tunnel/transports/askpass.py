@@ -13,14 +13,13 @@ import socket
 import stat
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
-from .command_transport import CommandTransport, PipeCommand
+from .command_transport import CommandTransport, Env, PipeCommand
 from .login_prompts import NobodyToAsk, Prompts
 
 
@@ -28,7 +27,7 @@ class AskingTransport(CommandTransport):
     """Commands with an askpass program. What the command says while it connects is shown to the person."""
 
     @classmethod
-    async def open(cls, command: PipeCommand, prompts: Prompts, env: Mapping[str, str]) -> Self:
+    async def open(cls, command: PipeCommand, prompts: Prompts, env: Env) -> Self:
         """Return a transport that is ready to start `command`; nothing is started yet. Raise ConfigError."""
         async with AsyncExitStack() as stack:
             askpass = await askpass_in(stack, prompts, env)
@@ -41,8 +40,7 @@ log = logging.getLogger(__name__)
 _MAX_LINE = 64 * 1024
 _YES_NO = "yes/no"
 _PREFIX = "ccb-ssh-"
-_MAX_DIRECTORY = 59
-"""Bytes. The path of a socket has 104: 26 for our name, 2 for the socket, and ssh adds 17 while it makes it."""
+_MAX_DIRECTORY = 59  # bytes. A path of a socket has 104: 26 for our name, 2 for the socket, 17 that ssh adds
 
 _ASK = (
     "import json,os,socket,sys;"
@@ -56,9 +54,8 @@ _ASK = (
 )
 
 
-def private_directory(env: Mapping[str, str]) -> Path:
-    """Make a directory for this user alone, with a path short enough for a socket. Remove those of killed ccbs. Raise
-    ConfigError."""
+def private_directory(env: Env) -> Path:
+    """Make a private directory, short enough for a socket. Remove those of killed ccbs. Raise ConfigError."""
     runtime = env.get("XDG_RUNTIME_DIR", "")
     for top in (runtime, env.get("TMPDIR", ""), "/tmp"):  # noqa: S108 - mkdtemp makes it private
         if top.startswith("/") and len(os.fsencode(top)) <= _MAX_DIRECTORY:
@@ -102,7 +99,7 @@ NO_ASKING = {"SSH_ASKPASS": "/bin/false", "SSH_ASKPASS_REQUIRE": "never"}
 """The variables for a command that must not ask anything: they name no askpass program."""
 
 
-async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Mapping[str, str]) -> Askpass:
+async def askpass_in(stack: AsyncExitStack, prompts: Prompts, env: Env) -> Askpass:
     """Return an askpass program in a private directory of its own, which `stack` removes. Raise ConfigError."""
     directory = private_directory(env)
     stack.callback(shutil.rmtree, directory, ignore_errors=True)

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import signal
-from asyncio.subprocess import Process, SubprocessStreamProtocol
+from asyncio.subprocess import DEVNULL, PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import PurePath
@@ -22,6 +22,7 @@ from .pipe import Transport
 _READ_LIMIT = 1024 * 1024
 _CLOSE_S = 5.0
 
+Env = Mapping[str, str]
 Failure = Callable[[int | None, str], CcbError | None]
 """Takes the exit code (None: killed by a signal) and stderr of a command that ended without any output. Returns the
 error that this means, or None if the caller has to decide."""
@@ -177,12 +178,7 @@ class CommandTransport(Transport):
     warm = False  # the command may log in before it gives a shell
 
     def __init__(
-        self,
-        command: PipeCommand,
-        *,
-        env: Mapping[str, str],
-        notice: Notice | None = None,
-        stack: AsyncExitStack | None = None,
+        self, command: PipeCommand, *, env: Env, notice: Notice | None = None, stack: AsyncExitStack | None = None
     ) -> None:
         self.name = command.name
         self._command = command
@@ -193,9 +189,8 @@ class CommandTransport(Transport):
         self._given_up = False
 
     async def execute(self, command: str) -> CommandPipe:
-        pipe = asyncio.subprocess.PIPE
         argv = self._command.argv(command)
-        child = await start(argv, self._command.shown, stdin=pipe, stdout=pipe, env=self._env)
+        child = await start(argv, self._command.shown, stdin=PIPE, stdout=PIPE, env=self._env)
         started = CommandPipe(self._command, child, self._notice)
         self._pipes = [each for each in self._pipes if not each.closed or each.failed] + [started]
         return started
@@ -217,20 +212,12 @@ class CommandTransport(Transport):
         await self._stack.aclose()
 
 
-async def start(
-    argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]
-) -> TransportProcess:
+async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Env) -> TransportProcess:
     """Start a child without the terminal, with a pipe for stderr. Raise UsageError if it cannot be started."""
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
-            _Protocol,
-            *argv,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=asyncio.subprocess.PIPE,
-            env=dict(env),
-            start_new_session=True,
+            _Protocol, *argv, stdin=stdin, stdout=stdout, stderr=PIPE, env=dict(env), start_new_session=True
         )
     except FileNotFoundError:
         raise UsageError(
@@ -240,18 +227,15 @@ async def start(
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"the command {argv[0][:80]!r} cannot be started",
-            evidence=str(error),
-            do=f"Make this work in a terminal first: {shown}",
+            f"the command {argv[0][:80]!r} cannot be started", evidence=str(error), do=f"Make this work first: {shown}"
         ) from error
     return TransportProcess(Process(transport, protocol, loop), transport, protocol)
 
 
-async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:
+async def said_by(argv: Sequence[str], *, env: Env, deadline_s: float) -> tuple[int, str, str]:
     """Run a command without input and return its exit code, stdout and stderr. Raise UsageError, and TimeoutError after
     `deadline_s`; then it was killed with its children."""
-    pipe = asyncio.subprocess.PIPE
-    child = await start(argv, " ".join(argv), stdin=asyncio.subprocess.DEVNULL, stdout=pipe, env=env)
+    child = await start(argv, " ".join(argv), stdin=DEVNULL, stdout=PIPE, env=env)
     try:
         async with asyncio.timeout(deadline_s):
             out, err = await child.process.communicate()
@@ -281,8 +265,7 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
 
 
 def shell_argv(words: Sequence[str], line: str) -> list[str]:
-    """Return `words` with `line` for a shell: in place of `{command}`, behind a shell's `-c`, as `-c LINE`, or as `sh
-    -c LINE`."""
+    """Return `words` with `line` for a shell: in place of `{command}`, behind `-c`, as `-c LINE` or `sh -c LINE`."""
     if any(COMMAND in word for word in words):
         return [word.replace(COMMAND, line) for word in words]
     takes_a_line = len(words) > 1 and _TAKES_A_LINE.fullmatch(words[-1])
@@ -294,8 +277,7 @@ def shell_argv(words: Sequence[str], line: str) -> list[str]:
 
 
 def wrapper_argv(words: Sequence[str], login: str, line: str) -> list[str]:
-    """Return the words of a wrapper of ssh that run `line` on `login`, in place of `{host}` and `{command}`, or at the
-    end."""
+    """Return the words of a wrapper of ssh that run `line` on `login`, at `{host}` and `{command}`, or last."""
     if tuple(words[:1]) == ("gcloud",) and words[-1] == "ssh":
         return [*words, login, "--command", line]
     argv = [word.replace(HOST, login).replace(COMMAND, line) for word in words]
@@ -311,12 +293,11 @@ def is_openssh(words: Sequence[str]) -> bool:
 
 
 class LocalTransport(CommandTransport):
-    """Runs commands with /bin/sh on this machine. `python` is the interpreter for the worker; without one, PATH is
-    searched."""
+    """Runs commands with /bin/sh on this machine. `python` is for the worker; without one, PATH is searched."""
 
     warm = True
 
-    def __init__(self, env: Mapping[str, str] | None = None, python: str = "") -> None:
+    def __init__(self, env: Env | None = None, python: str = "") -> None:
         self.python = python
         shell = PipeCommand("local", "sh", lambda line: ("/bin/sh", "-c", line), lambda status, said: None)
         super().__init__(shell, env=os.environ if env is None else env)
@@ -339,8 +320,7 @@ class StderrTail:
         self._shown = False  # whether `notice` has already received the unfinished line
 
     async def drain(self, read: Callable[[int], Awaitable[bytes]], notice: Notice | None = None) -> None:
-        """Read stderr to its end. Give every line to `notice`, also one without a newline after a moment: a
-        question."""
+        """Read stderr to its end. Give each line to `notice`, also one without a newline after a moment: a question."""
         line = ""
         while data := await self._read(read, line, notice):
             self.feed(data)

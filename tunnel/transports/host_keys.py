@@ -28,8 +28,7 @@ _KRL = b"SSHKRL\n\0"
 
 @dataclass(frozen=True)
 class HostKeyInfo:
-    """An unknown host key, which would be written to `store`. `others` are the places (file:line) of other kinds of
-    keys."""
+    """An unknown host key, which would be written to `store`. `others` are places (file:line) of other kinds."""
 
     host: str
     port: int
@@ -145,8 +144,7 @@ def _hash_of(name: str, salt: bytes) -> bytes:
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """Return the question about a key that is not trusted. Raise HostKeyError if it is revoked, or has changed: if
-    another one of its kind is known."""
+    """Return the question about an unknown key. Raise HostKeyError if it is revoked, or another one is known."""
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:
@@ -162,11 +160,9 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 
 
-def revoked(host: str, evidence: str) -> HostKeyError:
+def revoked(host: str, said: str) -> HostKeyError:
     return HostKeyError(
-        f"the host key of {host} is revoked",
-        evidence=evidence,
-        do="Do not connect. Ask the host's administrator for its new key.",
+        f"the host key of {host} is revoked", evidence=said, do="Do not connect. Ask its administrator for the new key."
     )
 
 

@@ -117,8 +117,7 @@ _OWN_LINE = "(?i)" + "|".join([*(row[0] for row in _SSH), _ALSO_SSH])
 """This and the other patterns are compiled at the first failure, and not in every start (5 ms)."""
 
 _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
-"""ssh says "unknown" for the far end of a ProxyCommand, also of the one that keeps clients of a master from logging in.
-"""
+"""ssh says "unknown" for the far end of a ProxyCommand, also of that which keeps clients of a master off."""
 
 _WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN  # A jump host or ProxyCommand ended before the host behind it said anything
 _NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)"
@@ -126,8 +125,7 @@ _NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*un
 
 
 def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
-    """Return the error that the output of the OpenSSH client means, None if `status` is not that of ssh itself. `told`:
-    the person has read `said` already."""
+    """Return the error that the output of ssh means, if `status` is its own. `told`: the person has read `said`."""
     if status != SSH_FAILED:
         return None
     by_hand = by_hand or f"ssh {name} true"
@@ -164,8 +162,7 @@ def _without_frames(said: str) -> str:
 
 
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:
-    """Return the error that a client of our master means. It cannot log in by itself, so "no way to the host" means
-    that the master has ended."""
+    """Return the error that a client of our master means. "No way to the host" means that the master has ended."""
     error = ssh_failure(name, status, said, by_hand)
     if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
         error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."

@@ -1,6 +1,5 @@
 """Send a request body as a compressed difference to an earlier one, and the events of an answer compressed. `parts` is
-a flat list of triples: how many new bytes come next, then where a copy begins in the earlier body, and how long it
-is."""
+a flat list of triples: how many new bytes come next, where a copy begins in the earlier body, its length."""
 
 from __future__ import annotations
 
@@ -14,11 +13,9 @@ from typing import Generic, TypeVar
 from .dataclass import dataclass
 from .frames import CHUNK
 
-MAX_BODIES = 32
-"""Bodies that are kept: those of the main agent and its sub-agents, and earlier ones that a fork may start from."""
+MAX_BODIES = 32  # bodies that are kept: of the main agent, of sub-agents, and of where a fork may start
 
-MAX_KEPT = 64 * 1024 * 1024
-"""Bytes of all bodies that are kept. Beyond it the body that was used longest ago goes."""
+MAX_KEPT = 64 * 1024 * 1024  # bytes of all bodies that are kept. Beyond it the body that was used longest ago goes
 
 T = TypeVar("T")
 
@@ -236,8 +233,7 @@ def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
 
 
 def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
-    """Return a body as a delta to that one of the `known` bodies which has most of it. `primed`: the other end takes
-    the end of that one as a dictionary."""
+    """Return a body as a delta to that of the `known` bodies which has most of it, perhaps `primed` with its end."""
     size = sum(map(len, pieces))
     base, best, most = "", None, 0
     for digest, body in known:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .control_protocol import RequestKind, RequestRefused, client_kind, public_fields
+from .control_protocol import RequestKind, RequestRefused, client_kind, public_fields, value_kind
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
@@ -39,8 +39,7 @@ CHANGE_RULES: RequestKind[list[Json], Json] = client_kind(
 )
 """The person adds permission rules, or removes rules of theirs: updates in the public shape."""
 
-SHELL_CALL = "shell_"
-"""The start of the id of the call that runs a command line of the person. Only its progress names the call."""
+SHELL_CALL = "shell_"  # starts the id of the call that runs a command line of the person. Only its progress names it
 
 SHELL_COMMAND = "shell_command"
 """The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
@@ -51,20 +50,6 @@ DEFAULT_THINKING_TOKENS = 10_000  # the budget of thinking that is switched on w
 _MAX_TAUGHT = 1_000
 
 
-def _read_effort(fields: Json) -> str | None:
-    level = fields.get("effort")
-    if level is not None and level not in EFFORTS:
-        raise RequestRefused(f"the effort must be one of {', '.join(EFFORTS)}")
-    return level
-
-
-def _read_tokens(fields: Json) -> int | None:
-    tokens = fields.get("max_thinking_tokens")
-    if tokens is not None and (not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 0):
-        raise RequestRefused("max_thinking_tokens must be a number of tokens or null")
-    return tokens
-
-
 def _read_models(fields: Json) -> Json:
     known = {name: fields.get(name) for name in ("models", "thinking")}
     if not all(isinstance(each, dict) and len(each) <= _MAX_TAUGHT for each in known.values()):
@@ -73,15 +58,18 @@ def _read_models(fields: Json) -> Json:
 
 
 LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
-"""Before another model is chosen: what the laptop knows of it, as `model_facts` and `thinking_models` of the
-options."""
-SET_EFFORT: RequestKind[str | None, Json] = client_kind("set_effort", _read_effort, lambda level: {"effort": level})
-SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
-    "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}
+"""Before another model is chosen: what the laptop knows of it, as two fields of the options."""
+SET_EFFORT: RequestKind[str | None, Json] = value_kind(
+    "set_effort", "effort", lambda level: level in (None, *EFFORTS), f"the effort must be one of {', '.join(EFFORTS)}"
+)
+SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = value_kind(
+    "set_max_thinking_tokens",
+    "max_thinking_tokens",
+    lambda tokens: tokens is None or (type(tokens) is int and tokens >= 0),
+    "max_thinking_tokens must be a number of tokens or null",
 )
 
-DROPS_MORE = "Resume rejected by --resume-drops-turn:"
-"""How the refusal begins when more than one turn would be left out. SDK clients compare it."""
+DROPS_MORE = "Resume rejected by --resume-drops-turn:"  # begins a refusal. SDK clients compare it
 
 
 @dataclass(frozen=True)
@@ -136,8 +124,7 @@ CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 
 @dataclass(frozen=True)
 class QueueMove:
-    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: it no longer waits
-    for the end of the running turn."""
+    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: into this turn."""
 
     uuid: str
     before: Sequence[str] = ()

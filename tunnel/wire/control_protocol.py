@@ -1,5 +1,4 @@
-"""Requests between the ends of a session (`control_request`), their answers and their withdrawals, in both
-directions."""
+"""Requests between the ends of a session (`control_request`), their answers and their withdrawals."""
 
 from __future__ import annotations
 
@@ -95,8 +94,7 @@ def _unread(_: Json) -> Any:
 @dataclass(frozen=True)
 class RequestKind(Generic[P, A]):
     """One kind of request. `name` is its public `subtype`. The asking end uses `write` and `read_answer`, which raises
-    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for as long as
-    it takes."""
+    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for ever."""
 
     name: str
     answered_by: AnsweredBy
@@ -214,15 +212,7 @@ class HookCallback:
 
 HOOK_CALLBACK: RequestKind[HookCallback, Json] = RequestKind("hook_callback", AnsweredBy.CLIENT, payload_of)
 
-CLIENT_DEADLINE_S = 60.0
-"""Seconds a client waits for the worker's answer while it is connected; what the official clients use."""
-
-
-def _read_model(fields: Json) -> str | None:
-    name = fields.get("model")
-    if not (name is None or isinstance(name, str)):
-        raise RequestRefused("the model must be a name or null")
-    return name
+CLIENT_DEADLINE_S = 60.0  # seconds a client waits for the worker while it is connected, as official clients do
 
 
 def client_kind(
@@ -231,12 +221,23 @@ def client_kind(
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 
+def value_kind(name: str, key: str, fits: Callable[[Any], bool], wrong: str) -> RequestKind[Any, Json]:
+    """Return a kind whose payload is one value, which `fits`, under `key`. `wrong` says why another one is refused."""
+
+    def read(fields: Json) -> Any:
+        if not fits(fields.get(key)):
+            raise RequestRefused(wrong)
+        return fields.get(key)
+
+    return client_kind(name, read, lambda value: {key: value})
+
+
 INTERRUPT: RequestKind[bool | None, Json] = client_kind(
-    "interrupt",
-    lambda fields: fields.get("cancel_queued") is True,
-    lambda queue: {"cancel_queued": True} if queue else {},
+    "interrupt", lambda fields: fields.get("cancel_queued") is True, lambda on: {"cancel_queued": True} if on else {}
 )
-SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
+SET_MODEL: RequestKind[str | None, Json] = value_kind(
+    "set_model", "model", lambda name: name is None or isinstance(name, str), "the model must be a name or null"
+)
 SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
     "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}
 )
@@ -245,8 +246,7 @@ SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
 @dataclass(frozen=True)
 class ProjectTrust:
     """May what the files of a project switch on count? `switches` are `project_switches.Switch` as objects;
-    `fingerprint` changes with any of them, but for the owners. `problems` are about files that cannot be used; without
-    switches, only they are shown."""
+    `fingerprint` changes with any of them. `problems` are about files that cannot be used; they may come alone."""
 
     directory: str
     fingerprint: str
@@ -267,13 +267,11 @@ def _read_project_trust(fields: Json) -> ProjectTrust:
     return ProjectTrust(directory, fingerprint, shown, [str(each) for each in problems])
 
 
-def _read_trusted(answer: Answer) -> bool:
-    """Anything that is not a clear yes is a no."""
-    return isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True
-
-
 TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
-    "trust_project", AnsweredBy.LAPTOP, _read_trusted, read=_read_project_trust
+    "trust_project",
+    AnsweredBy.LAPTOP,
+    lambda answer: isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True,  # a clear yes
+    read=_read_project_trust,
 )
 
 

@@ -12,11 +12,9 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 
-CHUNK = 96 * 1024
-"""Largest number of bytes in one `data` frame. In base64 they take 128 KiB, well below the limit of a line."""
+CHUNK = 96 * 1024  # bytes in one `data` frame, at most. In base64 they are 128 KiB, well below the limit of a line
 
-INITIAL_CREDIT = 1024 * 1024
-"""Bytes that a sender may send on a new stream, in each direction, before the first `credit` arrives."""
+INITIAL_CREDIT = 1024 * 1024  # bytes that may be sent on a new stream, each way, before the first `credit`
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ class CallHead:
 
 @dataclass(frozen=True)
 class CallData:
-    """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body: at most `CHUNK` bytes, and
-    never more than the receiver's credit."""
+    """Both ways. Bytes of a body on `stream`, in base64, from `off` on: at most `CHUNK`, and within the credit."""
 
     t: ClassVar[str] = "data"
     epoch: int
@@ -70,8 +67,7 @@ class CallData:
 
 @dataclass(frozen=True)
 class Packed(CallData):
-    """L>W. Bytes of a response, compressed, for a worker whose hello has the capability `packed`. Offset and credit
-    count the bytes before that."""
+    """L>W. Bytes of a response, compressed, for a worker that is `packed`. Offset and credit are of the plain bytes."""
 
     t: ClassVar[str] = "packed"
 
@@ -147,8 +143,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Past:
-    """W>L. The answer to `fetch`: {"records": [{"seq", "kind", "body"}, …]}, events in order and without gaps, the last
-    one just before `before`."""
+    """W>L. The answer to `fetch`: {"records": [{"seq", "kind", "body"}, …]}, without gaps up to `before`."""
 
     t: ClassVar[str] = "past"
     epoch: int
@@ -156,8 +151,7 @@ class Past:
     body: Json
 
 
-PROTOCOL = 1
-"""Version of the link protocol. A laptop speaks its own version and the one before."""
+PROTOCOL = 1  # version of the link protocol. A laptop speaks its own version and the one before
 
 
 class FrameError(Exception):
@@ -271,9 +265,8 @@ class Event:
 
 @dataclass(frozen=True)
 class Progress:
-    """W>L. A public stream-json object that is not journalled, so it may be lost when the connection drops. A newer
-    object replaces an older one of the same `key` that was not sent yet, if the key is not empty. `seq` is the number
-    of the event before it."""
+    """W>L. A public stream-json object that is not journalled, so it may be lost with the connection. A newer object
+    replaces an older unsent one of the same `key`, if that is not empty. `seq` is of the event before it."""
 
     t: ClassVar[str] = "progress"
     seq: int

@@ -1,5 +1,4 @@
-"""What a hook has printed: answers as JSON objects, among other text. A text that seems to say no is never passed over
-because it cannot be read."""
+"""What a hook has printed: answers as JSON objects, among other text. A no that cannot be read still counts."""
 
 from __future__ import annotations
 
@@ -69,8 +68,7 @@ def names_refusal(text: str) -> bool:
 
 
 def read_printed(text: str) -> PrintedAnswers:
-    """Find the JSON objects in an output: each begins a line, or follows another one. What has no field of an answer
-    belongs to the text around."""
+    """Find the JSON objects in an output: each begins a line, or follows another. Those of no answer are text."""
     decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)  # shells put real newlines into texts
     answers, rest, broken = [], [], []
     at = tries = 0

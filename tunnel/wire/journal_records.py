@@ -28,8 +28,7 @@ PRIORITY, LATER = "priority", "later"
 """The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
 running turn is over. Any other prompt goes to the agent with the next tool results."""
 
-TASK_PREFIX = "task:"
-"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
+TASK_PREFIX = "task:"  # the start of the `id` of a `queued` record that tells the end of a task; its id follows
 
 
 @dataclass(frozen=True)
@@ -74,9 +73,8 @@ class TakenRecord:
 
 @dataclass(frozen=True)
 class CompactStartRecord:
-    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
-    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
-    worker dies before."""
+    """`compact_start`: the model is about to be asked for a summary, by `trigger` (manual or auto). `hint` is what the
+    person wants it to keep. A `compact_boundary` message or `compact_end` follows, unless the worker dies."""
 
     kind: ClassVar[str] = "compact_start"
     trigger: str
@@ -94,8 +92,7 @@ class CompactEndRecord:
 @dataclass(frozen=True)
 class HookRecord:
     """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
-    compared with, `about` the id of a tool call. `once` are the keys of those among them that never run again, with
-    blanks between."""
+    compared with, `about` the id of a tool call, `once` the keys of those that never run again, with blanks between."""
 
     kind: ClassVar[str] = "hook"
     event: str
@@ -149,8 +146,7 @@ class WorktreeRecord:
 
 @dataclass(frozen=True)
 class ReasoningRecord:
-    """`reasoning`: the next turns use this effort ("" for the model's own) and this budget for thinking (0 for none, -1
-    to leave it to the model)."""
+    """`reasoning`: the next turns use this effort ("": the model's own) and budget (0: none, -1: the model's own)."""
 
     kind: ClassVar[str] = "reasoning"
     effort: str
@@ -193,8 +189,7 @@ class RewoundRecord:
     failed: list[Json]
 
 
-MAIN_AGENT = ""
-"""The id of a session's main agent. A sub-agent has the id of the tool call that started it."""
+MAIN_AGENT = ""  # the id of a session's main agent. A sub-agent has the id of the tool call that started it
 
 _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"
@@ -374,8 +369,7 @@ Content = Union[
 @dataclass(frozen=True)
 class Record:
     """One record, number 0 outside of a journal, and the time in seconds of the host's clock (for people only). Pass
-    `body` on, do not look into it. `content` is typed when it is first asked for, because most records are only passed
-    on."""
+    `body` on, do not look into it. `content` is typed when it is first asked for: most records are only passed on."""
 
     seq: int
     time: float
@@ -394,7 +388,7 @@ class Record:
         cls = _KINDS.get(self.kind)
         if cls is None:
             return UnknownRecord(self.kind, self.body)
-        content: Content = cls(*[read(self.body.get(key)) for key, read in _SHAPES[self.kind]])
+        content: Content = cls(*[read(self.body.get(key)) for _, key, _, read in _SHAPES[self.kind]])
         return content
 
 
@@ -403,7 +397,7 @@ def record_of(content: Content, seq: int = 0, time: float = 0.0, agent_id: str =
     if isinstance(content, (MessageRecord, UnknownRecord)):
         body = content.body
     else:
-        given = [(key, getattr(content, name), default) for name, key, default in _WRITTEN[content.kind]]
+        given = [(key, getattr(content, name), default) for name, key, default, _ in _SHAPES[content.kind]]
         body = {key: value for key, value, default in given if default is MISSING or value != default}
     if isinstance(content, PromptRecord):
         items = content.items
@@ -488,11 +482,8 @@ def _items(value: object) -> list[PromptItem]:
 _READERS: dict[str, Callable[[Any], object]] = {**READERS, "list[PromptItem]": _items}
 _KINDS: dict[str, type[Any]] = {each.kind: each for each in get_args(Content) if each is not UnknownRecord}
 
-_SHAPES: dict[str, list[tuple[str, Callable[[Any], object]]]] = {
-    kind: [(each.metadata.get("key", each.name), _READERS[str(each.type)]) for each in fields(cls)]
+_SHAPES: dict[str, list[tuple[str, str, object, Callable[[Any], object]]]] = {
+    kind: [(f.name, f.metadata.get("key", f.name), f.default, _READERS[str(f.type)]) for f in fields(cls)]
     for kind, cls in _KINDS.items()
 }
-_WRITTEN: dict[str, list[tuple[str, str, object]]] = {
-    kind: [(each.name, each.metadata.get("key", each.name), each.default) for each in fields(cls)]
-    for kind, cls in _KINDS.items()
-}
+"""Of each kind, the fields: name, key in the body, default, and what reads it."""

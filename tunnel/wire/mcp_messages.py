@@ -130,13 +130,11 @@ MCP_RECONNECT: RequestKind[str, Json] = client_kind(
     "mcp_reconnect", lambda fields: str(fields.get("serverName")), lambda name: {"serverName": name}
 )
 
-CALL_S = 600.0
-"""Seconds for a call of a tool without a sign of its server: an answer, progress, or a form for the person."""
+CALL_S = 600.0  # seconds for a call of a tool without a sign of its server: answer, progress, or a form
 
 SAY_LIMIT_S = 10.0  # seconds without a sign after which the row of a call shows how long it may take
 
-CHATTER_S = 2.0
-"""Seconds in which the answer to a call still comes after a line that is no JSON, as servers that print send it."""
+CHATTER_S = 2.0  # seconds in which an answer still comes after a line that is no JSON, as of servers that print
 
 LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"  # the variable that sets another limit for calls, in milliseconds
 _ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
@@ -231,8 +229,7 @@ class LineReader:
             self._odd = None
 
     def _puzzle(self, odd: Unreadable) -> None:
-        """End the call that the server seems to answer. A line that is no message may be only printed, and then the
-        answer follows soon."""
+        """End the call that the server seems to answer. A line that is no message may be printed before the answer."""
         only = next(iter(self._pending)) if len(self._pending) == 1 else None
         number = odd.number if odd.number in self._pending else only
         if odd.looks_like_one and number is not None:

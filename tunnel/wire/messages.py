@@ -1,6 +1,5 @@
 """The public stream-json objects, typed, with streaming events. `body` is the object as it was read, which headless
-output prints byte for byte. `parse_message` never raises: a field that is missing or wrong gets the empty value of its
-type."""
+output prints byte for byte. `parse_message` never raises: a missing or wrong field gets the empty value of its type."""
 
 from __future__ import annotations
 

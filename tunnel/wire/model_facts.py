@@ -22,17 +22,14 @@ _TELLING = re.compile(r"[0-9/:-]")
 
 
 def may_be_model(name: str) -> bool:
-    """Return whether `name` is an alias, or an id that some provider may know. An id has a digit, a slash, a colon or a
-    hyphen in it: a plain word is a slip."""
+    """Return whether `name` is an alias or can be an id, with a digit or a mark in it: a plain word is a slip."""
     return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
 DEFAULT_MAX_TOKENS = 8_000
-LONG_CONTEXT = "[1m]"
-"""The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
+LONG_CONTEXT = "[1m]"  # ends the name of a model with a window of a million tokens. The provider does not get it
 
-SEALED = "ccb1."
-"""The start of a signature of thinking in which the laptop keeps what another provider than Anthropic wants back."""
+SEALED = "ccb1."  # starts a signature of thinking in which the laptop keeps what another provider wants back
 
 TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 """The counts of a usage object that are paid for."""
@@ -124,8 +121,7 @@ class ModelTable:
         return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
 
     def paid_as(self, answered: str, asked: str) -> str:
-        """Return the name under which an answer is paid for: that of the model which has answered, unless only the one
-        that was asked for has a price."""
+        """Return the name under which an answer is paid for: that of who answered, unless only the other is priced."""
         return asked if asked and not self.facts(answered).priced else answered
 
 
@@ -160,8 +156,7 @@ def sent_name(model: str) -> str:
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
 
 
-ESTIMATED = "estimated"
-"""The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
+ESTIMATED = "estimated"  # in a usage whose counts are not all the provider's: True, or AT_MOST
 
 AT_MOST = "at_most"
 BYTES_PER_TOKEN = 3  # the fewest that a text has
@@ -170,8 +165,7 @@ _OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_g
 
 
 def add_usage(usage: dict[str, Any], more: object) -> None:
-    """Add what a later part of an answer says to its usage, which may be nothing or 0. What cannot be read may be
-    anything: the usage is AT_MOST from then on."""
+    """Add what a later part of an answer says to its usage. What cannot be read makes it AT_MOST from then on."""
     unreadable = usage.get(ESTIMATED) == AT_MOST or not _is_readable(more)
     told: dict[str, Any] = more if isinstance(more, dict) else {}
     for name, value in told.items():

@@ -15,8 +15,7 @@ from .frames import Frame, FrameError, Json, frame_from_dict, frame_to_dict
 MAX_LINE = 256 * 1024  # length of the longest line in bytes, with its newline
 MAX_FRAME = 32 * 1024 * 1024  # size of the largest frame in bytes, after its parts are joined
 
-_MEMORY_OF_LINE = 24
-"""Bytes of memory for each byte of a line, at most: `[],` becomes an empty list and a place in another list."""
+_MEMORY_OF_LINE = 24  # bytes of memory for each byte of a line, at most: `[],` is a list and a place in another
 
 _MEMORY_OF_VALUE = 120  # bytes of memory for each value of a frame of many lines, at most, apart from its text
 _MAX_OPEN_PARTS = 16

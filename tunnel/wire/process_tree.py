@@ -1,5 +1,4 @@
-"""The processes below one. Programs of their own use this module (the keeper of an MCP server, the supervisor of a
-command), so importing it takes no time."""
+"""The processes below one. Importing it takes no time, for programs of their own such as supervisors."""
 
 from __future__ import annotations
 

@@ -45,11 +45,9 @@ def unpack(packed: str) -> list[OwnFile]:
 CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "no cage: the sandbox is off"}
 """What each sandbox mode means for commands that run without a question, on a host that can make the cage."""
 
-CLAUDE_CODE_VERSION = "2.1.329"
-"""The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
+CLAUDE_CODE_VERSION = "2.1.329"  # the version of the stream-json protocol that ccb speaks. Its clients compare it
 
-INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
-"""What a program can leave out of a session: the instruction files, and the agents that ccb itself defines."""
+INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # files, ccb's own agents: to leave out
 
 SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run, and no model is called
 
@@ -154,9 +152,8 @@ def _fits(kind: str, value: object) -> bool:
 @dataclass(frozen=True)
 class SettingsOption:
     """What the laptop knows of the settings of a session; nothing in it is secret. `layers` are objects {"source",
-    "path", "values"}, the weakest first. `sources` are the values of `--setting-sources`. `trusted` is the fingerprint
-    of what the person has trusted in the session's directory, `*` for anything. `left_open` names what they have not
-    chosen: `model`, `permission_mode`."""
+    "path", "values"}, the weakest first. `sources` are those of `--setting-sources`. `trusted` is the fingerprint of
+    what is trusted in the session's directory, `*` for anything. `left_open` names what the person has not chosen."""
 
     layers: list[Json] = field(default_factory=list)
     sources: list[str] | None = None

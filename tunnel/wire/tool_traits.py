@@ -149,8 +149,7 @@ BUILT_IN = {
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""
 
-FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}
-"""The tools that are there besides, once others are deferred."""
+FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}  # there once others are deferred
 
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
 

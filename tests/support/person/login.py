@@ -16,7 +16,6 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
 from ccb.tunnel.ssh.past_logins import PastLogins
-from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.host_keys import HostKeyInfo
 from ccb.tunnel.transports.login_prompts import LoginMemory, NobodyToAsk, Prompts
@@ -133,20 +132,6 @@ def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.touch()
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     return path
-
-
-def no_openssh(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A laptop without OpenSSH; its ssh_config."""
-    config = directory / "home" / ".ssh" / "config"
-    monkeypatch.setattr(config_files, "CONFIG_FILES", (config,))
-    config.parent.mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(directory / "home"))
-    tools = directory / "tools"
-    tools.mkdir()
-    for name in ("sh", "ssh-keygen"):
-        (tools / name).symlink_to(str(shutil.which(name)))
-    monkeypatch.setenv("PATH", str(tools))
-    return config
 
 
 def every_host(identity: Path, known_hosts: Path) -> str:

@@ -110,9 +110,7 @@ async def test_a_run_that_reconnects_keeps_nothing_after_ccb_disconnect(sshd: Ss
     assert await use(where) == "new", "the next run keeps one again"
 
 
-async def test_what_keeps_a_connection_holds_no_credential(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_keeper_holds_no_credential(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", API_KEY)
     monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", f"x: {API_KEY}")
     assert await use(target(sshd, host_user)) == "new"
@@ -160,7 +158,7 @@ async def test_time_ends_it(sshd: Sshd, host_user: HostUser) -> None:
     assert await use(where) == "new" and sshd.logins == 2
 
 
-async def test_sleep_ends_it_before_its_keeper_has_noticed(
+async def test_sleep_ends_it_before_its_keeper(
     sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = target(sshd, host_user)
@@ -185,9 +183,7 @@ async def test_a_connection_that_does_not_answer_is_replaced(sshd: Sshd, host_us
     assert only().pid != first.pid and await use(where) == "kept"
 
 
-async def test_a_lock_of_the_screen_ends_it(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_lock_ends_it(sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """logind's signal, as gdbus prints it."""
     pipe = tmp_path / "said"
     os.mkfifo(pipe)
@@ -217,9 +213,7 @@ async def test_it_ends_when_its_keeper_is_killed(sshd: Sshd, host_user: HostUser
     assert await use(where) == "new"
 
 
-async def test_other_options_and_other_versions_make_another_connection(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_options_make_another_one(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:
     async def key(*options: str) -> str:
         where = target(sshd, host_user, *options)
         return key_of([hop.config for hop in await route(where)], where.host)

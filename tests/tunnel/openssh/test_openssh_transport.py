@@ -31,6 +31,8 @@ from ccb.tunnel.transports.login_failures import wrapper_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
+Env = dict[str, str]
+
 
 @pytest.fixture
 def env(tmp_path: Path) -> Iterator[dict[str, str]]:
@@ -46,7 +48,7 @@ def target(server: Sshd, user: HostUser, *options: str, port: int | None = None,
 @asynccontextmanager
 async def connected(
     where: SshTarget,
-    env: dict[str, str],
+    env: Env,
     prompts: Prompts | None = None,
     words: Sequence[str] = ("ssh", "-F", "/dev/null"),
 ) -> AsyncIterator[Transport]:
@@ -57,11 +59,11 @@ async def connected(
         await transport.close()
 
 
-def directories(env: dict[str, str]) -> list[Path]:
+def directories(env: Env) -> list[Path]:
     return list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
 
 
-async def test_one_login_carries_all_and_leaves_nothing(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+async def test_one_login_carries_all_and_leaves_nothing(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     async with connected(target(sshd, host_user), env) as transport:
         assert await output(transport, "id -un") == f"{host_user.name}\n"
         both = await asyncio.gather(output(transport, "echo one"), output(transport, "echo two"))
@@ -73,9 +75,7 @@ async def test_one_login_carries_all_and_leaves_nothing(sshd: Sshd, host_user: H
     assert not transport.alive and not directories(env)
 
 
-async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_jump_hosts_are_those_of_ssh_alone(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(
         f"Host hop\nHostName 127.0.0.1\nPort {sshd.port}\nUser {host_user.name}\n"
@@ -93,7 +93,7 @@ async def test_jump_hosts_are_those_of_ssh_and_a_lost_master_jumps_nowhere(
     assert sshd.logins == 2
 
 
-async def test_a_frozen_connection_can_be_left_at_once(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+async def test_a_frozen_connection_can_be_left_at_once(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     async with relay(sshd.port) as between:
         transport = await connect(
             target(sshd, host_user, port=between.port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null")
@@ -108,7 +108,7 @@ async def test_a_frozen_connection_can_be_left_at_once(sshd: Sshd, host_user: Ho
         assert not directories(env)
 
 
-async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     where = target(sshd, host_user)
     script = (
         "import asyncio\nfrom ccb.tunnel.openssh.openssh_transport import connect\n"
@@ -129,9 +129,7 @@ async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: Ho
     await until(lambda: not commands_with(sockets))
 
 
-async def test_a_passphrase_is_asked_once_for_all_commands(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_a_passphrase_is_asked_only_once(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     person = SshAsks("wrong", "open sesame")
@@ -141,9 +139,7 @@ async def test_a_passphrase_is_asked_once_for_all_commands(
     assert [(str(key) in prompt, echo) for _, prompt, echo in person.asked] == [(True, False), (True, False)]
 
 
-async def test_who_gives_up_is_refused_and_a_headless_run_is_not_asked(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_who_gives_up_is_refused_headless_too(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     for prompts in (SshAsks(None, None, None), NobodyToAsk()):
@@ -154,8 +150,8 @@ async def test_who_gives_up_is_refused_and_a_headless_run_is_not_asked(
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
-async def test_an_unknown_host_key_is_asked_in_the_words_of_ssh(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, answer: str
+async def test_an_unknown_host_key_is_asked(
+    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, answer: str
 ) -> None:
     known = tmp_path / "new_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}", "StrictHostKeyChecking=ask")
@@ -172,8 +168,8 @@ async def test_an_unknown_host_key_is_asked_in_the_words_of_ssh(
     assert "SHA256:" in before and "yes/no" in prompt and echo
 
 
-async def test_an_unknown_or_a_changed_host_key_is_refused_where_nobody_can_be_asked(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path
+async def test_a_strange_host_key_is_refused_headless(
+    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path
 ) -> None:
     known = tmp_path / "other_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}")
@@ -187,7 +183,7 @@ async def test_an_unknown_or_a_changed_host_key_is_refused_where_nobody_can_be_a
     assert "has changed" in caught.value.what and "ssh-keygen" in caught.value.evidence
 
 
-async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     async with connected(target(sshd, host_user, "ControlMaster=no"), env) as transport:
         for number in (1, 2):
             assert await output(transport, "echo in") == "in\n"
@@ -195,8 +191,8 @@ async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: 
 
 
 @pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])
-async def test_options_that_would_keep_our_command_from_running_do_not_count(
-    sshd: Sshd, host_user: HostUser, env: dict[str, str], tmp_path: Path, option: str
+async def test_options_against_our_command_do_nothing(
+    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, option: str
 ) -> None:
     config = tmp_path / "config"
     config.write_text(f"{option}\n")
@@ -207,7 +203,7 @@ async def test_options_that_would_keep_our_command_from_running_do_not_count(
         await pipe.close()
 
 
-async def test_what_a_killed_ccb_left_the_next_removes(sshd: Sshd, host_user: HostUser, env: dict[str, str]) -> None:
+async def test_what_a_killed_ccb_left_the_next_removes(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     old = Path(env["XDG_RUNTIME_DIR"]) / f"ccb-ssh-{ended.pid}-old"
@@ -218,9 +214,7 @@ async def test_what_a_killed_ccb_left_the_next_removes(sshd: Sshd, host_user: Ho
         assert not old.exists() and foreign.exists()
 
 
-async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
-    host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_who_does_not_give_a_password_is_not_asked_again(host_user: HostUser, env: Env, tmp_path: Path) -> None:
     options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"
@@ -232,9 +226,7 @@ async def test_who_does_not_want_to_give_a_password_is_not_asked_again(
         assert "Failed password" not in server.log.read_text()
 
 
-async def test_behind_a_wrapper_who_gives_up_is_not_asked_again_by_the_same_ssh(
-    host_user: HostUser, env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_behind_a_wrapper_who_gives_up_is_not_asked_again(host_user: HostUser, env: Env, tmp_path: Path) -> None:
     options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
     async with serve(tmp_path / "server", options) as server:
         known = f"UserKnownHostsFile={server.known_hosts}"

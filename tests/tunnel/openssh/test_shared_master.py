@@ -96,9 +96,7 @@ async def test_a_master_that_fails_later_is_a_lost_connection(sshd: Sshd, host_u
             await transport.close()
 
 
-async def test_a_master_without_room_for_another_session_is_passed_over(
-    tmp_path: Path, host_user: HostUser, sockets: Path
-) -> None:
+async def test_a_master_without_room_is_passed_over(tmp_path: Path, host_user: HostUser, sockets: Path) -> None:
     async with serve(tmp_path / "strict", ["MaxSessions 1"]) as server:
         path = sockets / named_for(host_user, server.port)
         async with control_master(server, host_user, path) as master:

@@ -170,7 +170,7 @@ async def test_foundry_is_the_messages_api_with_its_own_key(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("header", "sent"), [(None, "both"), ("authorization", "bearer"), ("x-api-key", "key")])
-async def test_a_token_of_entra_goes_into_the_header_that_the_settings_name(
+async def test_a_token_of_entra_goes_into_the_named_header(
     header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = {"keyHelper": f"echo {ACCESS_TOKEN}", **({"keyHeader": header} if header else {})}
@@ -234,7 +234,7 @@ async def test_a_frame_that_bedrock_does_not_send_is_no_answer(monkeypatch: pyte
             await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
-async def test_without_credentials_or_a_place_the_person_is_told_what_to_do(
+async def test_without_credentials_the_person_is_told_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("botocore")
@@ -284,7 +284,7 @@ async def test_vertex_without_credentials_says_how_to_get_some(tmp_path: Path, m
         await provider.credential_name()
 
 
-async def test_credentials_that_cannot_be_used_and_a_missing_project_are_told(
+async def test_unusable_credentials_and_a_missing_project_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     google = pytest.importorskip("google.auth")

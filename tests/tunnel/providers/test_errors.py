@@ -90,11 +90,7 @@ async def test_what_cannot_be_translated_is_refused_before_it_is_sent() -> None:
 
 @pytest.mark.parametrize("code", [429, "429"])
 async def test_openrouter_fails_inside_a_stream_that_began_well(code: object) -> None:
-    failed = {
-        "id": "g",
-        "error": {"code": code, "message": "no", "metadata": {"raw": "it is busy"}},
-        "choices": [],
-    }
+    failed = {"id": "g", "error": {"code": code, "message": "no", "metadata": {"raw": "it is busy"}}, "choices": []}
     async with adapter("openrouter", Raw(f": OPENROUTER PROCESSING\n\ndata: {json.dumps(failed)}\n\n".encode())) as it:
         error = (await it.ask([user("go")])).error
     assert error["type"] == "rate_limit_error" and "it is busy" in error["message"]

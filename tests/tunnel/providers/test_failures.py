@@ -219,6 +219,10 @@ async def test_30_39_the_counts_are_those_of_the_provider_also_when_streaming() 
     assert [counts[name] for name in names] == [100, 300, 600, 5]
 
 
+RESETS = {"x-ratelimit-reset-tokens": "6m0s", "x-ratelimit-reset-requests": "1s"}
+DELAYED = {"message": "q", "details": [{"retryDelay": "34s"}]}
+
+
 @pytest.mark.parametrize(
     ("headers", "error", "kind", "retry", "after"),
     [
@@ -227,24 +231,8 @@ async def test_30_39_the_counts_are_those_of_the_provider_also_when_streaming() 
         ({"retry-after": "7"}, {"message": "slow"}, "rate_limit_error", None, "7"),
         ({"retry-after-ms": "1500"}, {"message": "slow"}, "rate_limit_error", None, "1.5"),
         ({}, {"message": "Please try again in 1m2.5s."}, "rate_limit_error", None, "62.5"),
-        (
-            {
-                "x-ratelimit-remaining-tokens": "0",
-                "x-ratelimit-reset-tokens": "6m0s",
-                "x-ratelimit-reset-requests": "1s",
-            },
-            {"message": "slow"},
-            "rate_limit_error",
-            None,
-            "360",
-        ),
-        (
-            {},
-            {"status": "RESOURCE_EXHAUSTED", "message": "q", "details": [{"retryDelay": "34s"}]},
-            "rate_limit_error",
-            None,
-            "34",
-        ),
+        ({"x-ratelimit-remaining-tokens": "0", **RESETS}, {"message": "slow"}, "rate_limit_error", None, "360"),
+        ({}, {"status": "RESOURCE_EXHAUSTED", **DELAYED}, "rate_limit_error", None, "34"),
     ],
 )
 async def test_32_a_limit_says_when_to_come_back_and_an_empty_account_not_to(

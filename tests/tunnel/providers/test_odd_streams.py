@@ -39,8 +39,6 @@ def chunk(*calls: Json, finish: str | None = None, index: int = 0) -> Json:
 READ, BASH, BOTH = [("Read", {"a": 1})], [("Bash", {"b": 2})], [("Read", {"a": 1}), ("Bash", {"b": 2})]
 ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
     "a name that grows": ([[frag(0, "x", "Re")], [frag(0, "x", "Read")], [frag(0, "x", None, '{"a":1}')]], READ),
-    "the name with each piece": ([[frag(0, "x", "Read", '{"a"')], [frag(0, "x", "Read", ":1}")]], READ),
-    "the name with each piece, no id": ([[frag(0, None, "Read", '{"a"')], [frag(0, None, "Read", ":1}")]], READ),
     "the input before the name": (
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
@@ -48,19 +46,9 @@ ROWS: dict[str, tuple[list[list[Json]], list[tuple[str, Json]]]] = {
     "one call twice in an event": ([[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
     "an index only at first": ([[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
     "an index only later": ([[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
-    "no id at all": (
-        [[frag(0, None, "Read")], [frag(0, None, None, '{"a":1}')], [frag(1, None, "Bash", '{"b":2}')]],
-        BOTH,
-    ),
     "an empty id": ([[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
     "a new id in each chunk": ([[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]], READ),
     "a new id in each chunk, no index": ([[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
-    "two calls on one index": ([[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
-    "two calls on one index, no ids": ([[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),
-    "two calls of one tool on one index, no ids": (
-        [[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Read", '{"b":2}')]],
-        [("Read", {"a": 1}), ("Read", {"b": 2})],
-    ),
     "two calls of one tool on one index in one event, their inputs later": (
         [[frag(0, "x", "Read"), frag(0, "y", "Read")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
         [*READ, ("Read", {})],

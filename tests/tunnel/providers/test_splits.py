@@ -23,6 +23,7 @@ JSON = st.recursive(
 )
 INPUTS = st.dictionaries(st.text(max_size=8), JSON, max_size=3)
 TEXTS = st.text(max_size=60)
+Calls = list[tuple[str, dict[str, object]]]
 
 
 def test_a_stream_without_an_end_takes_no_memory_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +84,7 @@ def test_signs_of_life_of_a_server_say_nothing_to_the_worker(flavour: str) -> No
     crlf=st.booleans(),
 )
 def test_any_split_gives_the_same_events(
-    flavour: str,
-    text: str,
-    thinking: str,
-    calls: list[tuple[str, dict[str, object]]],
-    stop: str,
-    cuts: list[int],
-    crlf: bool,
+    flavour: str, text: str, thinking: str, calls: Calls, stop: str, cuts: list[int], crlf: bool
 ) -> None:
     stream = stream_of(Said(text, thinking, tuple(calls), stop), 7, flavour)
     if crlf:

@@ -14,9 +14,7 @@ LINES = st.lists(st.tuples(st.sampled_from(WORDS), ENDS), max_size=20)
 
 
 @given(LINES, st.lists(st.integers(1, 9), min_size=1))
-def test_the_worker_and_the_proxy_read_the_same_events_however_they_are_cut(
-    lines: list[tuple[bytes, bytes]], sizes: list[int]
-) -> None:
+def test_worker_and_proxy_read_the_same_events_however_cut(lines: list[tuple[bytes, bytes]], sizes: list[int]) -> None:
     stream = b"".join(line + end for line, end in lines) + b"\n\ndata: usage of an event that has no end"
     found, reader, at = [], TellingEvents((b"usage",)), 0
     for number in range(len(stream)):

@@ -265,9 +265,7 @@ async def test_a_link_that_drops_at_any_moment_of_the_upload_costs_one_call(mome
 
 
 @pytest.mark.parametrize("dropped", [True, False], ids=["the link dropped", "the old link hangs"])
-async def test_a_call_whose_upload_was_not_whole_may_start_again_on_a_new_connection(
-    fake_model: FakeModel, dropped: bool
-) -> None:
+async def test_a_call_whose_upload_was_not_whole_may_start_again(fake_model: FakeModel, dropped: bool) -> None:
     fake_model.add({"text": "ok"})
     body = message_body("x" * 3000)
     async with proxy_to(fake_model.url) as proxy, AsyncExitStack() as stack:

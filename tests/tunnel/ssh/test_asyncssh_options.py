@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,20 +11,11 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import (
-    Person,
-    logged_in,
-    logs_in,
-    no_openssh,
-    only_config,
-    output,
-    pipe_to,
-    refused,
-    target,
-)
+from tests.support.person.login import Person, logged_in, logs_in, only_config, output, pipe_to, refused, target
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, Unreachable
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
+from ccb.tunnel.ssh_config import config_files
 from ccb.tunnel.ssh_config.config_files import resolve
 from ccb.tunnel.ssh_config.ssh_target import SshTarget, of_consequence, only_openssh
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -164,10 +156,19 @@ async def test_a_server_that_says_nothing_is_given_up_after_connect_timeout(sshd
         await asyncio.wait_for(ended.wait(), 60)
 
 
-@pytest.fixture(name="no_openssh")
-def laptop_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its ssh_config."""
-    return no_openssh(tmp_path, monkeypatch)
+@pytest.fixture
+def no_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A laptop without OpenSSH; its ssh_config."""
+    config = tmp_path / "home" / ".ssh" / "config"
+    monkeypatch.setattr(config_files, "CONFIG_FILES", (config,))
+    config.parent.mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "ssh-keygen"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    monkeypatch.setenv("PATH", str(tools))
+    return config
 
 
 async def test_without_openssh_the_command_line_counts_and_a_configuration_is_refused(

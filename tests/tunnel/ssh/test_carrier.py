@@ -78,7 +78,7 @@ async def test_it_is_run_by_the_shell_of_the_person(
     await refused(Unreachable, target(sshd, host_user, f"{command} 2> >(cat >&2)"), match="no SSH connection")
 
 
-async def test_it_inherits_no_credential(
+async def test_it_gets_no_secret(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in SECRET_VARIABLES:

@@ -90,7 +90,7 @@ async def test_an_answer_that_was_not_stored_is_about_that_key(sshd: Sshd, host_
 
 
 @pytest.mark.parametrize("what", ["a directory", "no text"])
-async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
+async def test_an_unreadable_file_for_keys_is_passed(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, what: str
 ) -> None:
     broken = tmp_path / "broken"
@@ -108,9 +108,7 @@ async def test_a_file_for_keys_that_cannot_be_read_is_passed_over(
         assert person.told[0] == f"{broken} cannot be read, so the keys in it are not used: Is a directory."
 
 
-async def test_a_key_of_another_kind_is_a_question_that_names_the_one_on_file(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_key_of_another_kind_is_asked_about_by_place(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'rsa', 'rsa'))}")
     person = Person(trust=False)
@@ -128,7 +126,7 @@ async def test_the_kind_on_file_is_the_one_that_is_asked_for(host_user: HostUser
             assert key is not None and key.get_algorithm() == "ssh-rsa"
 
 
-async def test_keys_are_looked_for_in_several_files_and_stored_in_the_first(
+async def test_keys_are_in_several_files_and_stored_in_the_first(
     sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -168,7 +166,7 @@ async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tm
 
 
 @pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])
-async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
+async def test_a_certificate_without_proof_leaves_the_key_to_judge(
     host_user: HostUser, tmp_path: Path, flaw: str
 ) -> None:
     authority, other = make_key(tmp_path / "authority"), make_key(tmp_path / "other")
@@ -191,12 +189,12 @@ async def test_a_certificate_that_proves_nothing_leaves_the_key_to_be_judged(
         await logs_in(target(server, host_user, known=known))
 
 
-async def test_a_key_of_another_port_does_not_stand_in_for_one_that_changed(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_key_of_another_port_does_not_stand_in_for_one(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
-    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
     where = target(sshd, host_user, known=known)
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}")
+    await logs_in(where)
+    known.write_text(f"127.0.0.1 {public(sshd.host_key)}[127.0.0.1]:{sshd.port} {public(old)}")
     error = await refused(HostKeyError, where, Person(trust=True), match="has changed")
     assert f"{known}:2" in error.evidence
     said = ssh(where)

@@ -145,9 +145,7 @@ async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: 
         assert failures(server) == 2
 
 
-async def test_a_locked_key_that_the_server_does_not_want_is_not_asked_for(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_locked_key_that_nobody_wants_is_not_asked_for(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     person = Person(passphrases=["secret"])
     where = target(sshd, host_user, f"IdentityFile={sshd.identity}", key=locked)

@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -38,9 +39,7 @@ def test_no_other_asyncssh_is_installed() -> None:
     assert needed == f"asyncssh[bcrypt]>={major}.{minor},<{major}.{int(minor) + 1}"
 
 
-async def test_an_asyncssh_that_is_different_is_not_used(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_asyncssh_is_not_used(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the window of a command could be opened for what nobody has read."""
     monkeypatch.setattr(asyncssh, "__version__", "2.25.0")
     error = await refused(ConfigError, target(sshd, host_user), match="does not know this version of asyncssh")
@@ -159,17 +158,11 @@ async def flooding(directory: Path, flood: Flood, *, compressed: bool = False) -
 
 
 async def client(
-    server: Sshd | None,
-    way: str,
-    *,
-    later: bool = False,
-    flood: str = "flood",
-    options: Sequence[str] = (),
-    enough: int = 0,
+    server: Sshd | None, way: str, *, later: bool = False, flood: str = "x", more: Sequence[str] = (), enough: int = 0
 ) -> dict[str, int]:
     """Let a client take what the command `flood` says, slowly; on this machine without `server`. Return its peak in
     MB, and whether it is connected. After that time it reads on at full speed, until it has `enough` bytes."""
-    where = json.dumps(server and vars_of(target(server, SOMEBODY, *options)))
+    where = json.dumps(server and asdict(target(server, SOMEBODY, *more)))
     arguments = where, way, str(SECONDS), "yes" if later else "no", flood, str(enough)
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, *arguments, stdout=asyncio.subprocess.PIPE
@@ -178,11 +171,6 @@ async def client(
     found: dict[str, int] = json.loads(said)
     log.info("%s: %s", os.environ.get("PYTEST_CURRENT_TEST"), found)
     return found
-
-
-def vars_of(where: Any) -> dict[str, object]:
-    names = ("host", "user", "port", "identities", "options")
-    return {name: getattr(where, name) for name in names}
 
 
 def writes(*streams: str) -> Flood:
@@ -347,7 +335,7 @@ async def test_what_nobody_reads_stays_on_the_host_behind_another(
         config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
         through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
         way = through if carrier == "jump host" else pipe_to(server.port, tmp_path)
-        found = await client(server, "read", options=[way])
+        found = await client(server, "read", more=[way])
     assert found["alive"]
     assert found["peak"] < LIMIT_MB
 
@@ -397,6 +385,6 @@ def bomb(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
 
 async def test_a_packet_that_unpacks_to_much_ends_the_connection(tmp_path: Path) -> None:
     async with flooding(tmp_path, bomb, compressed=True) as server:
-        found = await client(server, "nothing", options=["Compression=yes"])
+        found = await client(server, "nothing", more=["Compression=yes"])
     assert not found["alive"]
     assert found["peak"] < LIMIT_MB

@@ -161,7 +161,7 @@ async def test_the_keys_that_are_wanted_come_first_as_ever(sshd: Sshd, host_user
     assert text == "no: your ssh configuration does not begin with a key; the next login will be"
 
 
-async def test_each_jump_host_is_logged_in_to_by_what_it_needed(
+async def test_each_jump_host_gets_what_it_needed(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     past = PastLogins(tmp_path / "past")
@@ -204,9 +204,7 @@ async def test_a_certificate_signs_at_once_while_it_is_valid(host_user: HostUser
         assert await report(where, past) == PIPELINED, "with the key itself"
 
 
-async def test_a_locked_key_signs_at_once_when_this_process_has_unlocked_it(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_a_locked_key_signs_at_once_when_it_was_unlocked(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
     where = target(sshd, host_user, key=locked)

@@ -41,11 +41,12 @@ async def test_an_unknown_key_is_refused_where_nobody_is_asked(sshd: Sshd, host_
         ["ssh-keygen", "-l", "-f", f"{sshd.host_key}.pub"], capture_output=True, text=True, check=True
     ).stdout.split()[1]
     assert fingerprint in error.evidence
+    await refused(HostKeyError, target(sshd, host_user, known=known), Person(trust=False), match="not accepted")
     assert not known.exists()
 
 
 @pytest.mark.parametrize("hashed", ["no", "yes"])
-async def test_an_accepted_key_is_stored_and_known_from_then_on(
+async def test_an_accepted_key_is_stored_and_known(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str
 ) -> None:
     known = tmp_path / "ssh" / "known_hosts"
@@ -60,12 +61,6 @@ async def test_an_accepted_key_is_stored_and_known_from_then_on(
     openssh = ["ssh", "-F", "none", "-p", str(sshd.port), "-i", str(sshd.identity), "-o", f"UserKnownHostsFile={known}"]
     done = subprocess.run([*openssh, "-o", "BatchMode=yes", f"{host_user.name}@127.0.0.1", "true"], check=False)
     assert done.returncode == 0, "OpenSSH reads the same file"
-
-
-async def test_a_key_that_is_not_accepted_is_not_stored(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    known = tmp_path / "known_hosts"
-    await refused(HostKeyError, target(sshd, host_user, known=known), Person(trust=False), match="not accepted")
-    assert not known.exists()
 
 
 async def test_a_changed_key_is_refused_and_the_way_out_works(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -94,15 +89,7 @@ async def test_a_revoked_key_is_refused_anywhere(sshd: Sshd, host_user: HostUser
     assert not person.asked
 
 
-async def test_a_key_of_the_host_on_its_standard_port_counts_on_another_one(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    known = tmp_path / "known_hosts"
-    known.write_text(f"127.0.0.1 {sshd.host_key.with_suffix('.pub').read_text()}")
-    await logs_in(target(sshd, host_user, known=known))
-
-
-async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(
+async def test_a_jump_host_has_its_own_host_key(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(tmp_path / "jump") as jump:
@@ -189,7 +176,7 @@ async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd
     ("option", "says"),
     [("AllowTcpForwarding no", "does not lead to 127.0.0.1 port"), ("", "cannot reach 127.0.0.1 port")],
 )
-async def test_a_jump_host_that_leads_no_further_is_named(
+async def test_a_jump_host_that_leads_nowhere_is_named(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, says: str
 ) -> None:
     async with serve(tmp_path / "jump", [option] if option else []) as jump:
@@ -204,7 +191,7 @@ async def test_a_jump_host_that_leads_no_further_is_named(
         assert (by_hand in caught.value.do) == bool(option)
 
 
-async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
+async def test_a_silent_host_behind_a_jump_host_is_given_up(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with silent_port() as port:
@@ -219,7 +206,7 @@ async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
 
 
 @pytest.mark.parametrize("fault", ["closed", "refuses", "unknown"])
-async def test_a_failure_on_the_way_is_said_of_the_jump_host_by_its_name(
+async def test_a_failure_on_the_way_names_the_jump_host(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     only_config(tmp_path, monkeypatch).write_text(

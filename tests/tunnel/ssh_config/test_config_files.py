@@ -91,7 +91,7 @@ async def test_the_chosen_agent(config: Path, monkeypatch: pytest.MonkeyPatch, v
     assert (await resolve(SshTarget("far"))).identities.agent == means
 
 
-async def test_what_the_configuration_starts_inherits_no_credential(
+async def test_what_the_configuration_starts_gets_no_credential(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in SECRET_VARIABLES:

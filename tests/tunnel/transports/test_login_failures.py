@@ -21,6 +21,8 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_failures import last_words, session_failure, ssh_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 
+Env = dict[str, str]
+Words = tuple[str, ...]
 PLAIN = ("ssh", "-F", "/dev/null")
 REFUSED = "ann@192.0.2.1: Permission denied (publickey)."
 NO_WAY = "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535"
@@ -141,9 +143,7 @@ def test_the_command_to_try_by_hand_goes_to_the_same_server_with_the_same_option
     assert error is not None and f"`{command}`" in error.do
 
 
-async def test_both_transports_name_the_command_that_goes_to_this_very_server(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_both_transports_name_a_command_to_this_server(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     options = (f"UserKnownHostsFile={sshd.known_hosts}", "IdentityAgent=none")
     target = SshTarget("127.0.0.1", host_user.name, sshd.port, (str(tmp_path / "none"),), options)
     with ssh_environment(tmp_path) as env, pytest.raises(AuthFailed) as over_ssh:
@@ -179,7 +179,7 @@ def words(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> tuple[str, ...]:
 
 
 async def refused(
-    words: Sequence[str], env: dict[str, str], *options: str, prompts: Prompts | None = None, port: int | None = None
+    words: Sequence[str], env: Env, *options: str, prompts: Prompts | None = None, port: int | None = None
 ) -> CcbError:
     """Why no login to the host `box` succeeds."""
     with pytest.raises(CcbError) as caught:
@@ -194,7 +194,7 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
-async def test_a_proxy_command_gives_the_evidence(words: tuple[str, ...], env: dict[str, str], tmp_path: Path) -> None:
+async def test_a_proxy_command_gives_the_evidence(words: Words, env: Env, tmp_path: Path) -> None:
     proxy = program(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
     error = await refused(words, env, f"ProxyCommand={proxy}")
     assert type(error) is Unreachable and "does not reach box" in error.what
@@ -212,15 +212,13 @@ async def test_a_proxy_command_gives_the_evidence(words: tuple[str, ...], env: d
 )
 @pytest.mark.quick_rows(2)
 async def test_a_jump_host_that_does_not_lead_on_is_named(
-    words: tuple[str, ...], env: dict[str, str], jump: str, kind: type[CcbError], what: str, evidence: str
+    words: Words, env: Env, jump: str, kind: type[CcbError], what: str, evidence: str
 ) -> None:
     error = await refused(words, env, f"ProxyJump={jump}")
     assert type(error) is kind and what in error.what and evidence in error.evidence
 
 
-async def test_where_a_proxy_command_wants_the_person_to_log_in_is_shown_at_once(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_where_a_proxy_command_logs_in_is_shown_at_once(words: Words, env: Env, tmp_path: Path) -> None:
     visited = tmp_path / "visited"
     proxy = program(
         tmp_path / "proxy",
@@ -238,9 +236,7 @@ async def test_where_a_proxy_command_wants_the_person_to_log_in_is_shown_at_once
     await transport.close()
 
 
-async def test_a_proxy_command_that_does_not_want_to_go_is_ended(
-    words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_a_proxy_command_that_does_not_want_to_go_is_ended(words: Words, env: Env, tmp_path: Path) -> None:
     proxy = program(tmp_path / "proxy", f"trap '' HUP TERM\n{' '.join(words)} -W 127.0.0.1:$1 hop\nsleep 600")
     where = SshTarget("box", options=(f"ProxyCommand={proxy} %p",))
     transport = await connect(where, NobodyToAsk(), env=env, words=words)
@@ -249,15 +245,13 @@ async def test_a_proxy_command_that_does_not_want_to_go_is_ended(
     await until(lambda: not commands_with(str(proxy)))
 
 
-async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: tuple[str, ...], env: dict[str, str]) -> None:
+async def test_who_did_not_trust_a_jump_host_is_not_asked_again(words: Words, env: Env) -> None:
     person = SshAsks("no")
     error = await refused(words, env, "ProxyJump=unknown", prompts=person)
     assert type(error) is HostKeyError and len(person.asked) == 1
 
 
-async def test_a_revoked_host_key_is_not_to_be_connected_to(
-    sshd: Sshd, words: tuple[str, ...], env: dict[str, str], tmp_path: Path
-) -> None:
+async def test_a_revoked_host_key_is_refused(sshd: Sshd, words: Words, env: Env, tmp_path: Path) -> None:
     known = tmp_path / "revoked_known_hosts"
     known.write_text(f"@revoked * {sshd.host_key.with_suffix('.pub').read_text()}")
     for option in (f"UserKnownHostsFile={known}", f"RevokedHostKeys={sshd.host_key.with_suffix('.pub')}"):

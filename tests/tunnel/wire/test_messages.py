@@ -18,102 +18,83 @@ BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": 
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}
 
-LINES: list[tuple[type[messages.PublicMessage], Json, Json]] = [
+LINES: list[tuple[str, Json, Json]] = [
     (
-        messages.AssistantMessage,
+        "AssistantMessage",
         {"type": "assistant", "message": {"id": "m", "content": [{"type": "text"}, 7]}},
         {"message_id": "m", "blocks": [{"type": "text"}], "is_api_error": False},
     ),
-    (messages.AssistantMessage, {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
+    ("AssistantMessage", {"type": "assistant", "is_api_error_message": True}, {"is_api_error": True}),
     (
-        messages.UserMessage,
+        "UserMessage",
         {"type": "user", "isReplay": True, "uuid": "u", "message": {"content": BLOCKS}},
         {"blocks": BLOCKS, "uuid": "u", "is_replay": True, "is_summary": False},
     ),
+    ("UserMessage", {"type": "user", "message": {"content": "hi"}}, {"blocks": [{"type": "text", "text": "hi"}]}),
     (
-        messages.UserMessage,
-        {"type": "user", "message": {"content": "hi"}},
-        {"blocks": [{"type": "text", "text": "hi"}]},
-    ),
-    (
-        messages.ResultMessage,
+        "ResultMessage",
         {"type": "result", "subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2},
         {"subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2, "model_usage": {}},
     ),
     (
-        messages.SystemMessage,
+        "SystemMessage",
         {"type": "system", "subtype": "init", "model": "m", "cwd": "/srv", "permissionMode": "plan"},
         {"subtype": "init", "model": "m", "cwd": "/srv", "permission_mode": "plan"},
     ),
-    (messages.SystemMessage, {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
+    ("SystemMessage", {"type": "system", "subtype": "api_retry", "attempt": 2}, {"attempt": 2}),
     (
-        messages.CompactMessage,
+        "CompactMessage",
         {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9, "post_tokens": 2}},
         {"is_micro": False, "pre_tokens": 9, "post_tokens": 2},
     ),
+    ("CompactMessage", {"type": "system", "subtype": "microcompact_boundary"}, {"is_micro": True, "cleared": []}),
     (
-        messages.CompactMessage,
-        {"type": "system", "subtype": "microcompact_boundary"},
-        {"is_micro": True, "cleared": []},
-    ),
-    (
-        messages.TaskMessage,
+        "TaskMessage",
         {**TASK, "subtype": "task_started", "is_backgrounded": True},
         {"task_id": "t1", "in_background": True},
     ),
-    (messages.TaskMessage, {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
+    ("TaskMessage", {**TASK, "subtype": "task_progress"}, {"tool_use_id": "u1", "in_background": False}),
+    ("TaskMessage", {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}}, {"in_background": True}),
+    ("TaskMessage", {**TASK, "subtype": "task_notification", "status": "failed"}, {"status": "failed", "summary": ""}),
     (
-        messages.TaskMessage,
-        {**TASK, "subtype": "task_updated", "patch": {"is_backgrounded": True}},
-        {"in_background": True},
-    ),
-    (
-        messages.TaskMessage,
-        {**TASK, "subtype": "task_notification", "status": "failed"},
-        {"status": "failed", "summary": ""},
-    ),
-    (
-        messages.ControlRequest,
+        "ControlRequest",
         {"type": "control_request", "request_id": "r", "request": CALL},
         {"request_id": "r", "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}},
     ),
-    (messages.ControlCancel, {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
+    ("ControlCancel", {"type": "control_cancel_request", "request_id": "r"}, {"request_id": "r"}),
     (
-        messages.ControlResponse,
+        "ControlResponse",
         {"type": "control_response", "response": {"request_id": "r", "subtype": "success", "response": {"a": 1}}},
         {"request_id": "r", "subtype": "success", "payload": {"a": 1}, "error": ""},
     ),
     (
-        messages.StreamEventMessage,
+        "StreamEventMessage",
         {"type": "stream_event", "event": {"type": "message_stop"}},
         {"event": {"type": "message_stop"}},
     ),
-    (messages.ToolProgressMessage, {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
-    (messages.OtherMessage, {"type": "surprise"}, {"type": "surprise"}),
-    (messages.OtherMessage, {}, {"type": ""}),
+    ("ToolProgressMessage", {"type": "tool_progress", "tool_use_id": "t"}, {"tool_use_id": "t"}),
+    ("OtherMessage", {"type": "surprise"}, {"type": "surprise"}),
+    ("OtherMessage", {}, {"type": ""}),
 ]
 
-EVERY_LINE = pytest.mark.parametrize(
-    ("kind", "body", "held"), LINES, ids=[f"{each[0].__name__}-{number}" for number, each in enumerate(LINES)]
-)
+EVERY_LINE = pytest.mark.parametrize(("kind", "body", "held"), LINES)
 
 
 @EVERY_LINE
-def test_a_public_message_is_typed_and_kept_as_is(kind: type[messages.PublicMessage], body: Json, held: Json) -> None:
+def test_a_public_message_is_typed_and_kept_as_is(kind: str, body: Json, held: Json) -> None:
     line = messages.parse_message(body)
-    assert type(line) is kind and line.body is body
+    assert type(line).__name__ == kind and line.body is body
     assert {name: getattr(line, name) for name in held} == held
 
 
 @EVERY_LINE
-def test_a_field_of_the_wrong_type_gets_a_value_of_its_own_type(
-    kind: type[messages.PublicMessage], body: Json, held: Json
-) -> None:
-    names = [each.name for each in fields(kind) if each.name != "payload"]  # an answer may have none
-    own = [type_of(getattr(messages.parse_message(body), name)) for name in names]
+def test_a_wrong_field_gets_a_value_of_its_own_type(kind: str, body: Json, held: Json) -> None:
+    whole = messages.parse_message(body)
+    names = [each.name for each in fields(whole) if each.name != "payload"]  # an answer may have none
+    own = [type_of(getattr(whole, name)) for name in names]
     for broken in broken_messages(body):
         line = messages.parse_message(broken)
-        if isinstance(line, kind):  # with another subtype it may be another message
+        if type(line).__name__ == kind:  # with another subtype it may be another message
             assert [type_of(getattr(line, name)) for name in names] == own, broken
 
 
