@@ -213,8 +213,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
     said = await results(laptop, bash("ls"), bash("ls $HOME"), ("Glob", {"pattern": "*"}))
     assert said[0] == "a" and "was not granted" in said[1] and said[2].endswith("a")
     assert (await in_force(laptop)).startswith("no cage: ")
-    viewer = await host.connect(session)
-    hello = await viewer.next(Hello)
+    hello = await host.greeted(session)
     assert any("without a cage" in note for note in hello.notes) and hello.sandbox.startswith("no cage: ")
     await laptop.stop()
 
