@@ -1,5 +1,4 @@
-"""Find or start the daemon of a session, then bridge the channel to it until either end closes. Before the hello this
-runs on a bare interpreter and is compiled from the bundle, so it imports only what every connection needs."""
+"""Find or start a session's daemon, then bridge the channel to it. Imports only what every connection needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Compaction: old tool results are left out first; if that is not enough, a summary of the model replaces the
-conversation. Each step is one record; a compaction that was cut off with its worker is made again, once."""
+"""Compaction: old tool results are left out first, then a summary of the model replaces the conversation."""
 
 from __future__ import annotations
 
@@ -178,8 +177,7 @@ _REPEATABLE = {name for name, each in BUILT_IN.items() if each.effect is not Eff
 
 
 def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str], int]:
-    """Return the ids of the results that can be left out, and the tokens that this saves: not the newest `keep` tokens,
-    nothing that the model has not seen, and nothing that no tool can say again."""
+    """Return the ids of seen, repeatable results before the newest `keep` tokens, and the tokens that they take."""
     seen = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=0)
     found: list[str] = []
     saved = newer = 0
@@ -196,8 +194,7 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:
-    """Return the newest messages up to this share of the bytes. The cut is before an assistant message: each result
-    keeps its call, and the API wants a user message first."""
+    """Return the newest messages up to this share of the bytes, from an assistant's on: each result has its call."""
     wanted = share * sum(len(message.encoded()) for message in messages)
     start, size = len(messages), 0
     for i in range(len(messages) - 1, -1, -1):

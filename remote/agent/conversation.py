@@ -1,5 +1,4 @@
-"""The conversation of an agent as the model gets it: a projection of the journal, by the same code live and after a
-restart. Assistant lines of one message id are one message until `model_end`: some providers repeat ids."""
+"""The conversation of an agent as the model gets it: a projection of the journal, live and after a restart."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What happens to prompts before a turn: slash commands and hooks. Their prompt is noted as taken first, so that
-nothing runs twice after a crash."""
+"""Slash commands and hooks before a turn. Their prompt is noted as taken first: nothing runs twice after a crash."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ _PERSON_TIMEOUT_MS = 600_000
 
 @dataclass(frozen=True)
 class Opened:
-    """`prompts` and then `expanded`, the blocks of a command, enter the conversation. `ending`: the turn ends without
-    the model. `allowed` and `model` hold during the turn."""
+    """`prompts`, then `expanded` enter the conversation, unless `ending` is there. `allowed`, `model`: in the turn."""
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()

@@ -37,8 +37,7 @@ class DecidedBy(Enum):
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
-    and the rest of the turn. `stop_reason`: a hook ends the turn."""
+    """How a call ended. `denial` is for `permission_denials`; `ends_turn`: by the person; `stop_reason`: a hook."""
 
     result: ToolResult
     denial: Json | None = None

@@ -33,8 +33,7 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it). `importer`
-    is the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
+    """A file of a `scope` (`user`, `project`; `local`: own, in a project). `importer` names it, "" for none."""
 
     path: str
     text: str
@@ -95,14 +94,12 @@ class InstructionReader:
         return all(self.add(each, scope, path, depth + 1) for each in self._imports(path, text, scope))
 
     def _belongs(self, path: str) -> bool:
-        """Return whether a file is where it seems to be. A link in a project may lead only to files of the project, as
-        an import may; above the project, it is this user's own."""
+        """Return whether a file is where it seems to be: no link of a project leads out of it."""
         real = os.path.realpath(path)
         return is_under(real, self._root) or (not is_under(path, self._root) and (real == path or is_ours(path)))
 
     def _imports(self, path: str, text: str, scope: str) -> list[str]:
-        """Return the files that a text imports. A file of a project may name only files of the project: otherwise a
-        clone could bring any text of the person's into the conversation."""
+        """Return the files that a text imports: a clone must not bring the person's files into the conversation."""
         found = []
         for named in islice(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))), _MAX_NAMED):
             name = named.rstrip(".,;:!?)\"'")
@@ -114,8 +111,7 @@ class InstructionReader:
 
 
 class NestedInstructions:
-    """The instruction files below the session's directory. The model gets them when it first works with a file beside
-    or below them, and again after a compaction. Follow `due` as a source of reminders."""
+    """The files below the session's directory: told with the first file worked on there, and after a compaction."""
 
     def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
         self._cwd = os.path.realpath(cwd)
@@ -132,8 +128,7 @@ class NestedInstructions:
         return await in_thread(self.touched, path)
 
     def touched(self, path: str) -> list[InstructionFile]:
-        """Read the files in the directories between the session's and `path`, which the model works with. Return those
-        that are new."""
+        """Read the files in the directories between the session's and `path`. Return those that are new."""
         before = len(self._reader.found)
         self._known.add(os.path.dirname(path))
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
@@ -182,8 +177,7 @@ def _from_root(directory: str) -> list[str]:
 
 
 def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] | None:
-    """Return (text, bytes used), or None when the path is not a readable regular file, or is a file that was read
-    before under another name. Does not block on a FIFO."""
+    """Return (text, bytes used), None for no readable regular file or one read before. Does not block on a FIFO."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             info = os.fstat(file.fileno())

@@ -1,5 +1,4 @@
-"""Model requests as bytes. System, tools and messages come first, so that each request starts with the bytes of the one
-before and the provider can cache them (invariant 10)."""
+"""Model requests as bytes: each starts with the bytes of the one before, for the provider's cache (invariant 10)."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
 class SessionExtensions:
-    """Finds agents, commands, skills and servers at the start of the agent's turns. What a session with few files has
-    not loaded costs nothing."""
+    """Finds agents, commands, skills and servers at the start of the agent's turns."""
 
     def __init__(
         self,

@@ -1,5 +1,4 @@
-"""The requests that only clients of SDKs make: the types of the npm SDK 0.3.329; section 6.1 of the stream-json
-protocol as observed."""
+"""The requests that only clients of SDKs make: the types of the npm SDK 0.3.329, the protocol as observed."""
 
 from __future__ import annotations
 

@@ -181,8 +181,7 @@ class Session:
         await self.clients.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a process that starts to drive. Raise FrameError, ValueError, JournalError, and
-        HostRefusal if it cannot answer an open request."""
+        """Apply the command line of a new driver. Raise FrameError, ValueError, JournalError, HostRefusal."""
         sent = SessionOptions.from_json(given)
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
             about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))

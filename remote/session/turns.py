@@ -38,8 +38,7 @@ class TurnState(Enum):
 
 
 class Turns(Projection):
-    """Runs the main agent on waiting prompts and notices. Notices start no turn while `holds_notices`: a question is
-    open, or nobody is there."""
+    """Runs the main agent on prompts and notices. Notices start no turn while `holds_notices`: a question is open."""
 
     def __init__(
         self,
@@ -388,8 +387,7 @@ class InputQueue:
         await self._arrived.wait()
 
     def next_turn(self, *, notices: bool) -> list[Prompt]:
-        """Take what the next turn begins with: the first prompt after the notices before it (none go with a command),
-        or notices alone if one wakes and `notices` allows it."""
+        """Take a prompt after the notices before it (none go with a command), or notices alone if one wakes."""
         ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
         told = [each for each in ours if each.is_notice]
         prompt = next((each for each in ours if not each.is_notice), None)

@@ -1,5 +1,4 @@
-"""An append-only, durable log. `append` writes a record at once, so it survives the process; `commit` returns when all
-records are on the disk. Clients are sent only those: a crash cannot take back an event that a client has seen."""
+"""An append-only log. `append` survives the process, `commit` the host; clients are sent only what is on the disk."""
 
 from __future__ import annotations
 
@@ -196,8 +195,7 @@ class Journal:
             self.flush_soon()
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """Yield the records after number `after` up to `limit` (default: durable), DamagedRecord for unreadable
-        ones."""
+        """Yield the records after number `after` up to `limit` (default: durable); DamagedRecord for unreadable."""
         last = self.durable if limit is None else limit
         for record in self._to_the_end(self._stored(after), after):
             if record.seq > last:

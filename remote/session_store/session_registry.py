@@ -215,8 +215,7 @@ def summary_of(journal: str) -> Json:
 
 
 def latest_of(path: str) -> SessionEntry | None:
-    """Return the most recently used session of a canonical path, one with a prompt if possible: of its worktrees, too,
-    and of those whose directory was moved the ones that are there now before those that were."""
+    """Return the session of a canonical path used last, one with a prompt if possible; of its worktrees, too."""
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]

@@ -56,8 +56,7 @@ there, and correct what is no longer true.
 
 
 def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
-    """Return where an agent keeps its notes, "" without a memory. That of a project counts only when it is `trusted`,
-    and no part of the way there may be a link."""
+    """Return where an agent keeps notes, "" for nowhere. That of a project counts only if it is `trusted`."""
     if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)
