@@ -162,9 +162,7 @@ class SessionPrompt:
     def __init__(
         self, options: SessionOptions, gathered: Context | Callable[[], Coroutine[Any, Any, Context]], role: str = ""
     ) -> None:
-        self._options = options
-        self._role = role
-        self._gathered = gathered
+        self._options, self._role, self._gathered = options, role, gathered
         self._gathering: asyncio.Future[Context] | None = None
 
     async def system(self) -> list[Json]:

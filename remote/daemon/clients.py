@@ -60,11 +60,8 @@ class AttachedClient:
         self.outbox = ClientOutbox(journal)
         self.model_link: StreamLink | None = None
         self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
-        self._journal = journal
-        self._calls = calls
-        self._reader = reader
-        self._writer = writer
-        self._greeting = greeting
+        self._journal, self._calls, self._reader = journal, calls, reader
+        self._writer, self._greeting = writer, greeting
         writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
         self._pages: asyncio.Queue[frames.Fetch] = asyncio.Queue(_MAX_PAGES)
         self._heard = time.monotonic()
@@ -199,14 +196,8 @@ class AttachedClients:
         self.driver: AttachedClient | None = None
         self.session: Session | None = None
         self.outboxes: set[ClientOutbox] = set()
-        self._journal = journal
-        self._context = context
-        self._lease = lease
-        self._lifetime = lifetime
-        self._calls = calls
-        self._begin = begin
-        self._changed = changed
-        self._stop = stop
+        self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
+        self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns

@@ -129,12 +129,8 @@ class DaemonLaunch:
         listener: socket.socket,
         locks: tuple[int, int],
     ) -> None:
-        self.where = where
-        self.facts = facts
-        self.params = params
-        self.tree = tree
-        self.listener = listener
-        self.locks = locks
+        self.where, self.facts, self.params = where, facts, params
+        self.tree, self.listener, self.locks = tree, listener, locks
 
     def text(self, name: str) -> str:
         return str(self.params.get(name) or "")

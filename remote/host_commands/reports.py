@@ -17,9 +17,7 @@ class HostFinding:
     """`state`: ok, warn, block (no session will run), info; `found`: the evidence; `fix`: the one thing to do."""
 
     def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
-        self.name = name
-        self.state = state
-        self.found = found
+        self.name, self.state, self.found = name, state, found
         self.fix = fix if state != OK else ""
 
 

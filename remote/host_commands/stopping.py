@@ -40,9 +40,7 @@ class StopTarget:
     """`owner` has the fields of the daemon; `directory` is "" when the session never began."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
-        self.session = session
-        self.owner = owner
-        self.directory = directory
+        self.session, self.owner, self.directory = session, owner, directory
 
     @property
     def pid(self) -> int:

@@ -312,9 +312,7 @@ _WHOLE_SILENCE = 600.0  # seconds for an answer in one piece
 
 class ModelCall:
     def __init__(self, settings: CallSettings, listener: ReplyListener, policy: RetryPolicy) -> None:
-        self._settings = settings
-        self._listener = listener
-        self._policy = policy
+        self._settings, self._listener, self._policy = settings, listener, policy
         self.attempt: Attempt | None = None
 
     async def run(self) -> MessageEnd:

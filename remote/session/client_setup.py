@@ -85,9 +85,7 @@ class ClientSetup:
     """The MCP servers of a session, loaded when the first one is named. `say` tells the person."""
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
-        self._agent = agent
-        self._broker = broker
-        self._say = say
+        self._agent, self._broker, self._say = agent, broker, say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
         self._of_role: HostServers | None = None

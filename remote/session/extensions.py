@@ -49,10 +49,7 @@ class SessionExtensions:
         options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
-        self._agent = agent
-        self._settings = settings
-        self._clients = clients
-        self._session_id = session_id
+        self._agent, self._settings, self._clients, self._session_id = agent, settings, clients, session_id
         self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None

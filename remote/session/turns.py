@@ -52,13 +52,9 @@ class Turns(Projection):
     ) -> None:
         self.state = TurnState.NONE
         self._log = session_log
-        self._inputs = inputs
-        self._agent = agent
-        self._ready = ready
+        self._inputs, self._agent, self._ready = inputs, agent, ready
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
-        self._tasks = tasks
-        self._notices = notices
-        self._holds_notices = holds_notices
+        self._tasks, self._notices, self._holds_notices = tasks, notices, holds_notices
         self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
 

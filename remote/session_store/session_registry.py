@@ -31,9 +31,7 @@ class SessionEntry:
     """A session. `directory` is its state directory, "" when it is in memory only; `summary` has its known fields."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
-        self.session = session
-        self.directory = directory
-        self.summary = summary
+        self.session, self.directory, self.summary = session, directory, summary
 
     @property
     def cwd(self) -> str:

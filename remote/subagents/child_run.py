@@ -87,9 +87,7 @@ class Child:
         self.activity = ChildActivity(self._changed)
         self.refused = False  # the person ended the turn by refusing a call
         self.tree: WorktreeRecord | None = None  # None in the session's directory
-        self.facts = facts
-        self._log = log
-        self.context = context
+        self.facts, self._log, self.context = facts, log, context
         self._clock = Clock()
         self._started = self._clock.now()
 

@@ -194,12 +194,8 @@ class SubAgents:
         servers: Callable[[], McpServers | None],
         strict: Callable[[], bool],
     ) -> None:
-        self._main = main
-        self._make = make
-        self._log = log
-        self._broker = broker
-        self._servers = servers
-        self._strict = strict
+        self._main, self._make, self._log = main, make, log
+        self._broker, self._servers, self._strict = broker, servers, strict
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
