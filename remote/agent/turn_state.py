@@ -117,6 +117,11 @@ class LoopState:
         return LoopState(self.calls, stop_blocks=self.stop_blocks, can_rescue=False)
 
 
+def failed_result(terminal: EndReason, errors: Sequence[str]) -> Json:
+    ends = {"subtype": "error_during_execution", "terminal_reason": terminal.value, "errors": [*errors]}
+    return {"type": "result", "is_error": True, **ends}
+
+
 @dataclass(frozen=True)
 class TurnEnding:
     """`text` is the answer or the error; `errors` is listed by results of subtype `error_…`."""

@@ -158,7 +158,7 @@ def _main_branch(refs: str) -> str:
     names = dict(line.partition(" ")[::2] for line in refs.splitlines())
     remote = names.get("origin/HEAD") or names.get("origin") or ""
     usual = next((name for name in ("main", "master", "trunk", "develop") if name in names), "")
-    return remote[len("origin/") :] if remote.startswith("origin/") else usual
+    return remote.removeprefix("origin/") if remote.startswith("origin/") else usual
 
 
 def _cut(status: str) -> str:

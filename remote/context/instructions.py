@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -66,11 +66,6 @@ class InstructionReader:
         self._seen: set[tuple[int, int]] = set()
         self._texts: set[str] = set()
         self._left = _MAX_TOTAL_BYTES
-
-    def add_directory(self, directory: str, sources: Collection[str]) -> None:
-        for path, scope in _in_directory(directory):
-            if scope in sources and not self.add(path, scope):
-                return
 
     def add(self, path: str, scope: str, importer: str = "", depth: int = 0) -> bool:
         """Read a file that may be missing. Return False when the limits are reached."""
@@ -137,8 +132,9 @@ class NestedInstructions:
             between.append(directory)
             directory = os.path.dirname(directory)
         self._looked.update(between)
-        for each in between[::-1]:
-            self._reader.add_directory(each, self._sources)
+        for path, scope in chain.from_iterable(map(_in_directory, between[::-1])):
+            if scope in self._sources and not self._reader.add(path, scope):
+                break
         return self._reader.found[before:]
 
     def due(self, occasion: Occasion) -> Iterable[str]:

@@ -20,7 +20,6 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
 from ..session.session import Session
-from ..session.turns import TooManyInputs
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
@@ -369,10 +368,11 @@ class AttachedClients:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
         session = self.session
         assert session is not None, "a driver has begun it"
+        waits = session.inputs.is_full and not session.inputs.knows(frame.id)
+        if waits and isinstance(parse_message(frame.body), UserMessage):
+            return False
         try:
             client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
-        except TooManyInputs:
-            return False
         except JournalError as error:
             if not session.refuse_input(frame.body, error):
                 return False

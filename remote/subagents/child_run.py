@@ -102,12 +102,11 @@ class Child:
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
         self._started = self._clock.now()
+        facts = self.facts
         if not self._background:
-            facts = self.facts
             more = {"task_type": "local_agent", "is_backgrounded": False, "prompt": facts.prompt}
             self._log.say(facts.message("task_started", description=facts.description, **more))
-        prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
-        turn = asyncio.ensure_future(agent.run_turn([prompt]))
+        turn = asyncio.ensure_future(agent.run_turn([Prompt([{"type": "text", "text": facts.prompt}])]))
         clock = asyncio.ensure_future(self._show_time())
         try:
             result = await asyncio.shield(turn)
@@ -132,8 +131,7 @@ class Child:
         terminal = EndReason(result["terminal_reason"])
         completed = terminal is EndReason.COMPLETED
         self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
-        said = str(result.get("result") or "")
-        text = said
+        text = said = str(result.get("result") or "")
         if not completed:
             why = _WORDS.get(terminal) or f"It failed: {said or ' '.join(result.get('errors') or ())}"
             words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
@@ -141,12 +139,12 @@ class Child:
         failed = not completed and not self.activity.answer
         self.text = text
         self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
-        usage = self.usage
+        usage, facts = self.usage, self.facts
         structured: Json = {
             "status": "completed" if completed else "failed",
-            "prompt": self.facts.prompt,
-            "agentId": self.facts.id,
-            "agentType": self.facts.agent,
+            "prompt": facts.prompt,
+            "agentId": facts.id,
+            "agentType": facts.agent,
             "content": [{"type": "text", "text": text}],
             "resolvedModel": agent.model,
             "totalTokens": usage["total_tokens"],

@@ -21,6 +21,7 @@ from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
+from ..agent.turn_state import EndReason, failed_result
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -141,17 +142,9 @@ def left_behind(tree: WorktreeRecord) -> str:
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
     for agent_id, history in histories.cut.items():
-        result: Json = {
-            "type": "result",
-            "subtype": "error_during_execution",
-            "is_error": True,
-            "total_cost_usd": history.ledger.total_cost_usd,
-            "modelUsage": history.ledger.snapshot(),
-            "usage": zero_usage(),
-            "terminal_reason": "model_error",
-            "errors": [_STOPPED],
-        }
-        log.emit(AgentResultRecord(result), agent_id)
+        ledger = history.ledger
+        spent = {"total_cost_usd": ledger.total_cost_usd, "modelUsage": ledger.snapshot(), "usage": zero_usage()}
+        log.emit(AgentResultRecord({**failed_result(EndReason.MODEL_ERROR, [_STOPPED]), **spent}), agent_id)
         if agent_id not in tasks:
             facts = TaskFacts(agent_id, "", "", "")
             log.say(facts.message("task_notification", status="failed", output_file="", summary=_STOPPED))
