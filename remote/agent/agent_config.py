@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
 from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -30,8 +31,6 @@ from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
 from .turn_state import Budget, Prompt, StructuredOutput
-
-Json = dict[str, Any]
 
 
 class Announced:

@@ -6,8 +6,8 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
 from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
@@ -21,8 +21,6 @@ from .conversation import CompactionFailed
 from .model_calls import TellingListener, text_answer, with_question
 from .prompt_opening import cut, run_unasked
 from .tool_call import TurnContext
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

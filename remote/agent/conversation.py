@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Record, record_of
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
@@ -90,8 +91,6 @@ class KeptPrompts:
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
         return [*self._first, *gap, *self._latest]
 
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

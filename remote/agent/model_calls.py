@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
@@ -24,8 +25,6 @@ from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .tool_call import ToolCall, TurnContext
 from .turn_state import AgentState, EndReason, LoopState, StopSignal, TurnEnding
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

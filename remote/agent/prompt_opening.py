@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import TakenRecord
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 from ccb.tunnel.wire.prompt_content import is_attached_file
@@ -33,8 +33,6 @@ from .model_calls import judged
 from .tool_call import CallRefused, ParsedCall, TurnContext
 from .tool_pipeline import checked, decide, run_tool
 from .turn_state import EndReason, Prompt, TurnEnding
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -18,9 +19,6 @@ from ..model.model_request import RequestPrefix, text_tokens
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
 from .agent_histories import Ledger
 from .conversation import Conversation
-
-Json = dict[str, Any]
-
 
 _MAX_IN_A_ROW = 3
 _MAX_IN_ALL = 20

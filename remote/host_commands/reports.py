@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from ..session_store.refusal import HostRefusal
-
-Json = dict[str, Any]
 
 OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 

@@ -14,7 +14,8 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from ..session_store import process_identity, session_paths, sockets
 from ..session_store import session_registry as registry
@@ -25,8 +26,6 @@ from ..session_store.session_files import private_file, replace_private
 from ..subagents.worktrees import remove_untouched
 from ..system.process import MARK, stop_marked
 from .reports import Reports
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 

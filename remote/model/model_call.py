@@ -7,17 +7,16 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from . import answer_stream as answers
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
 from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after
-
-Json = dict[str, Any]
 
 _MAX_ERROR_BODY = 64 * 1024
 _MAX_QUOTED = 300

@@ -6,10 +6,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
 from ccb.tunnel.wire.model_facts import ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from ..mcp.host_servers import HostServers, ProjectChannels, Wanted
     from ..mcp.mcp_servers import McpServers
 
-
-Json = dict[str, Any]
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "systemPrompt": ("system_prompt", list),

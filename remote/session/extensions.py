@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, SessionOptions, SettingsOption
 
@@ -29,8 +30,6 @@ from .session_settings import SessionSettings
 if TYPE_CHECKING:
     from ..slash_commands.skills import FileCommands
 
-
-Json = dict[str, Any]
 
 _MAX_CHARS = 300  # of one command in the list of hooks
 _FOLDERS = (".claude/commands", ".claude/skills")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import BEFORE
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
 from ccb.tunnel.wire.model_facts import ALIASES
@@ -33,8 +34,6 @@ from .extensions import SessionExtensions
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
 from .turns import InputQueue, TaskNotices, Turns, TurnState
-
-Json = dict[str, Any]
 
 _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do

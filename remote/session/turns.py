@@ -10,10 +10,11 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, TASK_PREFIX, QueuedRecord, Record
 from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
@@ -25,8 +26,6 @@ from ..session_store.journal import JournalError, NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from typing import Any
 
-from ccb.tunnel.wire.frames import Applied, Event, Frame, Progress
+from ccb.tunnel.wire.frames import Applied, Event, Frame, Json, Progress
 from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.ndjson import encode_frame
 
 from .journal import Journal
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 

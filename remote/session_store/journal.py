@@ -11,12 +11,11 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
-from typing import Any, Callable, TypeVar, Union
+from typing import Callable, TypeVar, Union
 
 from ccb.tunnel.wire import journal_records
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, record_of
-
-Json = dict[str, Any]
 
 
 class NotKept(Exception):

@@ -9,6 +9,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
@@ -20,8 +21,6 @@ from .client_outbox import ClientOutbox
 from .file_history import RewindPoints
 from .journal import Journal
 from .journal_summary import JournalSummary
-
-Json = dict[str, Any]
 
 
 class SessionLog:

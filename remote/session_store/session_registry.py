@@ -9,13 +9,12 @@ import os
 import re
 import stat
 import time
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from . import process_identity, session_paths, sockets
 from .session_directory import is_same_directory
 from .session_files import replace_private
-
-Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _MAX_HELLO = 256 * 1024

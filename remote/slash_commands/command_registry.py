@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 _CALL = re.compile(r"/([\w:.@?-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
 MAX_COMMANDS = 1000

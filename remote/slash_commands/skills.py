@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.frames import Json
 
 from ..permissions.paths import PathPattern, PathScope
 from ..settings.worker_settings import USER, WorkerSettings
@@ -14,7 +15,7 @@ from ..tools.input_schema import object_of, text
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
 from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
-from .command_registry import CommandCall, Expanded, Json, SlashCommand
+from .command_registry import CommandCall, Expanded, SlashCommand
 
 
 class FileCommands:

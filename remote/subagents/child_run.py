@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ModelEndRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
@@ -21,8 +22,6 @@ from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..tools.tasks import TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
-
-Json = dict[str, Any]
 
 _MAX_SUBJECT = 100  # characters
 

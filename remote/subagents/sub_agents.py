@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
 from ccb.tunnel.wire.projection import Projection
@@ -79,8 +80,6 @@ def memory_text(directory: str) -> str:
         notes = f"(MEMORY.md does not count: {error}.)"
     return _TEXT.format(directory=directory, lines=_MAX_LINES, notes=notes)
 
-
-Json = dict[str, Any]
 
 _NOTES = """\
 # How you work here

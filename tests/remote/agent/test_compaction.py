@@ -21,10 +21,9 @@ from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
 from ccb.remote.model.model_request import CLEARED, ContextLimits, ModelLinkError, WindowSettings
 from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import record_of
 from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
-
-Json = dict[str, Any]
 
 WINDOW = WindowSettings(4000)
 """A compaction starts at 2,800 tokens: 800 are for the summary, 400 are the buffer."""

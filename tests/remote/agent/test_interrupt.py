@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 from tests.remote import agent_kit as kit
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.permissions.rules import Behavior, Decision
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 NOTE = "user text [Request interrupted by user]"
 TOOL_NOTE = "user text [Request interrupted by user for tool use]"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import (
+    Json,
     Reply,
     SpyTool,
     assert_valid,
@@ -28,8 +28,6 @@ from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.messages import UserMessage, parse_message
-
-Json = dict[str, Any]
 
 
 async def test_a_plain_answer() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import (
+    Json,
     Reply,
     World,
     assert_valid,
@@ -34,8 +34,6 @@ from ccb.remote.agent.conversation import Conversation
 from ccb.remote.model.model_request import ModelLinkError, WindowSettings
 from ccb.remote.tools.tool_contract import ToolDeclaration, ToolResult
 from ccb.tunnel.wire.model_facts import ModelFacts
-
-Json = dict[str, Any]
 
 
 def _retries(world: World) -> list[Json]:

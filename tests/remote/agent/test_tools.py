@@ -18,8 +18,7 @@ from ccb.remote.tools.input_schema import issues
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import ToolResult
 from ccb.tunnel.wire.control_protocol import RequestFailed, ToolPermission
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 ASK = Decision(
     Behavior.ASK,

@@ -7,16 +7,14 @@ import fcntl
 import json
 import socket
 import uuid
-from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import Json, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import frames
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa")
 BOB = SessionOptions(client="bob@desk pid 2 bb")
 

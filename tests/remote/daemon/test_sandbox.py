@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
@@ -18,10 +17,8 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
-from ccb.tunnel.wire.frames import Attach, Attached, Hello, Refused
+from ccb.tunnel.wire.frames import Attach, Attached, Hello, Json, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 _NO_PARSER = """
 from ccb.remote.permissions.rules import Behavior, Decision

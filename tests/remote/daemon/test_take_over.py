@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, opening, says
+from tests.remote.agent_kit import Json, calls, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.session_store.session_log import UnfinishedWork
@@ -18,7 +18,6 @@ from ccb.tunnel.wire import frames
 from ccb.tunnel.wire.journal_records import WithdrawnRecord, record_of
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
 BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
 

@@ -21,10 +21,8 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Refused, Report
+from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Json, Refused, Report
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 CURRENT, OTHER = "b" * 64, "a" * 64
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.remote import agent_kit as kit
 
 from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, decode_event
 from ccb.remote.model.retry import ModelError
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 def _assemble(data: bytes) -> tuple[MessageAssembler, list[BlockDone]]:

@@ -14,8 +14,6 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
-
 
 async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)

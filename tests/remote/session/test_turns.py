@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, file_limit
 
-from ccb.tunnel.wire.frames import Applied, Event, Input
+from ccb.tunnel.wire.frames import Applied, Event, Input, Json
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 def messages(laptop: Laptop) -> list[Json]:

@@ -26,8 +26,6 @@ from ccb.tunnel.wire.journal_records import MessageRecord, PromptItem, PromptRec
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
-
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
 

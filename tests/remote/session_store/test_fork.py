@@ -6,16 +6,13 @@ import errno
 import json
 import os
 import uuid
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, file_limit, until
 
-from ccb.tunnel.wire.frames import Attach, Event, Hello, Refused, Snapshot
+from ccb.tunnel.wire.frames import Attach, Event, Hello, Json, Refused, Snapshot
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 LATEST: Json = {"continue": True}
 

@@ -18,8 +18,6 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from ccb.tunnel.wire.frames import Event, Hello
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
-
 
 async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, Hello]:
     laptop = await host.connect(session, **params)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.session_store import process_identity, session_directory, session_registry
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
+from tests.remote.agent_kit import Json, Reply, ScriptedTransport, calls, says
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
 from ccb.remote.daemon.model_streams import ModelStreams
@@ -21,8 +21,6 @@ from ccb.remote.session_store.journal import Journal
 from ccb.remote.tools.toolset import close_context, make_context
 from ccb.tunnel.wire.journal_records import MessageRecord, Record
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 SESSION = "6f1c1f5e-0000-4000-8000-000000000002"
 MAIN = "main: "

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, delegation, task
 from tests.remote.worker_process import until
-
-Json = dict[str, Any]
 
 ONE = "toolu_one"
 

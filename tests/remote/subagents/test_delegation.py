@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
-from tests.remote.agent_kit import Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
+from tests.remote.agent_kit import Json, Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
 from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
-
-Json = dict[str, Any]
 
 ONE = "toolu_one"
 TWO = "toolu_two"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.agent_kit import Json, Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
 
 from ccb.remote.mcp.mcp_servers import McpServers
@@ -22,8 +22,6 @@ from ccb.remote.settings.worker_settings import PROJECT, WorkerSettings
 from ccb.remote.subagents.agent_catalogue import Catalogue
 from ccb.remote.subagents.sub_agents import REQUIRED_S, SubAgents
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
-
-Json = dict[str, Any]
 
 ONE, TWO = "toolu_one", "toolu_two"
 TRUSTED = SettingsOption(trusted="*").to_json()
