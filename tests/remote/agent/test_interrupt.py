@@ -79,31 +79,14 @@ async def test_while_the_model_answers(reply: kit.Reply, lines: list[str]) -> No
 
 
 async def test_in_the_middle_of_a_text() -> None:
-    world = kit.make_world(
-        kit.Reply(
-            [
-                kit.opening(),
-                kit.thinking_block(0, "hm"),
-                kit.text_start(1),
-                kit.text_delta(1, "Half a"),
-                asyncio.Event(),
-            ]
-        ),
-        partial=True,
-    )
+    half = kit.text_start(1) + kit.text_delta(1, "Half a")
+    world = kit.make_world(kit.Reply([kit.opening(), kit.thinking_block(0, "hm"), half, asyncio.Event()]), partial=True)
     turn = world.start()
     await kit.settle()
     result = await _interrupt(world, turn)
-    assert world.journal.outline() == [
-        "init",
-        "assistant thinking hm",
-        "assistant text Half a",
-        NOTE,
-        "result error_during_execution",
-    ]
+    assert world.journal.outline()[1:-1] == ["assistant thinking hm", "assistant text Half a", NOTE]
     line = world.journal.messages("assistant")[1]
-    assert line["aborted"] is True
-    assert line["message"]["id"] == "msg_1"
+    assert line["aborted"] is True and line["message"]["id"] == "msg_1"
     assert result["num_turns"] == 2
     assert result["usage"]["input_tokens"] == 100 and result["total_cost_usd"] > 0, "the provider charges for it"
     assert [event["type"] for event in world.journal.stream_events()[-2:]] == ["content_block_stop", "message_stop"]
@@ -117,12 +100,7 @@ async def test_while_a_tool_runs() -> None:
     turn = await _looking(world)
     result = await _interrupt(world, turn)
     assert world.log == ["start a", "cancelled a"]
-    assert world.journal.outline()[-4:] == [
-        "user tool_result t1",
-        "user tool_result t2",
-        TOOL_NOTE,
-        "result error_during_execution",
-    ]
+    assert world.journal.outline()[-4:-1] == ["user tool_result t1", "user tool_result t2", TOOL_NOTE]
     texts = [line["message"]["content"][0].get("content", "") for line in world.journal.messages("user")]
     assert all(text.startswith("The user doesn't want to proceed") for text in texts[:2])
     assert "while it ran" in texts[0] and texts[0].endswith("\nIt had printed:\nline 1\nline 2")
@@ -157,12 +135,7 @@ async def test_a_failure_of_our_own_while_a_tool_runs_closes_it_once() -> None:
     world.journal.commit = failing  # type: ignore[method-assign]
     result = await asyncio.wait_for(world.start(), 4)
     assert result["terminal_reason"] == "model_error"
-    assert world.journal.outline() == [
-        "init",
-        "assistant tool_use t1",
-        "user tool_result t1",
-        "result error_during_execution",
-    ]
+    assert world.journal.outline()[1:-1] == ["assistant tool_use t1", "user tool_result t1"]
     await _goes_on(world)
 
 
@@ -184,17 +157,8 @@ async def test_at_the_very_moment_the_last_tool_ends() -> None:
 
 
 async def test_while_the_model_streams_and_a_tool_runs() -> None:
-    world = kit.make_world(
-        kit.Reply(
-            [
-                kit.opening(),
-                kit.tool_block(0, "t1", "Look", {"key": "a"}),
-                kit.text_start(1),
-                kit.text_delta(1, "and"),
-                asyncio.Event(),
-            ]
-        )
-    )
+    call, half = kit.tool_block(0, "t1", "Look", {"key": "a"}), kit.text_start(1) + kit.text_delta(1, "and")
+    world = kit.make_world(kit.Reply([kit.opening(), call, half, asyncio.Event()]))
     turn = await _looking(world)
     result = await _interrupt(world, turn)
     assert result["terminal_reason"] == "aborted_streaming"
@@ -203,17 +167,13 @@ async def test_while_the_model_streams_and_a_tool_runs() -> None:
 
 
 async def test_while_a_question_is_pending() -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Change", {"key": "a"})),
-        decisions={"Change": Decision(Behavior.ASK, "asks", "mode")},
-        answers=[asyncio.Event()],
-    )
+    asks = {"Change": Decision(Behavior.ASK, "asks", "mode")}
+    world = kit.make_world(kit.calls(("t1", "Change", {"key": "a"})), decisions=asks, answers=[asyncio.Event()])
     turn = world.start()
     await kit.settle()
     assert len(world.broker.requests) == 1
     result = await _interrupt(world, turn)
-    assert world.broker.withdrawn == 1
-    assert not world.log
+    assert world.broker.withdrawn == 1 and not world.log
     assert result["terminal_reason"] == "aborted_tools"
     await _goes_on(world)
 
@@ -247,23 +207,23 @@ async def test_it_takes_less_than_200_ms() -> None:
     pytest.fail("no interrupt of thirty took less than 200 ms")
 
 
-async def test_shutting_down_stops_the_tools_and_writes_no_result() -> None:
-    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"})))
-    turn = await _looking(world)
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
-    assert world.log == ["start a", "cancelled a"]
-    assert not world.journal.messages("result")
-    assert not world.agent.running
-
-
-async def test_shutting_down_in_the_middle_of_a_stream_releases_it() -> None:
-    world = kit.make_world(kit.Reply([kit.opening(), asyncio.Event()]))
+@pytest.mark.parametrize(
+    ("reply", "log"),
+    [
+        (kit.calls(("t1", "Look", {"key": "a"})), ["start a", "cancelled a"]),
+        (kit.Reply([kit.opening(), asyncio.Event()]), []),
+    ],
+)
+async def test_shutting_down_stops_the_tools_and_the_stream_and_writes_no_result(
+    reply: kit.Reply, log: list[str]
+) -> None:
+    world = kit.make_world(reply)
+    world.read.gates = {"a": asyncio.Event()}
     turn = world.start()
     await kit.settle()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
         await turn
-    assert world.transport.closed == 1
+    assert world.log == log and world.transport.closed == 1
+    assert not world.journal.messages("result") and not world.agent.running
     assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]

@@ -11,6 +11,8 @@ from typing import Any, cast
 import pytest
 from tests.remote import agent_kit as kit
 
+from ccb.remote.agent.agent import Agent
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.tool_call import CallOutcome, ToolCall, TurnContext
 from ccb.remote.agent.tool_pipeline import ToolExecutor
 from ccb.remote.permissions.rules import Behavior, Decision
@@ -30,10 +32,12 @@ ASK = Decision(
 
 
 def _result_text(journal: kit.MemoryLog, index: int = 0) -> str:
-    block = journal.messages("user")[index]["message"]["content"][0]
-    text = block["content"]
-    assert isinstance(text, str)
-    return text
+    return str(journal.messages("user")[index]["message"]["content"][0]["content"])
+
+
+def _calling(tool: str, **options: Any) -> kit.World:
+    """A world whose model calls a tool once and then says ok."""
+    return kit.make_world(kit.calls(("t1", tool, {"key": "a"})), kit.says("ok", "msg_2"), **options)
 
 
 async def test_reads_overlap() -> None:
@@ -55,18 +59,9 @@ async def test_reads_overlap() -> None:
 
 async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
     more = asyncio.Event()
-    world = kit.make_world(
-        kit.Reply(
-            [
-                kit.opening(),
-                kit.tool_block(0, "t1", "Look", {"key": "a"}),
-                more,
-                kit.tool_block(1, "t2", "Look", {"key": "b"}),
-                kit.closing("tool_use"),
-            ]
-        ),
-        kit.says("ok", "msg_2"),
-    )
+    first, second = (kit.tool_block(i, f"t{i + 1}", "Look", {"key": key}) for i, key in enumerate("ab"))
+    streamed = kit.Reply([kit.opening(), first, more, second, kit.closing("tool_use")])
+    world = kit.make_world(streamed, kit.says("ok", "msg_2"))
     turn = world.start()
     await world.read.until("end a")
     assert "start b" not in world.log
@@ -115,7 +110,7 @@ async def test_at_most_ten_reads_at_once() -> None:
 
 
 async def test_the_start_is_durable_before_the_tool_runs() -> None:
-    world = kit.make_world(kit.calls(("t1", "Change", {"key": "a"})), kit.says("ok", "msg_2"))
+    world = _calling("Change")
     world.write.gates = {"a": asyncio.Event()}
     turn = world.start()
     await world.write.until("start a")
@@ -145,24 +140,15 @@ async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
 
 
 async def test_live_output_is_progress_keyed_by_its_call() -> None:
-    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"})), kit.says("ok", "msg_2"))
+    world = _calling("Look")
     await world.turn()
-    progress = [body for kind, body in world.journal.all if kind == "progress"]
-    assert progress == [
-        {
-            "type": "tool_progress",
-            "tool_use_id": "t1",
-            "tool_name": "Look",
-            "elapsed_time_seconds": 1.5,
-            "output": "working on a",
-            "total_bytes": 7,
-            "parent_tool_use_id": None,
-        }
-    ]
+    (progress,) = [body for kind, body in world.journal.all if kind == "progress"]
+    whose = {"type": "tool_progress", "tool_use_id": "t1", "tool_name": "Look", "parent_tool_use_id": None}
+    assert progress == {**whose, "elapsed_time_seconds": 1.5, "output": "working on a", "total_bytes": 7}
 
 
 async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
-    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"})), kit.says("ok", "msg_2"), heartbeat_s=0.01)
+    world = _calling("Look", heartbeat_s=0.01)
     gate = world.read.gates["a"] = asyncio.Event()
     turn = world.start()
 
@@ -181,11 +167,8 @@ async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
 
 
 async def test_a_hidden_tool_is_unknown() -> None:
-    hidden = kit.make_world(kit.calls(("t1", "Change", {"key": "a"})), kit.says("ok", "msg_2"))
+    hidden = _calling("Change")
     hidden.permissions.hidden.add("Change")
-    from ccb.remote.agent.agent import Agent
-    from ccb.remote.agent.agent_histories import Ledger
-
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
     assert hidden.journal.messages()[0]["tools"] == ["Look"]
@@ -207,13 +190,10 @@ async def test_a_hidden_tool_is_unknown() -> None:
 )
 async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | str, reason: str) -> None:
     world = kit.make_world(kit.calls(("t1", "Change", tool_input)), kit.says("ok", "msg_2"), decisions={"Change": ASK})
-    result = await world.turn()
+    assert (await world.turn())["subtype"] == "success"
     text = _result_text(world.journal)
-    assert text.startswith("<tool_use_error>InputValidationError: ")
-    assert reason in text
-    assert not world.broker.requests
-    assert not world.log
-    assert result["subtype"] == "success"
+    assert text.startswith("<tool_use_error>InputValidationError: ") and reason in text
+    assert not world.broker.requests and not world.log
     assert world.journal.messages("user")[0]["tool_use_result"].startswith("Error: ")
     kit.assert_valid(world.history())
 
@@ -243,9 +223,7 @@ async def test_bugs_and_refusals_of_tools_and_checks_are_results() -> None:
 
 
 async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Look", {"key": "a"})), kit.says("ok", "msg_2"), spill=OutputFiles(str(tmp_path))
-    )
+    world = _calling("Look", spill=OutputFiles(str(tmp_path)))
     whole = "\n".join(f"line {number}" for number in range(10_000))
     world.read.results = {"a": ToolResult(whole)}
     await world.turn()
@@ -257,14 +235,8 @@ async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> 
 
 
 async def test_the_person_is_asked_and_allows() -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Change", {"key": "a"})),
-        kit.says("ok", "msg_2"),
-        decisions={"Change": ASK},
-        answers=[
-            ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
-        ],
-    )
+    allowed = ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
+    world = _calling("Change", decisions={"Change": ASK}, answers=[allowed])
     result = await world.turn()
     assert world.broker.requests == [
         {
@@ -298,8 +270,7 @@ async def test_the_person_is_asked_and_allows() -> None:
 async def test_what_is_no_permission_is_told_to_the_model(
     answer: ToolPermission | RequestFailed, said: str, denials: int
 ) -> None:
-    script = kit.calls(("t1", "Change", {"key": "a"})), kit.says("ok", "msg_2")
-    world = kit.make_world(*script, decisions={"Change": ASK}, answers=[answer])
+    world = _calling("Change", decisions={"Change": ASK}, answers=[answer])
     result = await world.turn()
     assert said in _result_text(world.journal) and result["subtype"] == "success"
     assert not world.log and not world.journal.facts("tool_start")
@@ -315,35 +286,23 @@ async def test_a_denial_can_end_the_turn() -> None:
     )
     result = await world.turn()
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
-    assert world.journal.outline()[-4:] == [
-        "user tool_result t1",
-        "user tool_result t2",
-        "user text [Request interrupted by user for tool use]",
-        "result error_during_execution",
-    ]
-    assert _result_text(world.journal) == "stop"
+    *results, note, _ = world.journal.outline()[-4:]
+    assert results == ["user tool_result t1", "user tool_result t2"]
+    assert note == "user text [Request interrupted by user for tool use]"
+    assert _result_text(world.journal) == "stop" and not world.log
     assert len(world.broker.requests) == 1, "the next call is not asked about"
-    assert not world.log
     kit.assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ASK, Behavior.DENY])
 async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -> None:
-    decision = Decision(behavior, "no rule allows it", "rule")
-    world = kit.make_world(
-        kit.calls(("t1", "Change", {"key": "a"})),
-        kit.says("ok", "msg_2"),
-        decisions={"Change": decision},
-        can_ask=False,
-    )
+    world = _calling("Change", decisions={"Change": Decision(behavior, "no rule allows it", "rule")}, can_ask=False)
     result = await world.turn()
     note = world.journal.messages("system", "permission_denied")[0]
     assert (note["tool_name"], note["tool_use_id"], note["decision_reason_type"]) == ("Change", "t1", "rule")
-    assert "no rule allows it" in note["message"]
-    assert _result_text(world.journal) == note["message"]
+    assert "no rule allows it" in note["message"] == _result_text(world.journal)
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
-    assert not world.broker.requests
-    assert not world.log
+    assert not world.broker.requests and not world.log
 
 
 @pytest.mark.parametrize(
@@ -384,22 +343,14 @@ async def test_an_executor_tells_its_owner_about_our_own_failures() -> None:
 
 
 def test_schemas_of_nested_values() -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "todos": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "object",
-                    "required": ["status"],
-                    "properties": {"status": {"type": "string", "enum": ["pending", "done"]}},
-                },
-            },
-            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "name": {"type": ["string", "null"], "minLength": 2},
-        },
+    status = {"type": "string", "enum": ["pending", "done"]}
+    todo = {"type": "object", "required": ["status"], "properties": {"status": status}}
+    properties = {
+        "todos": {"type": "array", "minItems": 1, "items": todo},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "name": {"type": ["string", "null"], "minLength": 2},
     }
+    schema = {"type": "object", "properties": properties}
     assert issues({"todos": [{"status": "done"}], "limit": None, "name": None}, schema) == []
     assert issues({"todos": []}, schema) == ["`todos` needs at least 1 items"]
     assert issues({"todos": [{}]}, schema) == ["the required parameter `todos[0].status` is missing"]
@@ -413,9 +364,7 @@ def test_schemas_of_nested_values() -> None:
 async def test_a_call_that_the_api_would_not_take_back_is_renamed(name: str) -> None:
     """Otherwise every later request of the session is refused for what is in its history."""
     world = kit.make_world(kit.calls(("call:1.x", name, {})), kit.says("sorry", "msg_2"))
-    result = await world.turn()
-    assert result["subtype"] == "success"
+    assert (await world.turn())["subtype"] == "success"
     block = world.transport.request_json(1)["messages"][1]["content"][0]
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["name"])
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["id"])
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block[each]) for each in ("name", "id"))
     assert "No such tool" in _result_text(world.journal)
