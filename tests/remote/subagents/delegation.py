@@ -23,7 +23,7 @@ from ccb.tunnel.wire.journal_records import MessageRecord, Record
 from ccb.tunnel.wire.session_options import SessionOptions
 
 SESSION = "6f1c1f5e-0000-4000-8000-000000000002"
-MAIN = "main: "
+MAIN, ONE, TWO = "main: ", "toolu_one", "toolu_two"
 
 
 class ModelOfAgents:
@@ -138,6 +138,15 @@ async def delegation(
         yield Delegation(session, journal, model, shown)
     finally:
         await close_context(context)
+
+
+@asynccontextmanager
+async def worked(place: Path, *script: Reply, call: Json | None = None, **options: Any) -> AsyncIterator[Delegation]:
+    """After a turn in which the main agent has started an agent by the call ONE, with a script of its own."""
+    scripts = {MAIN: delegates(task(ONE, "edit it", **(call or {}))), "edit it": script}
+    async with delegation(place, scripts, **options) as d:
+        await d.turn(MAIN + "go")
+        yield d
 
 
 def task(tool_use_id: str, prompt: str, **fields: Any) -> tuple[str, str, Json]:
