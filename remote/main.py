@@ -1,5 +1,4 @@
-"""Find or start the daemon of a session, then bridge the channel to it until either end closes. Before the hello this
-runs on a bare interpreter and is compiled from the bundle, so it imports only what every connection needs."""
+"""Find or start a session's daemon, then bridge the channel to it. Imports only what every connection needs."""
 
 from __future__ import annotations
 
@@ -171,10 +170,7 @@ class _Start:
     """The circumstances of one start. (Not a dataclass: importing `dataclasses` would delay hello.)"""
 
     def __init__(self, params: Params, bundle: str, storage: str, users_umask: int, deadline: float) -> None:
-        self.params = params
-        self.bundle = bundle
-        self.storage = storage
-        self.users_umask = users_umask
+        self.params, self.bundle, self.storage, self.users_umask = params, bundle, storage, users_umask
         self.deadline = deadline  # monotonic, for the daemon's hello
 
 
@@ -207,7 +203,7 @@ def _find_or_start(start: _Start) -> socket.socket:
             return daemon
         notes = [*_notes_of_the_bundle(params, start.storage), *directory_notes]
         start.params = {**params, "notes": notes}
-        return _on_usable_disk(start, session, state)
+        return _connect_or_start(start, session_paths.find_paths(session, state))
     except session_paths.NoPlace as error:
         raise HostRefusal("no_storage", "no directory on the host is writable", {"tried": error.notes}) from None
     except sockets.Stranger as stranger:
@@ -338,20 +334,6 @@ def _in_memory(params: Params, session: str, deadline: float) -> socket.socket |
         daemon.close()
         raise in_use(session)
     return daemon
-
-
-def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
-    """Return a connection to the daemon. When the best directories fill up meanwhile, try the next best."""
-    full: dict[str, str] = {}
-    while True:
-        where = session_paths.find_paths(session, state, full)
-        try:
-            return _connect_or_start(start, where)
-        except OSError as error:
-            place = session_paths.directory_of_failure(where, error)
-            if error.errno not in _FULL or not place or place in full or session_paths.state_exists(session):
-                raise
-            full[place] = "%s: %s" % (error.filename or place, error.strerror)
 
 
 def _connect_or_start(start: _Start, where: session_paths.SessionPaths) -> socket.socket:

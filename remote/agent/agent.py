@@ -8,10 +8,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ModelRecord
 from ccb.tunnel.wire.model_facts import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -27,8 +27,6 @@ from .conversation import Conversation
 from .model_calls import new_prefix, side_answer
 from .turn import Turn
 from .turn_state import AgentState, Prompt
-
-Json = dict[str, Any]
 
 
 class Agent:
@@ -82,7 +80,7 @@ class Agent:
         return self._turn
 
     async def context_report(self) -> ContextReport:
-        """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
+        """Return what fills the window: a sum that is counted or known, and estimates. `coming` goes first."""
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames, ModelTable
 from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -30,8 +31,6 @@ from ..tools.agent_definitions import AgentDefinition
 from ..tools.tool_contract import Tool, ToolContext
 from ..tools.toolset import Toolset
 from .turn_state import Budget, Prompt, StructuredOutput
-
-Json = dict[str, Any]
 
 
 class Announced:
@@ -55,8 +54,7 @@ class Announced:
 
 @dataclass(frozen=True)
 class OfferedTools:
-    """`names`: the built-in tools, None for all; `aliases`: other names of tools; `judge`: the tool that decides where
-    nobody can be asked; `role`: the agent as which this one works."""
+    """`names`: the built-in tools (None: all); `judge` decides where nobody can be asked; `role`: the agent's own."""
 
     names: Sequence[str] | None = None
     aliases: Json = field(default_factory=dict)
@@ -90,8 +88,7 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The settings of one agent. `label` names a sub-agent and its task; `max_turns` limits model calls in one turn;
-    each turn ends with the value of `structured`; `refusal` says why no turn may start."""
+    """The settings of one agent. `label` names a sub-agent and its task; `refusal` says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
@@ -152,8 +149,7 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """What a session lends to each of its agents. `link_up_since`: the monotonic time since which the laptop is
-    connected, None while it is not. `reminders` and `nested` are this agent's own; a sub-agent has no `commands`."""
+    """What a session lends to its agents. `link_up_since` is monotonic; `reminders`, `nested` are the agent's own."""
 
     log: SessionLog
     transport: ModelTransport

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record
 from ccb.tunnel.wire.messages import ResultMessage
 from ccb.tunnel.wire.model_facts import ESTIMATED, TOKENS, ModelFacts, count
@@ -14,8 +15,6 @@ from ccb.tunnel.wire.projection import Projection, on, replay
 
 from ..session_store.session_log import SessionLog
 from .conversation import Conversation, close_open_tool_uses
-
-Json = dict[str, Any]
 
 _DETAILS = {
     "cache_creation": ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),

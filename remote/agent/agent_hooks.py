@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from ccb.tunnel.wire.control_protocol import ToolPermission
+from ccb.tunnel.wire.frames import Json
 
 from ..context.instructions import InstructionFile
 from ..hooks import hook_table as events
@@ -17,8 +17,6 @@ from ..tools.tasks import TaskKind
 from ..tools.tool_contract import ToolResult
 from .tool_call import ParsedCall, ToolCall, TurnContext
 from .turn_state import LoopState, TurnEnding
-
-Json = dict[str, Any]
 
 MAX_STOP_BLOCKS = 10  # in one turn
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any
 
 from ccb.tunnel.wire.control_protocol import ToolApproval, new_uuid
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
@@ -20,8 +20,6 @@ from ..permissions.rules import Decision
 from .agent_config import AgentConfig
 from .agent_histories import Ledger, zero_usage
 from .turn_state import TurnEnding
-
-Json = dict[str, Any]
 
 INTERRUPTED = "[Request interrupted by user]"
 INTERRUPTED_FOR_TOOL = "[Request interrupted by user for tool use]"

@@ -1,5 +1,4 @@
-"""Compaction: old tool results are left out first; if that is not enough, a summary of the model replaces the
-conversation. Each step is one record; a compaction that was cut off with its worker is made again, once."""
+"""Compaction: old tool results are left out first, then a summary of the model replaces the conversation."""
 
 from __future__ import annotations
 
@@ -7,8 +6,8 @@ import logging
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
 from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, READ, Effect
@@ -22,8 +21,6 @@ from .conversation import CompactionFailed
 from .model_calls import TellingListener, text_answer, with_question
 from .prompt_opening import cut, run_unasked
 from .tool_call import TurnContext
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -178,8 +175,7 @@ _REPEATABLE = {name for name, each in BUILT_IN.items() if each.effect is not Eff
 
 
 def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str], int]:
-    """Return the ids of the results that can be left out, and the tokens that this saves: not the newest `keep` tokens,
-    nothing that the model has not seen, and nothing that no tool can say again."""
+    """Return the ids of seen, repeatable results before the newest `keep` tokens, and the tokens that they take."""
     seen = max((i for i, message in enumerate(messages) if message.role == "assistant"), default=0)
     found: list[str] = []
     saved = newer = 0
@@ -196,8 +192,7 @@ def old_results(messages: Sequence[HistoryMessage], keep: int) -> tuple[list[str
 
 
 def newest(messages: Sequence[HistoryMessage], share: float) -> list[HistoryMessage]:
-    """Return the newest messages up to this share of the bytes. The cut is before an assistant message: each result
-    keeps its call, and the API wants a user message first."""
+    """Return the newest messages up to this share of the bytes, from an assistant's on: each result has its call."""
     wanted = share * sum(len(message.encoded()) for message in messages)
     start, size = len(messages), 0
     for i in range(len(messages) - 1, -1, -1):

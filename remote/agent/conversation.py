@@ -1,5 +1,4 @@
-"""The conversation of an agent as the model gets it: a projection of the journal, by the same code live and after a
-restart. Assistant lines of one message id are one message until `model_end`: some providers repeat ids."""
+"""The conversation of an agent as the model gets it: a projection of the journal, live and after a restart."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, MessageRecord, Record, record_of
 from ccb.tunnel.wire.messages import AssistantMessage, CompactMessage, UserMessage, as_dict
 from ccb.tunnel.wire.model_facts import SEALED, is_same_model, provider_of
@@ -91,8 +91,6 @@ class KeptPrompts:
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
         return [*self._first, *gap, *self._latest]
 
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,10 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ModelEndRecord, ModelRecord, WithdrawnRecord
 from ccb.tunnel.wire.tool_traits import own_name
 
@@ -24,8 +25,6 @@ from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .tool_call import ToolCall, TurnContext
 from .turn_state import AgentState, EndReason, LoopState, StopSignal, TurnEnding
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +46,7 @@ class TellingListener(ReplyListener):
 
 
 class AnswerListener(TellingListener):
-    """Records the answers of a turn, and gives their tool calls to `submit`. `texts` are the text blocks of the answer
-    with its continuations, `submitted` the ids of its calls, `first_ms` the time to the turn's first answer."""
+    """Records the answers of a turn, and gives their tool calls to `submit`. `texts` include the continuations."""
 
     def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
         super().__init__(context.log)

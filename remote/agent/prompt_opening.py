@@ -1,5 +1,4 @@
-"""What happens to prompts before a turn: slash commands and hooks. Their prompt is noted as taken first, so that
-nothing runs twice after a crash."""
+"""Slash commands and hooks before a turn. Their prompt is noted as taken first: nothing runs twice after a crash."""
 
 from __future__ import annotations
 
@@ -10,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import TakenRecord
 from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 from ccb.tunnel.wire.prompt_content import is_attached_file
@@ -35,8 +34,6 @@ from .tool_call import CallRefused, ParsedCall, TurnContext
 from .tool_pipeline import checked, decide, run_tool
 from .turn_state import EndReason, Prompt, TurnEnding
 
-Json = dict[str, Any]
-
 _log = logging.getLogger(__name__)
 
 _PERSON_TIMEOUT_MS = 600_000
@@ -44,8 +41,7 @@ _PERSON_TIMEOUT_MS = 600_000
 
 @dataclass(frozen=True)
 class Opened:
-    """`prompts` and then `expanded`, the blocks of a command, enter the conversation. `ending`: the turn ends without
-    the model. `allowed` and `model` hold during the turn."""
+    """`prompts`, then `expanded` enter the conversation, unless `ending` is there. `allowed`, `model`: in the turn."""
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field, replace
 from enum import Enum
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ..hooks.hook_outcome import NOTHING, HookOutcome
 from ..permissions.engine import PermissionEngine
@@ -19,8 +19,6 @@ from . import agent_messages
 from .agent_config import AgentConfig, AgentDeps
 from .agent_histories import AgentLog
 from .turn_state import AgentState
-
-Json = dict[str, Any]
 
 _NOT_WANTED = "The user doesn't want to proceed with this tool use."
 _SET_MODE = {"type": "setMode", "destination": "session"}
@@ -37,8 +35,7 @@ class DecidedBy(Enum):
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
-    and the rest of the turn. `stop_reason`: a hook ends the turn."""
+    """How a call ended. `denial` is for `permission_denials`; `ends_turn`: by the person; `stop_reason`: a hook."""
 
     result: ToolResult
     denial: Json | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import CompactEndRecord, MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
@@ -27,8 +28,6 @@ from .turn_state import EndReason, Prompt, TurnEnding
 if TYPE_CHECKING:
     from .compaction import Compactor
 
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.model_facts import ModelFacts, ModelTable
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
@@ -18,9 +19,6 @@ from ..model.model_request import RequestPrefix, text_tokens
 from ..tools.tool_contract import Tool, ToolContext, ToolResult, declared
 from .agent_histories import Ledger
 from .conversation import Conversation
-
-Json = dict[str, Any]
-
 
 _MAX_IN_A_ROW = 3
 _MAX_IN_ALL = 20
@@ -73,8 +71,7 @@ class AgentState:
 
 
 class EndReason(Enum):
-    """The `terminal_reason` of a result. MODEL_ERROR: the worker itself failed. SETUP_FAILED: the agent's role or an
-    MCP server of it is missing."""
+    """The `terminal_reason` of a result. MODEL_ERROR: the worker failed. SETUP_FAILED: see `AgentConfig.refusal`."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -116,6 +113,11 @@ class LoopState:
 
     def compacted(self) -> LoopState:
         return LoopState(self.calls, stop_blocks=self.stop_blocks, can_rescue=False)
+
+
+def failed_result(terminal: EndReason, errors: Sequence[str]) -> Json:
+    ends = {"subtype": "error_during_execution", "terminal_reason": terminal.value, "errors": [*errors]}
+    return {"type": "result", "is_error": True, **ends}
 
 
 @dataclass(frozen=True)

@@ -57,8 +57,7 @@ _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_S
 
 
 class Git:
-    """Git in the directory `cwd`, in the read-only cage where this host has one. It may change what is below `write`.
-    Ask `why_unsafe` before a command that starts programs which a configuration can name."""
+    """Git in the read-only cage, but for `write`. Ask `why_unsafe` before commands that start configured programs."""
 
     def __init__(self, host: Host, cages: Cages, cwd: str, write: Sequence[str] = ()) -> None:
         self._program, self._shell = host.which("git"), host.which("sh")
@@ -90,8 +89,7 @@ class Git:
     async def end(
         self, command: Sequence[str], seconds: float = 0, errors: str = "/dev/null"
     ) -> tuple[int | None, str]:
-        """Return the exit code of a command and its output, up to a limit. The code is None when it did not end in
-        time or could not start. `errors` is where its errors go, `&1` for the output."""
+        """Return a command's exit code, None if it did not end in time, and its output. `errors`: &1 joins it."""
         steering = [name for name in self._environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET)]
         unset = f"unset {' '.join(steering)}\n" if steering else ""
         script = f'{LIMITED}{unset}exec "$@" 2>{errors}'
@@ -133,8 +131,7 @@ class GitState:
 
 
 async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
-    """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
-    run at the same time, each with its own time limit, in the read-only cage where this host has one."""
+    """Return the state of the repository, None without one or without git. The commands run at the same time."""
     git = Git(host, cages, cwd)
     if not git.available:
         return None
@@ -161,7 +158,7 @@ def _main_branch(refs: str) -> str:
     names = dict(line.partition(" ")[::2] for line in refs.splitlines())
     remote = names.get("origin/HEAD") or names.get("origin") or ""
     usual = next((name for name in ("main", "master", "trunk", "develop") if name in names), "")
-    return remote[len("origin/") :] if remote.startswith("origin/") else usual
+    return remote.removeprefix("origin/") if remote.startswith("origin/") else usual
 
 
 def _cut(status: str) -> str:

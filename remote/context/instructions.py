@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -33,8 +33,7 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it). `importer`
-    is the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
+    """A file of a `scope` (`user`, `project`; `local`: own, in a project). `importer` names it, "" for none."""
 
     path: str
     text: str
@@ -68,11 +67,6 @@ class InstructionReader:
         self._texts: set[str] = set()
         self._left = _MAX_TOTAL_BYTES
 
-    def add_directory(self, directory: str, sources: Collection[str]) -> None:
-        for path, scope in _in_directory(directory):
-            if scope in sources and not self.add(path, scope):
-                return
-
     def add(self, path: str, scope: str, importer: str = "", depth: int = 0) -> bool:
         """Read a file that may be missing. Return False when the limits are reached."""
         if scope != "user" and not self._belongs(path):
@@ -95,14 +89,12 @@ class InstructionReader:
         return all(self.add(each, scope, path, depth + 1) for each in self._imports(path, text, scope))
 
     def _belongs(self, path: str) -> bool:
-        """Return whether a file is where it seems to be. A link in a project may lead only to files of the project, as
-        an import may; above the project, it is this user's own."""
+        """Return whether a file is where it seems to be: no link of a project leads out of it."""
         real = os.path.realpath(path)
         return is_under(real, self._root) or (not is_under(path, self._root) and (real == path or is_ours(path)))
 
     def _imports(self, path: str, text: str, scope: str) -> list[str]:
-        """Return the files that a text imports. A file of a project may name only files of the project: otherwise a
-        clone could bring any text of the person's into the conversation."""
+        """Return the files that a text imports: a clone must not bring the person's files into the conversation."""
         found = []
         for named in islice(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))), _MAX_NAMED):
             name = named.rstrip(".,;:!?)\"'")
@@ -114,8 +106,7 @@ class InstructionReader:
 
 
 class NestedInstructions:
-    """The instruction files below the session's directory. The model gets them when it first works with a file beside
-    or below them, and again after a compaction. Follow `due` as a source of reminders."""
+    """The files below the session's directory: told with the first file worked on there, and after a compaction."""
 
     def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
         self._cwd = os.path.realpath(cwd)
@@ -132,8 +123,7 @@ class NestedInstructions:
         return await in_thread(self.touched, path)
 
     def touched(self, path: str) -> list[InstructionFile]:
-        """Read the files in the directories between the session's and `path`, which the model works with. Return those
-        that are new."""
+        """Read the files in the directories between the session's and `path`. Return those that are new."""
         before = len(self._reader.found)
         self._known.add(os.path.dirname(path))
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
@@ -142,8 +132,9 @@ class NestedInstructions:
             between.append(directory)
             directory = os.path.dirname(directory)
         self._looked.update(between)
-        for each in between[::-1]:
-            self._reader.add_directory(each, self._sources)
+        for path, scope in chain.from_iterable(map(_in_directory, between[::-1])):
+            if scope in self._sources and not self._reader.add(path, scope):
+                break
         return self._reader.found[before:]
 
     def due(self, occasion: Occasion) -> Iterable[str]:
@@ -182,8 +173,7 @@ def _from_root(directory: str) -> list[str]:
 
 
 def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] | None:
-    """Return (text, bytes used), or None when the path is not a readable regular file, or is a file that was read
-    before under another name. Does not block on a FIFO."""
+    """Return (text, bytes used), None for no readable regular file or one read before. Does not block on a FIFO."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb") as file:
             info = os.fstat(file.fileno())

@@ -1,6 +1,4 @@
-"""Reminders: what ccb tells the model beside the prompts. A part of ccb adds one (`add`), or is a source that is asked
-at every occasion (`follow`). One that waits is in memory only: what must survive a restart is a source that reads its
-state from the journal or the host."""
+"""Reminders: what ccb tells the model beside the prompts. What must survive a restart is a source (`follow`)."""
 
 from __future__ import annotations
 

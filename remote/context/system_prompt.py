@@ -1,6 +1,4 @@
-"""The system prompt and the blocks before the first prompt, gathered once, where the files are. Facts that cannot be
-determined are left out. The static text comes first, the same for every session: providers cache by the exact
-prefix."""
+"""The system prompt and the first blocks. Static text comes first: providers cache by the exact prefix."""
 
 from __future__ import annotations
 
@@ -31,8 +29,7 @@ from .reminders import Json, reminder_block
 
 @dataclass(frozen=True)
 class Context:
-    """The facts about its environment that the model is told. `date` is the host's, in ISO 8601. `git` is None outside
-    of a repository or without git."""
+    """The facts that the model is told. `date` is the host's; `git` is None outside of a repository or without git."""
 
     cwd: str
     add_dirs: tuple[str, ...] = ()
@@ -52,8 +49,7 @@ class Context:
 async def gather(
     cwd: str, add_dirs: Sequence[str], host: Host, cages: Cages, sources: Collection[str] = SCOPES
 ) -> Context:
-    """Return the context of a session in `cwd`, within a few seconds even if a command hangs. `sources` are the scopes
-    of the instruction files that count."""
+    """Return the context of a session, within seconds even if a command hangs. `sources`: scopes that count."""
     await in_thread(cages.probe)  # the first call takes a while
     reading = in_thread(find_instructions, cwd, cages.home, sources)
     files, git = await asyncio.gather(reading, git_state(cwd, host, cages))
@@ -161,20 +157,16 @@ _ABOUT_FILES = (
 
 
 class SessionPrompt:
-    """The prompt of one session. It returns the same bytes at every call; the first one gathers the context, unless
-    `gathered` is the context. `role` is the system prompt of the agent as which the main agent works."""
+    """The prompt of a session, the same bytes at every call. `role` is the prompt of the agent that it works as."""
 
     def __init__(
         self, options: SessionOptions, gathered: Context | Callable[[], Coroutine[Any, Any, Context]], role: str = ""
     ) -> None:
-        self._options = options
-        self._role = role
-        self._gathered = gathered
+        self._options, self._role, self._gathered = options, role, gathered
         self._gathering: asyncio.Future[Context] | None = None
 
     async def system(self) -> list[Json]:
-        """Return the static block, the environment block and the user's addition. The first and the last block have a
-        cache mark."""
+        """Return the static block, the environment and the user's addition. The first and the last have cache marks."""
         options, context = self._options, await self._known()
         own = (options.system_prompt or None) if self._role else options.system_prompt
         surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
@@ -205,8 +197,7 @@ class SessionPrompt:
         return (await self._known()).instructions
 
     async def environment(self, cwd: str = "") -> str:
-        """Return the text about the surroundings, for a sub-agent that works in `cwd` ("": in the session's
-        directory)."""
+        """Return the text about the surroundings, for a sub-agent in `cwd` ("": the session's directory)."""
         context = await self._known()
         return environment_text(replace(context, cwd=cwd) if cwd else context, self._options.host)
 
@@ -283,8 +274,7 @@ def style_names(settings: WorkerSettings, home: str) -> list[str]:
 
 
 def style_text(settings: WorkerSettings, home: str) -> str:
-    """Return what the system prompt says about style and language, "" for nothing. A style is a Markdown file in
-    `.claude/output-styles` of the person's home or of a trusted project, or a built-in one."""
+    """Return what the prompt says about style and language, from a file of the person or project, or built in."""
     name, found = style_name(settings), settings.value("language")
     parts = [f"# Output style: {name}\n{text}" for text in (_style(name, settings, home),) if text]
     language = found.value.strip() if found is not None and isinstance(found.value, str) else ""

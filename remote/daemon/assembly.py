@@ -6,10 +6,11 @@ import os
 import time
 from collections.abc import Collection
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -49,8 +50,6 @@ from ..tools.plan_mode import PlanReminders
 from ..tools.tool_contract import ToolContext
 from ..tools.toolset import default_tools
 from .model_streams import ModelStreams
-
-Json = dict[str, Any]
 
 INTERRUPTED = (
     "The worker was stopped while this tool was open. It was interrupted and may have run; "

@@ -20,7 +20,6 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..permissions.modes import WORKSPACE
 from ..session.session import Session
-from ..session.turns import TooManyInputs
 from ..session_store.client_outbox import ClientOutbox
 from ..session_store.journal import Journal, JournalError
 from ..session_store.refusal import HostRefusal
@@ -60,11 +59,8 @@ class AttachedClient:
         self.outbox = ClientOutbox(journal)
         self.model_link: StreamLink | None = None
         self.late: list[frames.Input | frames.Stop] = []  # at most as many as a laptop has unconfirmed
-        self._journal = journal
-        self._calls = calls
-        self._reader = reader
-        self._writer = writer
-        self._greeting = greeting
+        self._journal, self._calls, self._reader = journal, calls, reader
+        self._writer, self._greeting = writer, greeting
         writer.transport.set_write_buffer_limits(0)  # so that `drain` returns when everything has left this process
         self._pages: asyncio.Queue[frames.Fetch] = asyncio.Queue(_MAX_PAGES)
         self._heard = time.monotonic()
@@ -183,8 +179,7 @@ class AttachedClient:
 
 
 class AttachedClients:
-    """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `begin` makes
-    the session of the first driver, and raises ValueError or JournalError."""
+    """Accepts clients, grants epochs, fences older drivers. `begin` raises ValueError or JournalError."""
 
     def __init__(
         self,
@@ -200,14 +195,8 @@ class AttachedClients:
         self.driver: AttachedClient | None = None
         self.session: Session | None = None
         self.outboxes: set[ClientOutbox] = set()
-        self._journal = journal
-        self._context = context
-        self._lease = lease
-        self._lifetime = lifetime
-        self._calls = calls
-        self._begin = begin
-        self._changed = changed
-        self._stop = stop
+        self._journal, self._context, self._lease, self._lifetime = journal, context, lease, lifetime
+        self._calls, self._begin, self._changed, self._stop = calls, begin, changed, stop
         self.names: NameFinder | None = None
         self._clients: dict[AttachedClient, asyncio.Task[None]] = {}
         self._finisher: AttachedClient | None = None  # the driver that asked the session to end after its turns
@@ -379,10 +368,11 @@ class AttachedClients:
         """Apply an input. Return whether it is settled: applied, or refused with the refusal journalled or shown."""
         session = self.session
         assert session is not None, "a driver has begun it"
+        waits = session.inputs.is_full and not session.inputs.knows(frame.id)
+        if waits and isinstance(parse_message(frame.body), UserMessage):
+            return False
         try:
             client.outbox.applied_after(session.take_input(frame.id, frame.body), frame.id)
-        except TooManyInputs:
-            return False
         except JournalError as error:
             if not session.refuse_input(frame.body, error):
                 return False

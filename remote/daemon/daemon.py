@@ -96,8 +96,7 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
 
 
 class Daemon:
-    """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello. A session in
-    memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
+    """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello."""
 
     def __init__(
         self,
@@ -211,8 +210,7 @@ class Daemon:
         self._stopping.set()
 
     def ask_for_cages(self) -> None:
-        """Find out which cages there are, become the parent of what loses its supervisor, and remove what a killed
-        worker has left in the session's directories and beside changed files. Call it from any thread."""
+        """Find out which cages there are, adopt orphans, and remove what a killed worker has left. From any thread."""
         from ..sandbox.running import adopt_orphans
         from ..system.regular_files import remove_left_files  # which nothing else needs at the start
 
@@ -318,8 +316,7 @@ class Daemon:
 async def keep_reachable(
     where: SessionPaths, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> None:
-    """Touch socket and lock every hour until cancelled, and make the socket again when it is gone, at once on SIGHUP,
-    which a connection sends that finds none: a logout may remove the runtime directory."""
+    """Touch socket and lock every hour and on SIGHUP, sent by who finds none; make a removed socket again."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)

@@ -1,5 +1,4 @@
-"""Start the daemon of a session: fork it, greet its first client, clean up. What imports long is imported after
-hello."""
+"""Start the daemon of a session: fork it, greet its first client, clean up. Long imports come after hello."""
 
 from __future__ import annotations
 
@@ -33,9 +32,7 @@ _AHEAD = (
 def start_daemon(
     params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
-    """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
-    journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
-    began."""
+    """Start the daemon; it takes over `lock`. Return None, or who holds the journal. Leave nothing if that fails."""
     fails = True
     try:
         session_paths.restore_state_directory(where)

@@ -118,8 +118,7 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class DaemonLaunch:
-    """What a daemon receives from the process that forks it. (No dataclass: that import would delay hello.) `params`
-    are those of `main.start`, `locks` the descriptors of lock file and journal, -1 for none."""
+    """What a daemon gets from the process that forks it. (A dataclass would delay hello.) `locks`: -1 for none."""
 
     def __init__(
         self,
@@ -130,12 +129,8 @@ class DaemonLaunch:
         listener: socket.socket,
         locks: tuple[int, int],
     ) -> None:
-        self.where = where
-        self.facts = facts
-        self.params = params
-        self.tree = tree
-        self.listener = listener
-        self.locks = locks
+        self.where, self.facts, self.params = where, facts, params
+        self.tree, self.listener, self.locks = tree, listener, locks
 
     def text(self, name: str) -> str:
         return str(self.params.get(name) or "")

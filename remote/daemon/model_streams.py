@@ -1,6 +1,4 @@
-"""Model calls over the driver's link. A call outlives its connection: it is opened again under the same id on a new
-link, with the number of bytes received so far. Only the client that made the upstream request has what the provider
-sent meanwhile, so it reads on while another one drives, and is waited for: any other would have to pay again."""
+"""Model calls over the driver's link. One that lost its link goes on over the next, for the client that pays."""
 
 from __future__ import annotations
 

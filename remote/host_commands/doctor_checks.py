@@ -1,5 +1,4 @@
-"""All checks of the host; then the laptop measures: `ping` is answered with `clock`, `credit` with so many bytes of
-`bulk`, `data` is dropped, until `stop`, the end of input or SILENCE_S."""
+"""All checks of the host; then the laptop measures with `ping`, `credit` and `data` until `stop` or SILENCE_S."""
 
 from __future__ import annotations
 
@@ -221,8 +220,7 @@ def _number(limit: int) -> str:
 
 
 def said_by(argv: list[str], seconds: float = 5.0) -> str:
-    """Return the first line that a program prints; "" when it fails or takes too long. It can only read, where there is
-    a cage, and is ended with all that it started."""
+    """Return the first line that a program prints, read-only in a cage; "" when it fails or takes too long."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
     environ, kept, code = dict(os.environ), b"", -1
     with contextlib.closing(CageServer()) as server:

@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from ..session.session_settings import MANAGED_FILE
 from ..session_store import session_paths
@@ -17,8 +18,6 @@ from ..session_store.session_registry import by_prefix, described, sessions
 from ..settings.project_switches import Switch, read_project, switches_of
 from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer, read_settings, read_text
 from .reports import Reports
-
-Json = dict[str, Any]
 
 OLD_S = 30 * 86400.0
 _DEFAULT_LINES = 200

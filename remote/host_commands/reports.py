@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from ..session_store.refusal import HostRefusal
-
-Json = dict[str, Any]
 
 OK, WARN, BLOCK, INFO = "ok", "warn", "block", "info"
 
@@ -17,9 +16,7 @@ class HostFinding:
     """`state`: ok, warn, block (no session will run), info; `found`: the evidence; `fix`: the one thing to do."""
 
     def __init__(self, name: str, state: str, found: str, fix: str = "") -> None:
-        self.name = name
-        self.state = state
-        self.found = found
+        self.name, self.state, self.found = name, state, found
         self.fix = fix if state != OK else ""
 
 

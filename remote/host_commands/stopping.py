@@ -14,7 +14,8 @@ import signal
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from ..session_store import process_identity, session_paths, sockets
 from ..session_store import session_registry as registry
@@ -25,8 +26,6 @@ from ..session_store.session_files import private_file, replace_private
 from ..subagents.worktrees import remove_untouched
 from ..system.process import MARK, stop_marked
 from .reports import Reports
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +39,7 @@ class StopTarget:
     """`owner` has the fields of the daemon; `directory` is "" when the session never began."""
 
     def __init__(self, session: str, owner: Json, directory: str) -> None:
-        self.session = session
-        self.owner = owner
-        self.directory = directory
+        self.session, self.owner, self.directory = session, owner, directory
 
     @property
     def pid(self) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import MAX_EVENT
 from ccb.tunnel.wire.model_facts import add_usage, count
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineEnds, dump, is_too_deep, load
@@ -67,8 +67,6 @@ class SseParser:
             self._size = 0  # a comment between two events belongs to neither
         return None
 
-
-Json = dict[str, Any]
 
 MAX_MESSAGE = 32 * 1024 * 1024  # characters of text and tool input
 _MAX_INPUT_DEPTH = MAX_DEPTH - 50  # a laptop takes MAX_DEPTH with the message around

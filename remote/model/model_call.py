@@ -1,6 +1,4 @@
-"""A model call: attempts until one counts. The listener hears a block when it counts: when the next one starts or the
-stop reason is known. A finished tool_use is heard at once and commits the attempt, because tools start while the model
-streams. An attempt that fails before that is withdrawn. After two cut streams the answer is asked for in one piece."""
+"""A model call: attempts until one counts. A finished tool_use commits its attempt; others are withdrawn."""
 
 from __future__ import annotations
 
@@ -9,17 +7,16 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.control_protocol import new_uuid
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from . import answer_stream as answers
 from .model_request import PATH, ModelLinkError, ModelResponse, ModelTransport, usage_of, without_stream
 from .retry import OF_THE_LAPTOP, ModelError, Retry, RetryPolicy, retry_after
-
-Json = dict[str, Any]
 
 _MAX_ERROR_BODY = 64 * 1024
 _MAX_QUOTED = 300
@@ -314,9 +311,7 @@ _WHOLE_SILENCE = 600.0  # seconds for an answer in one piece
 
 class ModelCall:
     def __init__(self, settings: CallSettings, listener: ReplyListener, policy: RetryPolicy) -> None:
-        self._settings = settings
-        self._listener = listener
-        self._policy = policy
+        self._settings, self._listener, self._policy = settings, listener, policy
         self.attempt: Attempt | None = None
 
     async def run(self) -> MessageEnd:

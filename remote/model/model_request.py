@@ -1,5 +1,4 @@
-"""Model requests as bytes. System, tools and messages come first, so that each request starts with the bytes of the one
-before and the provider can cache them (invariant 10)."""
+"""Model requests as bytes: each starts with the bytes of the one before, for the provider's cache (invariant 10)."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from typing import Any, Callable, Protocol
 from ccb.tunnel.wire import model_facts
 from ccb.tunnel.wire.client_requests import EFFORTS
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelFacts, ModelNames
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -42,8 +42,6 @@ def betas_of(model: str) -> tuple[str, ...]:
 def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
     return min(ESCALATED_MAX_TOKENS if escalated else model_facts.DEFAULT_MAX_TOKENS, known.max_output)
 
-
-Json = dict[str, Any]
 
 _VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
 _OTHER = (0, 0)  # the version of a model that is not a Claude

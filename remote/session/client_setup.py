@@ -6,10 +6,11 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.control_protocol import AnsweredBy, Broker, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
 from ccb.tunnel.wire.model_facts import ModelTable
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from ..mcp.host_servers import HostServers, ProjectChannels, Wanted
     from ..mcp.mcp_servers import McpServers
 
-
-Json = dict[str, Any]
 
 _FIELDS: dict[str, tuple[str, type]] = {
     "systemPrompt": ("system_prompt", list),
@@ -85,9 +84,7 @@ class ClientSetup:
     """The MCP servers of a session, loaded when the first one is named. `say` tells the person."""
 
     def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
-        self._agent = agent
-        self._broker = broker
-        self._say = say
+        self._agent, self._broker, self._say = agent, broker, say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
         self._of_role: HostServers | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
 from ccb.tunnel.wire.session_options import BUILT_IN_AGENTS, SessionOptions, SettingsOption
 
@@ -30,16 +31,13 @@ if TYPE_CHECKING:
     from ..slash_commands.skills import FileCommands
 
 
-Json = dict[str, Any]
-
 _MAX_CHARS = 300  # of one command in the list of hooks
 _FOLDERS = (".claude/commands", ".claude/skills")
 _RELOAD_S = 5.0  # how long a reload waits for MCP servers
 
 
 class SessionExtensions:
-    """Finds agents, commands, skills and servers at the start of the agent's turns. What a session with few files has
-    not loaded costs nothing."""
+    """Finds agents, commands, skills and servers at the start of the agent's turns."""
 
     def __init__(
         self,
@@ -50,10 +48,7 @@ class SessionExtensions:
         options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
-        self._agent = agent
-        self._settings = settings
-        self._clients = clients
-        self._session_id = session_id
+        self._agent, self._settings, self._clients, self._session_id = agent, settings, clients, session_id
         self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None

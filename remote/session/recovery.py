@@ -6,12 +6,13 @@ from collections import OrderedDict, deque
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, RequestRefused, answer_in
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, PRIORITY, Record
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, ResultMessage, SystemMessage, UserMessage
 from ccb.tunnel.wire.projection import Projection, on
@@ -27,8 +28,6 @@ from .client_setup import ClientLaunches, ClientSetup
 from .request_broker import OpenRequests
 from .session import Session, SessionParts
 from .turns import InputQueue, JournalledTasks
-
-Json = dict[str, Any]
 
 
 class Recovered(Projection):

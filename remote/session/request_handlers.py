@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import control_protocol as protocol
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MessageRecord
 from ccb.tunnel.wire.mcp_messages import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
@@ -34,8 +35,6 @@ from .session import Session, check_model, find_task
 if TYPE_CHECKING:
     from ..mcp.mcp_servers import McpServers
 
-
-Json = dict[str, Any]
 
 _MAX_MODELS = 50
 _MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}

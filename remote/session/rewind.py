@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire import journal_records
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 from ccb.tunnel.wire.messages import UserMessage
 from ccb.tunnel.wire.spelling import spelled, unspelled
@@ -25,8 +25,6 @@ from ..tools.text_changes import MAX_BYTES as PATCH_BYTES
 from ..tools.text_changes import compared
 from ..tools.tool_contract import ToolContext
 from .session import Session
-
-Json = dict[str, Any]
 
 _LOST = "its earlier content is not kept any more"
 _BUSY = "The agent is working: interrupt it first, then go back."

@@ -1,5 +1,4 @@
-"""The requests that only clients of SDKs make: the types of the npm SDK 0.3.329; section 6.1 of the stream-json
-protocol as observed."""
+"""The requests that only clients of SDKs make: the types of the npm SDK 0.3.329, the protocol as observed."""
 
 from __future__ import annotations
 
@@ -9,10 +8,11 @@ import re
 from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.client_requests import SET_EFFORT
 from ccb.tunnel.wire.control_protocol import SET_MODEL, RequestRefused, client_kind
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import READ
 
@@ -26,8 +26,6 @@ from ..tools.file_access import absolute
 from ..tools.search_process import NameFinder
 from .client_setup import Initialize, output_styles
 from .session import Session, check_model, find_task
-
-Json = dict[str, Any]
 
 _MAX_QUESTION = 100_000  # characters
 _NAMES_S = 10.0

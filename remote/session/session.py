@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.client_requests import QueueMove
 from ccb.tunnel.wire.control_protocol import AnsweredBy, RequestRefused, answer_in
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import BEFORE
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessage, parse_message
-from ccb.tunnel.wire.model_facts import ALIASES, ModelTable
+from ccb.tunnel.wire.model_facts import ALIASES
 from ccb.tunnel.wire.session_options import SessionOptions
 
 from ..agent.agent import Agent
 from ..agent.agent_messages import informational, mode_message, session_title
 from ..context.system_prompt import session_prompt
-from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import client_hooks
 from ..model.model_request import Reasoning
 from ..permissions.engine import LaunchRules
@@ -34,8 +34,6 @@ from .extensions import SessionExtensions
 from .request_broker import OpenRequests, RequestBroker
 from .session_settings import SessionSettings
 from .turns import InputQueue, TaskNotices, Turns, TurnState
-
-Json = dict[str, Any]
 
 _MAX_NAME = 100  # characters of a tool's name in a message
 _MAX_MODELS = 1_000  # of which the laptop has told what they can do
@@ -60,7 +58,9 @@ class Session:
         self.log = parts.log
         self.broker = parts.broker
         self.agent = agent
+        self.hooks = agent.hooks
         self.launches = parts.launches
+        self.models = parts.launches.models
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
@@ -101,16 +101,8 @@ class Session:
         self.log.changed()
 
     @property
-    def hooks(self) -> HookRunner:
-        return self.agent.hooks
-
-    @property
     def options(self) -> SessionOptions:
         return self.launches.options
-
-    @property
-    def models(self) -> ModelTable:
-        return self.launches.models
 
     @property
     def background_agents(self) -> frozenset[str]:
@@ -129,13 +121,11 @@ class Session:
         return {**body, "sandbox": self.agent.config.permissions.cage_in_force}
 
     def take_input(self, input_id: str, body: Json) -> int:
-        """Apply an input once. Return the event after which it is in the journal. Raise JournalError, TooManyInputs."""
+        """Apply an input once. Return the event after which it is in the journal. Raise JournalError."""
         journal = self.log.journal
         if self.inputs.knows(input_id):
             return journal.seq
         line = parse_message(body)
-        if isinstance(line, UserMessage):
-            self.inputs.check_room()
         repeated = self.inputs.knows_message(line)
         self.log.emit(records.InputRecord(input_id, body))
         self.inputs.remember(input_id, line)
@@ -181,8 +171,7 @@ class Session:
         await self.clients.close()
 
     def relaunch(self, given: Json) -> None:
-        """Apply the command line of a process that starts to drive. Raise FrameError, ValueError, JournalError, and
-        HostRefusal if it cannot answer an open request."""
+        """Apply the command line of a new driver. Raise FrameError, ValueError, JournalError, HostRefusal."""
         sent = SessionOptions.from_json(given)
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):
             about = ", ".join(each[:_MAX_NAME] for each in self.broker.subjects(AnsweredBy.PERSON))

@@ -31,10 +31,7 @@ class SessionSettings:
 
     def __init__(self, cwd: str, home: str, broker: Broker, changed: Callable[[WorkerSettings], None]) -> None:
         self.current = WorkerSettings()
-        self._cwd = cwd
-        self._home = home
-        self._broker = broker
-        self._changed = changed
+        self._cwd, self._home, self._broker, self._changed = cwd, home, broker, changed
         self._option = SettingsOption()
         self._settled = False
         self._problems: list[str] = []  # of the policy of the host

@@ -10,23 +10,22 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import LATER, MAIN_AGENT, PRIORITY, TASK_PREFIX, QueuedRecord, Record
 from ccb.tunnel.wire.messages import PublicMessage, ResultMessage, TaskMessage, UserMessage, parse_message
 from ccb.tunnel.wire.projection import Projection, on
 
 from ..agent.agent import Agent
 from ..agent.agent_histories import zero_usage
-from ..agent.turn_state import Prompt
+from ..agent.turn_state import EndReason, Prompt, failed_result
 from ..session_store.journal import JournalError, NotKept
 from ..session_store.session_log import SessionLog
 from ..system.deadline import within
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
@@ -38,8 +37,7 @@ class TurnState(Enum):
 
 
 class Turns(Projection):
-    """Runs the main agent on waiting prompts and notices. Notices start no turn while `holds_notices`: a question is
-    open, or nobody is there."""
+    """Runs the main agent on prompts and notices. Notices start no turn while `holds_notices`: a question is open."""
 
     def __init__(
         self,
@@ -53,13 +51,9 @@ class Turns(Projection):
     ) -> None:
         self.state = TurnState.NONE
         self._log = session_log
-        self._inputs = inputs
-        self._agent = agent
-        self._ready = ready
+        self._inputs, self._agent, self._ready = inputs, agent, ready
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
-        self._tasks = tasks
-        self._notices = notices
-        self._holds_notices = holds_notices
+        self._tasks, self._notices, self._holds_notices = tasks, notices, holds_notices
         self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
 
@@ -107,21 +101,10 @@ class Turns(Projection):
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
         """Write a result for a turn that could not write its own (`unkept`). It is shown even if not journalled."""
-        result: Json = {
-            "type": "result",
-            "subtype": "error_during_execution",
-            "is_error": True,
-            "duration_ms": 0,
-            "duration_api_ms": 0,
-            "num_turns": 0,
-            "stop_reason": None,
-            **self._log.usage.spent,
-            "usage": zero_usage(),
-            "permission_denials": [],
-            "terminal_reason": "storage_full" if full else "model_error",
-            "errors": [*reasons],
-            **(unkept or {}),
-        }
+        counts = {"duration_ms": 0, "duration_api_ms": 0, "num_turns": 0, "stop_reason": None, "permission_denials": []}
+        spent = {**self._log.usage.spent, "usage": zero_usage()}
+        terminal = EndReason.STORAGE_FULL if full else EndReason.MODEL_ERROR
+        result: Json = {**failed_result(terminal, reasons), **counts, **spent, **(unkept or {})}
         try:
             self._log.say(result)
         except JournalError:
@@ -155,7 +138,7 @@ class Turns(Projection):
     @on(records.PromptRecord, records.TakenRecord, main_only=True)
     def _taken(self, content: records.PromptRecord | records.TakenRecord, _: Record) -> None:
         for input_id in content.input_ids if isinstance(content, records.PromptRecord) else [content.input_id]:
-            body = self._inputs.echo_of(input_id)
+            body = self._inputs.echoes.pop(input_id, None)
             if body is not None:
                 # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
                 self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})
@@ -301,10 +284,6 @@ _NOW, _NEXT, _LATER = range(3)
 _PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
 
 
-class TooManyInputs(Exception):
-    pass
-
-
 @dataclass(frozen=True)
 class Waiting:
     """An item of the queue. `wakes`: it starts a turn."""
@@ -335,7 +314,7 @@ class InputQueue:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._queue: list[Waiting] = []  # by priority
         self._arrived = asyncio.Event()
-        self._echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
+        self.echoes: dict[str, Json] = {}  # messages that are shown again when a turn takes them, by input id
 
     def __len__(self) -> int:
         return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
@@ -357,20 +336,17 @@ class InputQueue:
         while len(self._seen) > _MAX_SEEN:
             self._seen.popitem(last=False)
 
-    def check_room(self) -> None:
-        if len(self._queue) >= MAX_WAITING:
-            raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
+    @property
+    def is_full(self) -> bool:
+        return len(self._queue) >= MAX_WAITING
 
     def put(self, input_id: str, line: UserMessage, *, echo: bool) -> bool:
         self.any_prompt = True
         if echo:
-            self._echoes[input_id] = line.body
+            self.echoes[input_id] = line.body
         priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
         self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
         return priority == _NOW
-
-    def echo_of(self, input_id: str) -> Json | None:
-        return self._echoes.pop(input_id, None)
 
     def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
         self._add(Waiting(Prompt(notice.content, notice.id, notice.origin), "", _LATER, notice.wakes, agent_id))
@@ -388,8 +364,7 @@ class InputQueue:
         await self._arrived.wait()
 
     def next_turn(self, *, notices: bool) -> list[Prompt]:
-        """Take what the next turn begins with: the first prompt after the notices before it (none go with a command),
-        or notices alone if one wakes and `notices` allows it."""
+        """Take a prompt after the notices before it (none go with a command), or notices alone if one wakes."""
         ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
         told = [each for each in ours if each.is_notice]
         prompt = next((each for each in ours if not each.is_notice), None)

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from typing import Any
 
-from ccb.tunnel.wire.frames import Applied, Event, Frame, Progress
+from ccb.tunnel.wire.frames import Applied, Event, Frame, Json, Progress
 from ccb.tunnel.wire.journal_records import Record
 from ccb.tunnel.wire.ndjson import encode_frame
 
 from .journal import Journal
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +20,7 @@ _MAX_BULK = 4
 
 
 class ClientOutbox:
-    """The frames that wait for one client: control frames first, then events and progress in the order of the journal,
-    then data of model calls. `role` is "driver", "viewer" or "" before the attach in `epoch`."""
+    """What waits for one client: control frames, then events and progress in order, then data of model calls."""
 
     def __init__(self, journal: Journal) -> None:
         self.role = ""

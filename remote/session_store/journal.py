@@ -1,5 +1,4 @@
-"""An append-only, durable log. `append` writes a record at once, so it survives the process; `commit` returns when all
-records are on the disk. Clients are sent only those: a crash cannot take back an event that a client has seen."""
+"""An append-only log. `append` survives the process, `commit` the host; clients are sent only what is on the disk."""
 
 from __future__ import annotations
 
@@ -12,12 +11,11 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import chain, takewhile
-from typing import Any, Callable, TypeVar, Union
+from typing import Callable, TypeVar, Union
 
 from ccb.tunnel.wire import journal_records
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record, record_of
-
-Json = dict[str, Any]
 
 
 class NotKept(Exception):
@@ -60,7 +58,7 @@ class Journal:
         self.broken = asyncio.Event()
         self.rewound: list[tuple[int, int]] = []
         self._file: JournalFile = DiskFile(path) if path else MemoryFile()
-        self._size = 0
+        self.size = 0
         self._ring: deque[tuple[Record, int]] = deque()
         self._ring_bytes = 0
         self._unread: Iterator[Record] | None = None
@@ -102,7 +100,7 @@ class Journal:
             offset += len(line)
             if last:
                 break
-        self._size = offset
+        self.size = offset
         self.seq += lost
         self.durable = self.seq
 
@@ -126,10 +124,6 @@ class Journal:
     def path(self) -> str:
         return self._file.path
 
-    @property
-    def size(self) -> int:
-        return self._size
-
     def append(self, content: journal_records.Content, agent_id: str = MAIN_AGENT) -> Record:
         """Write one record and return it. Raise JournalError, and leave the file unchanged, if that fails."""
         if self._failure is not None:
@@ -146,14 +140,14 @@ class Journal:
             if written:
                 self._take_back()
             raise self._error("the journal cannot be written", error) from error
-        self._note(record, self._size, len(line))
-        self._size += len(line)
+        self._note(record, self.size, len(line))
+        self.size += len(line)
         return record
 
     def _take_back(self) -> None:
         """Remove the half-written record, or allow no further writes: then the next start cuts it off."""
         try:
-            self._file.truncate(self._size)
+            self._file.truncate(self.size)
         except OSError as error:
             self._failure = self._error("a half-written record cannot be removed", error)
             log.error("%s", self._failure)
@@ -196,8 +190,7 @@ class Journal:
             self.flush_soon()
 
     def read(self, after: int, limit: int | None = None) -> Iterator[Record]:
-        """Yield the records after number `after` up to `limit` (default: durable), DamagedRecord for unreadable
-        ones."""
+        """Yield the records after number `after` up to `limit` (default: durable); DamagedRecord for unreadable."""
         last = self.durable if limit is None else limit
         for record in self._to_the_end(self._stored(after), after):
             if record.seq > last:
@@ -237,9 +230,9 @@ class Journal:
 
     def tail_start(self, size: int) -> int:
         """Return the number before the last `size` bytes, or before the first turn in them; 0 for all."""
-        if self._size <= size:
+        if self.size <= size:
             return 0
-        wanted = self._size - size
+        wanted = self.size - size
         place = bisect_right([entry[1] for entry in self._index], wanted) - 1
         start = self.durable
         found = False

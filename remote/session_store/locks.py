@@ -1,5 +1,4 @@
-"""The locks of a session, which decide whose daemon runs it: the lock file in the runtime directory, the journal (a
-cleaner of /tmp may remove the file), in memory the name of the socket. Imported before hello."""
+"""The locks that decide whose daemon runs a session: lock file, journal or socket. Imported before hello."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The identity of a process: pid and host name, and boot id and start time, as both are reused. Imported before
-hello."""
+"""The identity of a process: pid, host, boot id and start time, as pids are reused. Imported before hello."""
 
 from __future__ import annotations
 

@@ -8,9 +8,7 @@ class HostRefusal(Exception):
 
     def __init__(self, code: str, message: str, data: dict[str, object]) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
-        self.data = data
+        self.code, self.message, self.data = code, message, data
 
 
 def unusable(what: str, error: OSError) -> HostRefusal:

@@ -19,9 +19,7 @@ class DriverLease:
     """`epoch` is the highest granted, `driver` who holds it. `hello` reads the file; a session in memory has none."""
 
     def __init__(self, path: str, epoch: int, driver: str) -> None:
-        self.epoch = epoch
-        self.driver = driver
-        self._path = path
+        self.epoch, self.driver, self._path = epoch, driver, path
 
     def grant(self, epoch: int, driver: str) -> None:
         self.epoch, self.driver = epoch, driver

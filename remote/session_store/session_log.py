@@ -9,6 +9,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire import journal_records as records
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.control_protocol import new_uuid
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Record
 from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.model_facts import context_tokens
@@ -21,12 +22,9 @@ from .file_history import RewindPoints
 from .journal import Journal
 from .journal_summary import JournalSummary
 
-Json = dict[str, Any]
-
 
 class SessionLog:
-    """The only writer to the journal of a session, which passes every record on to projections. What is shown but not
-    journalled goes to `outboxes`. Call `changed` when the state of the session or its last prompt has changed."""
+    """The only writer to a journal; it passes records on to projections, and what is not journalled to `outboxes`."""
 
     def __init__(
         self, session_id: str, journal: Journal, outboxes: Collection[ClientOutbox], changed: Callable[[], None]

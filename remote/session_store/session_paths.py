@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping
 
 from . import sockets
 from .refusal import HostRefusal
@@ -59,7 +58,6 @@ def _missing(full: str) -> HostRefusal:
 MAX_SOCKET_PATH = 100  # bytes. sun_path holds 108 on Linux, 104 on other systems
 _STATE_ROOM = 8192  # bytes that must be free: what the first turn writes
 _RUNTIME_ROOM = 512  # bytes of a lock file
-_NONE: Mapping[str, str] = {}
 MADE = ".made"  # file with the parents that were created for a directory of ccb; deploy/stub.py writes it, too
 PLAN = "plan.md"  # file in a session's directory that holds its plan
 STOPPED = "stopped"  # file that `ccb stop` leaves: only a person starts such a session again, which removes it
@@ -79,10 +77,7 @@ class SessionPaths:
     memory. `lock` is "" where the socket is the lock."""
 
     def __init__(self, state: str, runtime: str, session: str, durable: bool, notes: list[str]) -> None:
-        self.state = state
-        self.runtime = runtime
-        self.durable = durable
-        self.notes = notes
+        self.state, self.runtime, self.durable, self.notes = state, runtime, durable, notes
         self.socket = os.path.join(runtime, session + ".sock") if runtime else sockets.memory_address(session)
         self.lock = os.path.join(runtime, session + ".lock") if runtime else ""
 
@@ -155,11 +150,8 @@ def private_directory(path: str, top: str, made: list[str] | None = None) -> str
     return path
 
 
-def _is_usable(path: str, top: str, room: int, full: Mapping[str, str], notes: list[str]) -> bool:
+def _is_usable(path: str, top: str, room: int, notes: list[str]) -> bool:
     """Make the directory and write `room` bytes: only that shows a full disk. If it fails, undo it and say why."""
-    if path in full:
-        notes.append(full[path])
-        return False
     made: list[str] = []
     try:
         private_directory(path, top, made)
@@ -219,8 +211,8 @@ def user_name() -> str:
         return ""
 
 
-def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[str, list[str]]:
-    """Return the directory for sockets, without those in `full`, and notes on others. Raise NoPlace."""
+def runtime_directory(session: str) -> tuple[str, list[str]]:
+    """Return the directory for sockets, and notes on those that are not used. Raise NoPlace."""
     notes: list[str] = []
     tops = []
     xdg = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -236,7 +228,7 @@ def runtime_directory(session: str, full: Mapping[str, str] = _NONE) -> tuple[st
             notes.append("%s: too long for a socket" % path)
         elif top == xdg and not (os.path.isdir(top) and os.stat(top).st_uid == os.getuid()):
             notes.append("%s: is no directory of this user" % top)
-        elif _is_usable(path, top, _RUNTIME_ROOM, full, notes):
+        elif _is_usable(path, top, _RUNTIME_ROOM, notes):
             return path, notes
     raise NoPlace(notes)
 
@@ -258,7 +250,7 @@ def state_exists(session: str) -> bool:
         return False
 
 
-def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -> SessionPaths:
+def find_paths(session: str, state: str = "") -> SessionPaths:
     """Return the paths of `session`; make what is missing. `state` is that of one that exists. Raise NoPlace."""
     path, top = durable_directory(session)
     if state and state != path:
@@ -266,7 +258,7 @@ def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -
         _must_be_ours(state, os.path.dirname(runtime))
         return SessionPaths(state, runtime, session, False, [_VOLATILE % state])
     try:
-        runtime, notes = runtime_directory(session, full)
+        runtime, notes = runtime_directory(session)
     except NoPlace as error:
         runtime, notes = "", error.notes
     exists = state or state_exists(session)
@@ -274,22 +266,15 @@ def find_paths(session: str, state: str = "", full: Mapping[str, str] = _NONE) -
         _must_be_ours(path, top)
     if not path:
         notes.append("there is no home directory")
-    elif exists or _is_usable(path, top, _STATE_ROOM, full, notes):
+    elif exists or _is_usable(path, top, _STATE_ROOM, notes):
         where = SessionPaths(path, runtime, session, True, notes)
         if not where.socket:
             raise NoPlace(notes)
         return where
     volatile = os.path.join(runtime, "sessions", session)
-    if runtime and _is_usable(volatile, runtime, _STATE_ROOM, _NONE, notes):
+    if runtime and _is_usable(volatile, runtime, _STATE_ROOM, notes):
         return SessionPaths(volatile, runtime, session, False, [*notes, _VOLATILE % volatile])
     return memory_paths(session, notes)
-
-
-def directory_of_failure(where: SessionPaths, error: OSError) -> str:
-    """Return the directory of the session in which this error occurred, as a key for `full`."""
-    if where.runtime and str(error.filename or where.lock).startswith(where.runtime + "/"):
-        return where.runtime
-    return where.state
 
 
 def restore_state_directory(where: SessionPaths) -> None:

@@ -9,13 +9,12 @@ import os
 import re
 import stat
 import time
-from typing import Any
+
+from ccb.tunnel.wire.frames import Json
 
 from . import process_identity, session_paths, sockets
 from .session_directory import is_same_directory
 from .session_files import replace_private
-
-Json = dict[str, Any]
 
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _MAX_HELLO = 256 * 1024
@@ -31,9 +30,7 @@ class SessionEntry:
     """A session. `directory` is its state directory, "" when it is in memory only; `summary` has its known fields."""
 
     def __init__(self, session: str, directory: str, summary: Json) -> None:
-        self.session = session
-        self.directory = directory
-        self.summary = summary
+        self.session, self.directory, self.summary = session, directory, summary
 
     @property
     def cwd(self) -> str:
@@ -215,8 +212,7 @@ def summary_of(journal: str) -> Json:
 
 
 def latest_of(path: str) -> SessionEntry | None:
-    """Return the most recently used session of a canonical path, one with a prompt if possible: of its worktrees, too,
-    and of those whose directory was moved the ones that are there now before those that were."""
+    """Return the session of a canonical path used last, one with a prompt if possible; of its worktrees, too."""
     known = sessions()
     there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]

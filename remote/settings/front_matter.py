@@ -20,8 +20,7 @@ NESTED = ("hooks", "mcpServers")
 
 @dataclass(frozen=True)
 class MarkdownFile:
-    """`fields` are the values of the front matter, None for a file without one; `body` is the text after it. `lines`
-    are those of each value as they stand there, for `read_nested`."""
+    """`fields`: the front matter's values, None without one; `body`: the rest; `lines`: for `read_nested`."""
 
     fields: dict[str, Value] | None
     body: str
@@ -29,8 +28,7 @@ class MarkdownFile:
 
 
 def read_markdown(text: str) -> MarkdownFile:
-    """Split a file. A value is a text, or a list of texts (`[a, b]`, or lines that begin with `-`). `|` and `>` begin a
-    text of several lines. Raise ValueError for a line that cannot be read."""
+    """Split a file. A value is a text (of several lines after `|` or `>`) or a list of texts. Raise ValueError."""
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].strip() != "---":
         return MarkdownFile(None, text)
@@ -95,8 +93,7 @@ _MAX_DEPTH = 20
 
 
 def read_nested(lines: Sequence[str]) -> Any:
-    """Return the value of a key: the first of `lines` is the text behind its colon, the others are the lines below.
-    Raise ValueError for what cannot be read."""
+    """Return the value of a key from the text behind its colon and the lines below. Raise ValueError."""
     first, block = lines[0], lines[1:]
     if first and not first.startswith("#"):
         return _inline(" ".join([first, *(line.strip() for line in block)]).strip())

@@ -40,8 +40,7 @@ _ALL = "until that is corrected, it covers all that it may have been about"
 
 @dataclass(frozen=True)
 class Switch:
-    """One thing that a project switches on. `kind` is `hook`, `mcp`, `allow`, `setting`, `agent`, `command`, `skill`
-    or `memory`; `detail` shows what it can do, such as its command line, and `owner` whose the file is."""
+    """One thing that a project switches on. `detail` shows what it can do, and `owner` whose the file is."""
 
     kind: str
     name: str
@@ -70,8 +69,7 @@ class Project:
 
 
 def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
-    """Read what the project of a session in `cwd` brings from these sources. A project without such files costs a few
-    system calls."""
+    """Read what the project of a session in `cwd` brings. One without such files costs a few system calls."""
     directories = project_directories(cwd, home)
     if not any(os.path.lexists(os.path.join(each, name)) for each in directories for name in (".claude", _MCP_FILE)):
         return Project(directories)
@@ -327,8 +325,7 @@ def _texts(directory: str, top: str, agents: dict[str, str], kinds: Sequence[tup
 
 
 def _memories(directory: str) -> Iterator[Switch]:
-    """Yield the memories of agents in a directory. Their content is not part of what the person trusts: the agent
-    itself changes it."""
+    """Yield the memories of agents. Their content is not part of what is trusted: the agent itself changes it."""
     for place in worker_settings.MEMORIES.values():
         top = os.path.join(directory, ".claude", place)
         names = sorted(os.listdir(top)) if os.path.isdir(top) else []

@@ -1,9 +1,4 @@
-"""The settings of a session, merged from all sources, and the files and plugins that they are read from.
-
-`agent.config.settings` is the value for the turn that runs. Before you read any file of the project that switches
-something on (a hook, command, skill, agent, MCP server), look at `trusted`, and read only below `trusted_directories`.
-The layers hold settings of the project only if they may count, so what `WorkerSettings` returns needs no more checks.
-"""
+"""The settings of a session. Read files of a project only if it is `trusted`, and below `trusted_directories`."""
 
 from __future__ import annotations
 
@@ -30,8 +25,7 @@ _ROOT = "${CLAUDE_PLUGIN_ROOT}"
 def read_plugins(
     directories: Iterable[str], cwd: str, report: Callable[[str], None]
 ) -> tuple[list[Plugin], list[Layer]]:
-    """Return the plugins in these directories, and what they add to the settings. What cannot be used is reported in
-    words."""
+    """Return the plugins in these directories, and their layers. What cannot be used is reported in words."""
     plugins: list[Plugin] = []
     layers: list[Layer] = []
     for given in directories:
@@ -88,8 +82,7 @@ def digest_of(text: str) -> str:
 
 @dataclass(frozen=True)
 class SettingsFile:
-    """A settings file. `values` are None if it cannot be used, `problem` says why. `lines` are the lines of its values,
-    and `notes` sentences about keys that stand twice."""
+    """`values` are None if it cannot be used (`problem`); `lines` are those of values; `notes` tell of double keys."""
 
     values: Json | None
     problem: str = ""
@@ -122,8 +115,7 @@ def read_settings_file(path: str, plugin: str = "") -> SettingsFile | None:
 
 
 def read_settings(path: str, report: Callable[[str], None]) -> Json | None:
-    """Return the JSON object in a file, None without one. A file that cannot be used is reported, with the line, and
-    counts as none."""
+    """Return the JSON object in a file, None without one. One that cannot be used is reported, and counts as none."""
     file = read_settings_file(path)
     for text in filter(None, (file.problem, *file.notes) if file is not None else ()):
         report(text)
@@ -193,8 +185,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Sourced:
-    """A value and the layer that sets it. The value is as in the file; its reader checks its type. `key` is its name,
-    with dots."""
+    """A value as in the file (its reader checks its type), its layer, and its name with dots."""
 
     value: Any
     layer: Layer
@@ -216,10 +207,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`.
-    `trusted_directories` are the real paths whose `.claude` directories and `.mcp.json` count, the session's directory
-    first. `left_open` names what a trusted project may choose (`model`, `permission_mode`). `trusted_agents` are the
-    digests of the files of its agents that bring hooks or MCP servers."""
+    """`layers`, the weakest first, are those that may count. `left_open`: what a trusted project may choose."""
 
     layers: tuple[Layer, ...] = ()
     sources: frozenset[str] = frozenset((USER, PROJECT, LOCAL))
@@ -261,8 +249,7 @@ class WorkerSettings:
 
     @property
     def mcp_servers(self) -> dict[str, Sourced]:
-        """The MCP servers of the project by name, as in its files. Servers of the person's own settings run on the
-        laptop and are not here."""
+        """The MCP servers of the project by name. Servers of the person's own settings run on the laptop."""
         return self._merged("mcpServers")
 
     @property

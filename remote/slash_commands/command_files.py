@@ -1,7 +1,4 @@
-"""Commands and skills in Markdown files: how they are found and expanded.
-
-What arguments bring in is never read as a command: the places of commands are found in the file's own text first.
-"""
+"""Commands and skills in Markdown files. What arguments bring in is never read as a command."""
 
 from __future__ import annotations
 
@@ -53,8 +50,7 @@ class CommandFile:
         return os.path.dirname(self.path)
 
     def body(self) -> tuple[str, bool]:
-        """Return the text of the file below its front matter as it is now, and whether the file is unchanged. Raise
-        ValueError if it cannot be read."""
+        """Return the text below the front matter now, and whether the file is unchanged. Raise ValueError."""
         text = read_text(self.path, self.within)
         if text is None:
             raise ValueError(f"{self.path} is gone")
@@ -132,8 +128,7 @@ _MAX_FILES = 500
 
 
 def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[str], None]) -> list[CommandFile]:
-    """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
-    the nearest directory of the project counts, and the person's own, below `homes`, last."""
+    """Return commands and skills. Of one name the nearest of the project counts; those below `homes` come last."""
     places = [(each.path, USER, f"{each.name}:") for each in settings.plugins]
     if settings.trusted and PROJECT in settings.sources:
         places += [(os.path.join(each, ".claude"), PROJECT, "") for each in settings.trusted_directories]
@@ -177,8 +172,7 @@ _EXPANSION_MAX_FILES = 20
 async def expand(
     text: str, arguments: str, names: Mapping[str, str], shell: Callable[[str], Awaitable[str]] | None
 ) -> str:
-    """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
-    they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
+    """Return `text` with arguments and, with `shell`, the output of each !`command`. `names`: of `${NAME}`."""
     pieces: list[str] = []
     at = 0
     for found in _SHELL.finditer(text) if shell is not None else ():
@@ -230,8 +224,7 @@ _WRITTEN = re.compile(r"own/[0-9a-f]{16}")
 
 
 def written(options: SessionOptions, directory: str) -> SessionOptions:
-    """Return options whose `own_files` name the directory with the files, below the session's `directory`. Without one
-    ("") there are no own files."""
+    """Return options whose `own_files` name their directory below `directory`; none without one."""
     packed = options.own_files
     if not packed or (directory and _WRITTEN.fullmatch(packed)):
         return options

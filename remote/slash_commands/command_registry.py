@@ -1,16 +1,13 @@
-"""The registry of the slash commands that the worker knows; a prompt `/name` is looked up here when its turn begins.
-Built-in commands are registered; those that come and go (files, MCP prompts) are given by providers, which are asked at
-the start of each turn. A registered name wins over a provided one."""
+"""The slash commands of the worker: registered ones, then those of providers, asked at the start of a turn."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 _CALL = re.compile(r"/([\w:.@?-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
 MAX_COMMANDS = 1000
@@ -43,8 +40,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Expanded:
-    """The model gets `blocks` after the prompt. `allowed` are permission rules that hold during the turn, `model` is
-    used during the turn, None for the session's."""
+    """The model gets `blocks` after the prompt. `allowed` rules and `model` (None: the session's) hold in the turn."""
 
     blocks: Sequence[Json]
     allowed: Sequence[str] = ()
@@ -53,8 +49,7 @@ class Expanded:
 
 @dataclass(frozen=True)
 class SlashCommand:
-    """One command. `hint` shows its arguments; `source` says where it comes from: `builtin`, `user`, `project`,
-    `skill`, `mcp`. `local`: it never reaches the model, so UserPromptSubmit hooks do not see it."""
+    """One command of a `source`: `builtin`, `user`, `project`, `skill`, `mcp`. `local`: it never reaches the model."""
 
     name: str
     description: str
@@ -107,8 +102,7 @@ class CommandRegistry:
         return sorted(self._all().values(), key=lambda each: each.name)
 
     def find(self, blocks: Sequence[Json]) -> tuple[SlashCommand, CommandCall] | None:
-        """Return the command that a prompt calls, and the call; None for a prompt that is not a command. A prompt such
-        as `/etc/hosts is wrong` names no known command and is an ordinary prompt."""
+        """Return the command that a prompt calls, and the call; None for prompts such as `/etc/hosts is wrong`."""
         if not blocks or blocks[0].get("type") != "text":
             return None
         found = _CALL.match(str(blocks[0].get("text")).strip())

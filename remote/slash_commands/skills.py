@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.frames import Json
 
 from ..permissions.paths import PathPattern, PathScope
 from ..settings.worker_settings import USER, WorkerSettings
@@ -14,12 +15,11 @@ from ..tools.input_schema import object_of, text
 from ..tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..tools.toolset import Toolset
 from .command_files import SKILL, CommandFile, discover, expand, filled, named_files, places, skill_text, task_of
-from .command_registry import CommandCall, Expanded, Json, SlashCommand
+from .command_registry import CommandCall, Expanded, SlashCommand
 
 
 class FileCommands:
-    """`files` are the commands and skills that count under the settings in force. They are found once for each value of
-    the settings, so a file that the session's own tools write does not count in the same session."""
+    """The commands and skills under the settings in force, found once for them: a session cannot add its own."""
 
     def __init__(self, session_id: str, tools: Toolset) -> None:
         self.files: Sequence[CommandFile] = ()
@@ -31,8 +31,7 @@ class FileCommands:
         self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
 
     async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None = None) -> bool:
-        """Find the files that count under these settings, and offer the model its skills: those that `only` names.
-        `homes` are the directories with files of the person. Return False if nothing has changed."""
+        """Find what counts, and offer the model the skills that `only` names. Return False if nothing has changed."""
         sources = settings, homes, only
         if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
             return False
@@ -68,8 +67,7 @@ class FileCommands:
         return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
 
     def due(self, worked_with: Iterable[str], places: PathScope, *, again: bool) -> Iterator[str]:
-        """Yield a text about each skill for certain files, when the model has worked with one of them. `again`: also
-        about those that were told."""
+        """Yield texts on skills for files that the model has worked with; `again`: also on those that were told."""
         new = [path for path in worked_with if path not in self._worked_with]
         self._worked_with.update(new)
         for each in self.files:
@@ -154,8 +152,7 @@ class SkillTool(Tool):
         return ToolResult(text)
 
     def preloaded(self, names: Iterable[str]) -> str:
-        """Return the texts of these skills, for an agent that knows them from the start. What there is not, or cannot
-        be read, is named in the text."""
+        """Return the texts of these skills. What there is not, or cannot be read, is named in the text."""
         texts = []
         for name in names:
             skill = self._skills.get(name)
@@ -167,8 +164,7 @@ class SkillTool(Tool):
         return "\n\n".join(texts)
 
     def _text(self, skill: CommandFile, tool_input: Json) -> tuple[str, bool]:
-        """Return what the model reads of a skill, and whether its file is unchanged. The commands in it stay text, so
-        that the model runs them under the usual permissions. Raise ValueError."""
+        """Return what the model reads of a skill, commands as text, and if the file is unchanged. Raise ValueError."""
         text, unchanged = skill.body()
         whole = filled(text, str(tool_input.get("args") or ""), places(skill, self._session_id))
         return skill_text(skill, whole), unchanged

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import ModelEndRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import AssistantMessage
 from ccb.tunnel.wire.model_facts import TOKENS, count
@@ -21,8 +22,6 @@ from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
 from ..tools.tasks import TaskStatus
 from ..tools.tool_contract import ToolContext, ToolResult
-
-Json = dict[str, Any]
 
 _MAX_SUBJECT = 100  # characters
 
@@ -87,9 +86,7 @@ class Child:
         self.activity = ChildActivity(self._changed)
         self.refused = False  # the person ended the turn by refusing a call
         self.tree: WorktreeRecord | None = None  # None in the session's directory
-        self.facts = facts
-        self._log = log
-        self.context = context
+        self.facts, self._log, self.context = facts, log, context
         self._clock = Clock()
         self._started = self._clock.now()
 
@@ -104,12 +101,11 @@ class Child:
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
         self._started = self._clock.now()
+        facts = self.facts
         if not self._background:
-            facts = self.facts
             more = {"task_type": "local_agent", "is_backgrounded": False, "prompt": facts.prompt}
             self._log.say(facts.message("task_started", description=facts.description, **more))
-        prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
-        turn = asyncio.ensure_future(agent.run_turn([prompt]))
+        turn = asyncio.ensure_future(agent.run_turn([Prompt([{"type": "text", "text": facts.prompt}])]))
         clock = asyncio.ensure_future(self._show_time())
         try:
             result = await asyncio.shield(turn)
@@ -134,8 +130,7 @@ class Child:
         terminal = EndReason(result["terminal_reason"])
         completed = terminal is EndReason.COMPLETED
         self.refused = terminal in (EndReason.ABORTED_TOOLS, EndReason.ABORTED_STREAMING)
-        said = str(result.get("result") or "")
-        text = said
+        text = said = str(result.get("result") or "")
         if not completed:
             why = _WORDS.get(terminal) or f"It failed: {said or ' '.join(result.get('errors') or ())}"
             words = f" The last that it said:\n{self.activity.answer}" if self.activity.answer else ""
@@ -143,12 +138,12 @@ class Child:
         failed = not completed and not self.activity.answer
         self.text = text
         self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
-        usage = self.usage
+        usage, facts = self.usage, self.facts
         structured: Json = {
             "status": "completed" if completed else "failed",
-            "prompt": self.facts.prompt,
-            "agentId": self.facts.id,
-            "agentType": self.facts.agent,
+            "prompt": facts.prompt,
+            "agentId": facts.id,
+            "agentType": facts.agent,
             "content": [{"type": "text", "text": text}],
             "resolvedModel": agent.model,
             "totalTokens": usage["total_tokens"],

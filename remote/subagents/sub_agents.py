@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, MessageRecord, Record, WorktreeRecord
 from ccb.tunnel.wire.messages import TaskMessage
 from ccb.tunnel.wire.projection import Projection
@@ -21,6 +22,7 @@ from ..agent.agent import Agent
 from ..agent.agent_config import AgentConfig, OfferedTools
 from ..agent.agent_histories import AgentHistories, AgentHistory, zero_usage
 from ..agent.agent_messages import informational, mode_message
+from ..agent.turn_state import EndReason, failed_result
 from ..context.instructions import InstructionFile
 from ..context.system_prompt import SessionPrompt
 from ..hooks.hook_table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -56,8 +58,7 @@ there, and correct what is no longer true.
 
 
 def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
-    """Return where an agent keeps its notes, "" without a memory. That of a project counts only when it is `trusted`,
-    and no part of the way there may be a link."""
+    """Return where an agent keeps notes, "" for nowhere. That of a project counts only if it is `trusted`."""
     if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)
@@ -79,8 +80,6 @@ def memory_text(directory: str) -> str:
         notes = f"(MEMORY.md does not count: {error}.)"
     return _TEXT.format(directory=directory, lines=_MAX_LINES, notes=notes)
 
-
-Json = dict[str, Any]
 
 _NOTES = """\
 # How you work here
@@ -142,17 +141,9 @@ def left_behind(tree: WorktreeRecord) -> str:
 
 def end_cut_agents(histories: AgentHistories, log: SessionLog, tasks: Collection[str]) -> None:
     for agent_id, history in histories.cut.items():
-        result: Json = {
-            "type": "result",
-            "subtype": "error_during_execution",
-            "is_error": True,
-            "total_cost_usd": history.ledger.total_cost_usd,
-            "modelUsage": history.ledger.snapshot(),
-            "usage": zero_usage(),
-            "terminal_reason": "model_error",
-            "errors": [_STOPPED],
-        }
-        log.emit(AgentResultRecord(result), agent_id)
+        ledger = history.ledger
+        spent = {"total_cost_usd": ledger.total_cost_usd, "modelUsage": ledger.snapshot(), "usage": zero_usage()}
+        log.emit(AgentResultRecord({**failed_result(EndReason.MODEL_ERROR, [_STOPPED]), **spent}), agent_id)
         if agent_id not in tasks:
             facts = TaskFacts(agent_id, "", "", "")
             log.say(facts.message("task_notification", status="failed", output_file="", summary=_STOPPED))
@@ -195,12 +186,8 @@ class SubAgents:
         servers: Callable[[], McpServers | None],
         strict: Callable[[], bool],
     ) -> None:
-        self._main = main
-        self._make = make
-        self._log = log
-        self._broker = broker
-        self._servers = servers
-        self._strict = strict
+        self._main, self._make, self._log = main, make, log
+        self._broker, self._servers, self._strict = broker, servers, strict
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -238,10 +225,8 @@ class SubAgents:
         return None
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        call_id, agent_id = context.call.tool_use_id, tool_input.get("resume") or context.call.tool_use_id
-        name, history = tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(agent_id)
-        if tool_input.get("resume"):
-            name, history = await self._log.journal.examined(lambda records: earlier_run(records, agent_id))
+        call_id = context.call.tool_use_id
+        agent_id, name, history = await self._whose(tool_input, call_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -273,6 +258,12 @@ class SubAgents:
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
+
+    async def _whose(self, tool_input: Json, call_id: str) -> tuple[str, str, AgentHistory]:
+        resumed = tool_input.get("resume")
+        if not resumed:
+            return call_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(call_id)
+        return resumed, *await self._log.journal.examined(lambda records: earlier_run(records, resumed))
 
     def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         facts = child.facts

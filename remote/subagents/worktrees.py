@@ -1,5 +1,4 @@
-"""Git worktrees of agents and sessions, below `.claude/worktrees` on a branch of their own. One is removed when nothing
-was changed or committed in it; in doubt it is kept."""
+"""Git worktrees of agents and sessions. One with nothing changed or committed is removed; in doubt it stays."""
 
 from __future__ import annotations
 

@@ -7,12 +7,13 @@ import base64
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import tempfile
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
 
@@ -288,6 +289,12 @@ class WorkerHost:
         await laptop.attach(options, have=have, tail=tail, role=role)
         return laptop
 
+    async def refused(self, session: str, cwd: str = "~/project", **params: Any) -> Refused:
+        return await (await self.connect(session, cwd, **params)).next(Refused)
+
+    async def greeted(self, session: str, cwd: str = "~/project", **params: Any) -> Hello:
+        return await (await self.connect(session, cwd, **params)).next(Hello)
+
     async def kill_worker(self, pid: int) -> None:
         self.pids.add(pid)
         os.kill(pid, signal.SIGKILL)
@@ -295,6 +302,10 @@ class WorkerHost:
 
     def state(self, session: str) -> Path:
         return self.home / ".local" / "state" / "ccb" / "sessions" / session
+
+    def summary(self, session: str) -> Json:
+        found: Json = json.loads((self.state(session) / "summary.json").read_text())
+        return found
 
     def journal(self, session: str) -> list[Json]:
         return [json.loads(line) for line in (self.state(session) / "journal.jsonl").read_bytes().splitlines()]
@@ -328,6 +339,17 @@ class WorkerHost:
             if b"HOME=" + os.fsencode(self.home) in variables:
                 found.add(int(environ.parent.name))
         return found - {os.getpid()}
+
+
+@contextmanager
+def file_limit(size: int, pid: int = 0) -> Iterator[None]:
+    """A process, or what is started meanwhile, can make no longer file, as on a full disk."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @asynccontextmanager

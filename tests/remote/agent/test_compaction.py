@@ -9,20 +9,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.remote.agent_kit import (
-    Reply,
-    World,
-    assert_valid,
-    calls,
-    closing,
-    error_reply,
-    make_world,
-    opening,
-    says,
-    settle,
-    text_block,
-    tool_block,
-)
+from tests.remote import agent_kit as kit
 
 from ccb.remote.agent.agent_config import ModelChoice
 from ccb.remote.agent.agent_histories import Ledger
@@ -34,10 +21,9 @@ from ccb.remote.hooks.hook_runner import HookContext, HookRunner
 from ccb.remote.hooks.hook_table import PRE_COMPACT, SESSION_START
 from ccb.remote.model.model_request import CLEARED, ContextLimits, ModelLinkError, WindowSettings
 from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import record_of
 from ccb.tunnel.wire.model_facts import ModelTable, claude_facts
-
-Json = dict[str, Any]
 
 WINDOW = WindowSettings(4000)
 """A compaction starts at 2,800 tokens: 800 are for the summary, 400 are the buffer."""
@@ -45,26 +31,26 @@ WINDOW = WindowSettings(4000)
 TOO_LONG = "prompt is too long: 4100 tokens > 4000 maximum"
 
 
-def big(*tools: tuple[str, str, Json], message_id: str = "msg_1", tokens: int = 3000) -> Reply:
+def big(*tools: tuple[str, str, Json], message_id: str = "msg_1", tokens: int = 3000) -> kit.Reply:
     """An answer after which the window is nearly full."""
-    blocks = [tool_block(i, *tool) for i, tool in enumerate(tools)] or [text_block(0, f"answer {message_id}")]
-    return Reply([opening(message_id, tokens), *blocks, closing("tool_use" if tools else "end_turn")])
+    blocks = [kit.tool_block(i, *tool) for i, tool in enumerate(tools)] or [kit.text_block(0, f"answer {message_id}")]
+    return kit.Reply([kit.opening(message_id, tokens), *blocks, kit.closing("tool_use" if tools else "end_turn")])
 
 
-def summary(text: str = "SUMMARY", message_id: str = "msg_s") -> Reply:
-    return says(text, message_id)
+def summary(text: str = "SUMMARY", message_id: str = "msg_s") -> kit.Reply:
+    return kit.says(text, message_id)
 
 
-def too_long() -> Reply:
-    return error_reply(400, "invalid_request_error", TOO_LONG)
+def too_long() -> kit.Reply:
+    return kit.error_reply(400, "invalid_request_error", TOO_LONG)
 
 
-def again(world: World) -> Conversation:
+def again(world: kit.World) -> Conversation:
     """What a restart reads."""
     return Conversation.from_records(world.journal.records)
 
 
-def asked_for_summary(world: World) -> list[int]:
+def asked_for_summary(world: kit.World) -> list[int]:
     """The numbers of the requests for a summary."""
     return [i for i, body in enumerate(world.transport.bodies) if b"Answer with the summary alone" in body]
 
@@ -84,7 +70,7 @@ def test_the_thresholds_of_the_usual_windows() -> None:
 
 
 async def test_a_full_window_is_compacted_between_two_calls() -> None:
-    world = make_world(big(("t1", "Look", {"key": "a"})), summary(), says("done", "msg_2"), window=WINDOW)
+    world = kit.make_world(big(("t1", "Look", {"key": "a"})), summary(), kit.says("done", "msg_2"), window=WINDOW)
     world.agent.reminders.follow(lambda occasion: ["PLAN"] if occasion is Occasion.COMPACTED else [])
     result = await world.turn("build the red house")
     assert (result["result"], result["is_error"]) == ("done", False)
@@ -99,24 +85,24 @@ async def test_a_full_window_is_compacted_between_two_calls() -> None:
     assert boundary["trigger"] == "auto" and boundary["pre_tokens"] > 2800 > boundary["post_tokens"] > 0
     assert world.journal.messages("user")[-1]["isCompactSummary"] is True
     assert [m.api() for m in again(world).messages] == world.history()
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
     statuses = [body["status"] for body in world.journal.messages("system", "status")]
     assert statuses == ["compacting", None]
     assert result["usage"]["output_tokens"] == 60, "the summary is paid for as well"
 
 
 async def test_another_model_may_write_the_summary_and_the_own_one_does_where_that_fails() -> None:
-    failed = error_reply(400, "invalid_request_error", "no")
+    failed = kit.error_reply(400, "invalid_request_error", "no")
     for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
         first = big(("t1", "Look", {"key": "a"}))
-        world = make_world(first, *replies, says("done", "msg_2"), window=WINDOW, model="main-1")
+        world = kit.make_world(first, *replies, kit.says("done", "msg_2"), window=WINDOW, model="main-1")
         world.agent.configure(replace(world.agent.config, models=ModelChoice(compact="other-1")))
         assert (await world.turn("hi"))["result"] == "done"
         assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
 
 
 async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
-    world = make_world(says("hello"), summary(), says("later", "msg_2"))
+    world = kit.make_world(kit.says("hello"), summary(), kit.says("later", "msg_2"))
     assert (await world.turn("/compact"))["result"] == "There is nothing to compact yet." and not world.history()
     await world.turn("first")
     result = await world.turn("/compact keep the colours")
@@ -130,7 +116,7 @@ async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
 
 
 async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
-    world = make_world(says("hello"), error_reply(401), error_reply(401), says("on", "msg_2"))
+    world = kit.make_world(kit.says("hello"), kit.error_reply(401), kit.error_reply(401), kit.says("on", "msg_2"))
     await world.turn("first")
     before = world.history()
     result = await world.turn("/compact")
@@ -141,7 +127,7 @@ async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
 
 
 async def test_a_summary_without_a_word_counts_as_failed() -> None:
-    world = make_world(says("hello"), calls(("t9", "Look", {"key": "a"})), says("on", "msg_2"))
+    world = kit.make_world(kit.says("hello"), kit.calls(("t9", "Look", {"key": "a"})), kit.says("on", "msg_2"))
     await world.turn("first")
     result = await world.turn("/compact")
     assert "wrote no summary" in result["result"]
@@ -149,7 +135,7 @@ async def test_a_summary_without_a_word_counts_as_failed() -> None:
 
 
 async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:
-    world = make_world(says("hello"), too_long(), summary(), says("done", "msg_3"))
+    world = kit.make_world(kit.says("hello"), too_long(), summary(), kit.says("done", "msg_3"))
     await world.turn("first")
     result = await world.turn("second")
     assert (result["result"], result["is_error"]) == ("done", False)
@@ -158,49 +144,56 @@ async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:
 
 
 async def test_a_full_window_in_the_middle_of_an_answer_compacts_and_goes_on() -> None:
-    world = make_world(says("half", stop_reason="model_context_window_exceeded"), summary(), says("done", "msg_3"))
+    world = kit.make_world(
+        kit.says("half", stop_reason="model_context_window_exceeded"), summary(), kit.says("done", "msg_3")
+    )
     assert (await world.turn())["result"] == "done"
 
 
 async def test_a_conversation_too_long_for_its_own_summary_loses_its_beginning() -> None:
-    world = make_world(
-        says("one " * 400, "m1"), says("two " * 400, "m2"), too_long(), too_long(), summary(), says("done", "m3")
+    world = kit.make_world(
+        kit.says("one " * 400, "m1"),
+        kit.says("two " * 400, "m2"),
+        too_long(),
+        too_long(),
+        summary(),
+        kit.says("done", "m3"),
     )
     await world.turn("first")
     await world.turn("second")
     assert (await world.turn("third"))["result"] == "done"
     whole, part = (world.transport.request_json(i)["messages"] for i in asked_for_summary(world))
     assert len(part) < len(whole) and "left out" in texts(part[0])
-    assert_valid([*part, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+    kit.assert_valid([*part, {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 async def test_without_any_summary_the_session_goes_on_with_the_words_of_the_person() -> None:
-    world = make_world(says("hello"), too_long(), *[too_long()] * 4, says("done", "msg_3"))
+    world = kit.make_world(kit.says("hello"), too_long(), *[too_long()] * 4, kit.says("done", "msg_3"))
     await world.turn("paint it red")
     assert (await world.turn("and now?"))["result"] == "done"
     assert "paint it red" in texts(world.history()[0])
 
 
 async def test_a_first_prompt_that_is_too_long_is_taken_back_and_not_compacted() -> None:
-    world = make_world(too_long())
+    world = kit.make_world(too_long())
     result = await world.turn("x" * 20_000)
     assert result["terminal_reason"] == "prompt_too_long"
     assert "/rewind" in result["result"] and "/compact" not in result["result"]
 
 
 async def test_a_request_that_stays_too_long_ends_in_an_error() -> None:
-    world = make_world(says("hello"), too_long(), summary(), too_long())
+    world = kit.make_world(kit.says("hello"), too_long(), summary(), too_long())
     await world.turn("first")
     result = await world.turn("second")
     assert result["terminal_reason"] == "prompt_too_long" and "/rewind" in result["result"]
-    assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+    kit.assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 async def test_three_failures_in_a_row_are_enough() -> None:
-    failing = [error_reply(400, "invalid_request_error", "no")] * 3
+    failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
     answers = [big(message_id=f"m{i}") for i in range(6)]
     mixed = [answers[0], failing[0], answers[1], failing[1], answers[2], failing[2], *answers[3:]]
-    world = make_world(*mixed, window=WINDOW)
+    world = kit.make_world(*mixed, window=WINDOW)
     for number in range(6):
         assert (await world.turn(f"prompt {number}"))["is_error"] is False
     assert len(asked_for_summary(world)) == 3
@@ -209,7 +202,7 @@ async def test_three_failures_in_a_row_are_enough() -> None:
 
 async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -> None:
     by_hand = [summary(message_id=f"s{i}") for i in range(4)]
-    world = make_world(says("hello"), *by_hand, big(), summary(), says("on", "m2"), window=WINDOW)
+    world = kit.make_world(kit.says("hello"), *by_hand, big(), summary(), kit.says("on", "m2"), window=WINDOW)
     await world.turn("first")
     for _ in by_hand:
         assert "Compacted" in (await world.turn("/compact"))["result"]
@@ -219,10 +212,10 @@ async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -
 
 
 async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failures() -> None:
-    failing = [error_reply(400, "invalid_request_error", "no")] * 3
+    failing = [kit.error_reply(400, "invalid_request_error", "no")] * 3
     answers = [big(message_id=f"m{i}") for i in range(4)]
     mixed = [reply for number in range(3) for reply in (answers[number], failing[number])]
-    world = make_world(*mixed, answers[3], too_long(), summary("KNOWN"), says("on", "m9"), window=WINDOW)
+    world = kit.make_world(*mixed, answers[3], too_long(), summary("KNOWN"), kit.says("on", "m9"), window=WINDOW)
     for number in range(4):
         await world.turn(f"prompt {number}")
     assert world.conversation.compactions.given_up
@@ -231,11 +224,11 @@ async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failur
 
 
 async def test_a_summary_that_has_killed_its_worker_three_times_is_not_tried_again() -> None:
-    world = make_world(says("hello"))
+    world = kit.make_world(kit.says("hello"))
     await world.turn("first")
     for _ in range(3):
         world.journal.emit(kinds.CompactStartRecord("auto", ""))
-    after = make_world(too_long(), says("on", "m2"), conversation=again(world), ledger=Ledger())
+    after = kit.make_world(too_long(), kit.says("on", "m2"), conversation=again(world), ledger=Ledger())
     assert (await after.turn("second"))["result"] == "on"
     assert not asked_for_summary(after) and "first" in texts(after.history()[0])
 
@@ -243,18 +236,20 @@ async def test_a_summary_that_has_killed_its_worker_three_times_is_not_tried_aga
 async def test_a_compaction_without_effect_is_not_repeated_for_ever() -> None:
     long = "word " * 3000
     replies = [reply for i in range(8) for reply in (big(message_id=f"m{i}"), summary(long))]
-    world = make_world(*replies[:1], *replies[1:6], *[big(message_id=f"n{i}") for i in range(4)], window=WINDOW)
+    world = kit.make_world(*replies[:1], *replies[1:6], *[big(message_id=f"n{i}") for i in range(4)], window=WINDOW)
     for number in range(6):
         await world.turn(f"prompt {number}")
     assert len(asked_for_summary(world)) == 3
 
 
 async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> None:
-    world = make_world(says("hello"))
+    world = kit.make_world(kit.says("hello"))
     await world.turn("first")
     world.journal.emit(kinds.CompactStartRecord("manual", "keep the colours"))
     journal = list(world.journal.records)
-    after = make_world(summary(), says("on", "m2"), says("on", "m3"), conversation=again(world), ledger=Ledger())
+    after = kit.make_world(
+        summary(), kit.says("on", "m2"), kit.says("on", "m3"), conversation=again(world), ledger=Ledger()
+    )
     await after.turn("second")
     await after.turn("third")
     assert asked_for_summary(after) == [0]
@@ -265,12 +260,12 @@ async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> No
 
 async def test_an_interrupted_compaction_is_over() -> None:
     wait = asyncio.Event()
-    world = make_world(says("hello"), Reply(head_wait=wait), says("on", "m2"))
+    world = kit.make_world(kit.says("hello"), kit.Reply(head_wait=wait), kit.says("on", "m2"))
     await world.turn("first")
     before = world.history()
     task = world.start("/compact")
     await world.journal.until(lambda: bool(world.journal.facts("compact_start")))
-    await settle()
+    await kit.settle()
     assert world.agent.interrupt()
     assert (await task)["terminal_reason"] == "aborted_streaming"
     assert [body["outcome"] for body in world.journal.facts("compact_end")] == ["interrupted"]
@@ -280,7 +275,7 @@ async def test_an_interrupted_compaction_is_over() -> None:
 
 
 async def test_nothing_is_compacted_unasked_where_that_is_switched_off() -> None:
-    world = make_world(big(), big(message_id="m2"), window=WindowSettings(4000, auto=False))
+    world = kit.make_world(big(), big(message_id="m2"), window=WindowSettings(4000, auto=False))
     await world.turn()
     await world.turn()
     assert not asked_for_summary(world)
@@ -306,7 +301,7 @@ def history_of(rounds: list[list[int]]) -> Conversation:
 @given(st.lists(st.lists(st.integers(0, 4000), min_size=1, max_size=3), min_size=1, max_size=12), st.floats(0.01, 1))
 def test_no_cut_splits_a_pair(rounds: list[list[int]], share: float) -> None:
     kept = [message.api() for message in newest(history_of(rounds).messages, share)]
-    assert_valid([*kept, {"role": "assistant", "content": [{"type": "text", "text": "end"}]}])
+    kit.assert_valid([*kept, {"role": "assistant", "content": [{"type": "text", "text": "end"}]}])
 
 
 @settings(max_examples=40, deadline=None)
@@ -324,7 +319,7 @@ def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], ke
     assert not cleared & {f"t{len(rounds) - 1}_{place}" for place in range(3)}, "the model has not seen these"
     assert conversation.size.estimated == before - saved
     assert not old_results(conversation.messages, keep)[0]
-    assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
+    kit.assert_valid([*[m.api() for m in conversation.messages], {"role": "assistant", "content": [{"type": "text"}]}])
 
 
 @pytest.mark.parametrize("count", [3, 400])
@@ -338,7 +333,9 @@ def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> 
 
 
 async def test_the_picture_of_the_window_adds_up() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"), Reply((b"no route",), 404))
+    world = kit.make_world(
+        kit.calls(("t1", "Look", {"key": "a"})), kit.says("done", "m2"), kit.Reply((b"no route",), 404)
+    )
     await world.turn("hello")
     report = await world.agent.context_report()
     public = report.public()
@@ -352,8 +349,8 @@ async def test_the_picture_of_the_window_adds_up() -> None:
 
 
 async def test_the_provider_counts_what_fills_the_window() -> None:
-    counts = Reply((b'{"input_tokens": 12345}',)), Reply(head_error=ModelLinkError("gone"))
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"), *counts)
+    counts = kit.Reply((b'{"input_tokens": 12345}',)), kit.Reply(head_error=ModelLinkError("gone"))
+    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"})), kit.says("done", "m2"), *counts)
     assert not (await world.agent.context_report()).exact and not world.transport.heads, "there is nothing to count"
     await world.turn("hello")
     report = await world.agent.context_report()
@@ -370,7 +367,7 @@ async def test_the_provider_counts_what_fills_the_window() -> None:
 class OneHook(HookRunner):
     """One PreCompact hook, and one of SessionStart."""
 
-    def __init__(self, world: World, outcome: HookOutcome) -> None:
+    def __init__(self, world: kit.World, outcome: HookOutcome) -> None:
         nothing = cast(Any, None)
         super().__init__(HookContext("", nothing, nothing, world.journal, world.permissions, world.agent.reminders.add))
         self.outcome = outcome
@@ -387,7 +384,7 @@ class OneHook(HookRunner):
 
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
-    world = make_world(says("hello"), summary())
+    world = kit.make_world(kit.says("hello"), summary())
     hook = OneHook(world, HookOutcome("deny", "not now") if refuses else HookOutcome(context=("the ids",)))
     world.agent._deps = replace(world.agent._deps, hooks=hook)
     await world.turn("first")
@@ -397,15 +394,15 @@ async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
         assert "a hook refused it: not now" in result["result"] and not asked_for_summary(world)
     else:
         assert "the colours\nthe ids" in texts(world.transport.request_json(1)["messages"][-1])
-        world.transport.replies.append(says("on", "m3"))
+        world.transport.replies.append(kit.says("on", "m3"))
         await world.turn("next")
         told = texts(world.transport.request_json(2)["messages"][-1])
         assert "SessionStart hook additional context: it is compact" in told
 
 
 async def test_the_long_window_is_asked_for_by_a_header_and_not_by_the_name() -> None:
-    counted = Reply((b'{"input_tokens": 9}',))
-    world = make_world(says("hello"), summary(), counted, model="claude-sonnet-4-5[1m]")
+    counted = kit.Reply((b'{"input_tokens": 9}',))
+    world = kit.make_world(kit.says("hello"), summary(), counted, model="claude-sonnet-4-5[1m]")
     await world.turn("first")
     await world.turn("/compact")
     assert (await world.agent.context_report()).limits.window == 1_000_000

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.remote.agent_kit import assert_valid
+from tests.remote.agent_kit import Json, assert_valid
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.model.model_request import HistoryMessage
 from ccb.tunnel.wire import journal_records as kinds
 from ccb.tunnel.wire.journal_records import Record, record_of, to_line
-
-Json = dict[str, Any]
 
 
 def _record(content: kinds.Content, agent_id: str = kinds.MAIN_AGENT) -> Record:

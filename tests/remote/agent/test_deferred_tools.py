@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 import pytest
-from tests.remote.agent_kit import World, assert_valid, calls, error_reply, make_world, says
+from tests.remote.agent_kit import Json, World, assert_valid, calls, error_reply, make_world, says
 
 from ccb.remote.permissions.rules import Behavior, Decision
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.tool_search import find
 from ccb.remote.tools.toolset import DEFER_ABOVE_CHARS, Toolset
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
-
-Json = dict[str, Any]
 
 GOLDEN_PREFIX = "e7e9bad77037b17f"
 SCHEMA: Json = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import (
+    Json,
     Reply,
     SpyTool,
     assert_valid,
@@ -28,8 +28,6 @@ from ccb.remote.model.retry import ModelError
 from ccb.tunnel.wire import ndjson
 from ccb.tunnel.wire.journal_records import InputRecord, MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.messages import UserMessage, parse_message
-
-Json = dict[str, Any]
 
 
 async def test_a_plain_answer() -> None:
@@ -55,14 +53,11 @@ async def test_the_request_is_what_the_api_expects() -> None:
     assert (sent["model"], sent["max_tokens"], sent["stream"]) == ("claude-sonnet-4-5", 8000, True)
     assert [tool["name"] for tool in sent["tools"]] == ["Look", "Change"]
     assert "cache_control" in sent["tools"][-1]
-    assert sent["messages"] == [
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "CLAUDE.md says hi"},
-                {"type": "text", "text": "do it", "cache_control": {"type": "ephemeral"}},
-            ],
-        }
+    (message,) = sent["messages"]
+    assert message["role"] == "user"
+    assert message["content"] == [
+        {"type": "text", "text": "CLAUDE.md says hi"},
+        {"type": "text", "text": "do it", "cache_control": {"type": "ephemeral"}},
     ]
     assert "6f1c1f5e" not in sent["metadata"]["user_id"]
 
@@ -70,13 +65,8 @@ async def test_the_request_is_what_the_api_expects() -> None:
 async def test_a_tool_call_and_its_result() -> None:
     world = make_world(calls(("toolu_1", "Look", {"key": "a"})), says("Done.", "msg_2"))
     result = await world.turn()
-    assert world.journal.outline() == [
-        "init",
-        "assistant tool_use toolu_1",
-        "user tool_result toolu_1",
-        "assistant text Done.",
-        "result success",
-    ]
+    called = ["assistant tool_use toolu_1", "user tool_result toolu_1"]
+    assert world.journal.outline() == ["init", *called, "assistant text Done.", "result success"]
     assert result["num_turns"] == 2
     line = world.journal.messages("user")[0]
     assert line["tool_use_result"] == {"key": "a"}
@@ -87,18 +77,8 @@ async def test_a_tool_call_and_its_result() -> None:
 
 
 async def test_one_line_for_each_block_under_one_message_id() -> None:
-    world = make_world(
-        Reply(
-            [
-                opening("msg_7"),
-                thinking_block(0, "let me see"),
-                text_block(1, "I look."),
-                tool_block(2, "toolu_1", "Look", {"key": "a"}),
-                closing("tool_use"),
-            ]
-        ),
-        says("Done.", "msg_8"),
-    )
+    blocks = [thinking_block(0, "let me see"), text_block(1, "I look."), tool_block(2, "toolu_1", "Look", {"key": "a"})]
+    world = make_world(Reply([opening("msg_7"), *blocks, closing("tool_use")]), says("Done.", "msg_8"))
     await world.turn()
     lines = world.journal.messages("assistant")
     assert [line["message"]["id"] for line in lines] == ["msg_7", "msg_7", "msg_7", "msg_8"]
@@ -145,10 +125,7 @@ async def test_an_added_tool_is_offered_from_the_next_turn_on_and_changes_the_pr
     heads = [body[: body.index(b'"messages":[')] for body in world.transport.bodies]
     assert heads[0] == heads[1]
     assert heads[2] == heads[3] == heads[4], "the same declaration again, as after a server has reconnected"
-    assert [message["tools"] for message in world.journal.messages("system") if message["subtype"] == "init"] == [
-        offered[0],
-        *offered[2:],
-    ]
+    assert [message["tools"] for message in world.journal.messages("system", "init")] == [offered[0], *offered[2:]]
 
 
 async def test_the_system_prompt_is_gathered_once() -> None:
@@ -193,9 +170,8 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
     await lasting.turn("two")
 
     events = lasting.journal.records[:before]
-    restarted = make_world(
-        script()[2], conversation=Conversation.from_records(events), ledger=Ledger.from_records(events)
-    )
+    conversation, ledger = Conversation.from_records(events), Ledger.from_records(events)
+    restarted = make_world(script()[2], conversation=conversation, ledger=ledger)
     result = await restarted.turn("two")
     assert restarted.transport.bodies[0] == lasting.transport.bodies[2]
     assert result["total_cost_usd"] == lasting.journal.messages("result")[1]["total_cost_usd"]
@@ -204,12 +180,8 @@ async def test_a_restart_from_the_journal_sends_the_same_bytes() -> None:
 async def test_a_turn_after_a_crash_closes_what_was_left_open() -> None:
     use = {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}}
     line = {"type": "assistant", "message": {"id": "m0", "role": "assistant", "content": [use]}}
-    crashed = Conversation.from_records(
-        [
-            record_of(PromptRecord([], [PromptItem(content=[{"type": "text", "text": "go"}])])),
-            record_of(MessageRecord(line)),
-        ]
-    )
+    prompt = PromptRecord([], [PromptItem(content=[{"type": "text", "text": "go"}])])
+    crashed = Conversation.from_records([record_of(prompt), record_of(MessageRecord(line))])
     world = make_world(says("x"), conversation=crashed)
     await world.turn()
     assert world.journal.outline()[1] == "user tool_result t1"
@@ -224,8 +196,7 @@ async def test_prompts_of_journalled_inputs_are_in_the_journal_once() -> None:
     assert isinstance(line, UserMessage)
     await world.clock.run_until_done(world.agent.run_turn([Prompt.from_input("i1", line)]))
     assert world.journal.facts("prompt")[0]["items"] == [{"input": "i1"}]
-    rebuilt = Conversation.from_records(world.journal.records)
-    assert [m.api() for m in rebuilt.messages] == world.history()
+    assert [m.api() for m in Conversation.from_records(world.journal.records).messages] == world.history()
     assert world.history()[0]["content"][1] == {"type": "text", "text": "from the client"}
 
 
@@ -233,8 +204,7 @@ async def test_usage_and_cost_add_up() -> None:
     world = make_world(calls(("t1", "Look", {"key": "a"})), says("x", "msg_2"), says("y", "msg_3"))
     first = await world.turn()
     second = await world.turn()
-    assert first["usage"]["input_tokens"] == 200
-    assert first["usage"]["output_tokens"] == 40
+    assert (first["usage"]["input_tokens"], first["usage"]["output_tokens"]) == (200, 40)
     assert second["usage"]["input_tokens"] == 100
     one = ((100 + 1.25 * 5 + 0.1 * 10) * 3 + 20 * 15) / 1e6
     assert first["total_cost_usd"] == pytest.approx(2 * one)
@@ -279,22 +249,9 @@ async def test_stream_events_when_asked_for() -> None:
         for kind, body in world.journal.all
         if kind in ("message", "progress") and body["type"] in ("stream_event", "assistant")
     ]
-    deltas = "content_block_delta"
-    assert first_answer[:13] == [
-        "message_start",
-        "content_block_start",
-        deltas,
-        "assistant",
-        "content_block_stop",
-        "content_block_start",
-        deltas,
-        deltas,
-        "assistant",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "message_start",
-    ]
+    start, delta, end = "content_block_start", "content_block_delta", ["assistant", "content_block_stop"]
+    blocks = [start, delta, *end, start, delta, delta, *end]
+    assert first_answer[:13] == ["message_start", *blocks, "message_delta", "message_stop", "message_start"]
     statuses = [body for kind, body in world.journal.all if kind == "progress" and body["type"] == "system"]
     assert [body["status"] for body in statuses] == ["requesting", "requesting"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import (
+    Json,
     Reply,
     World,
     assert_valid,
@@ -35,20 +35,24 @@ from ccb.remote.model.model_request import ModelLinkError, WindowSettings
 from ccb.remote.tools.tool_contract import ToolDeclaration, ToolResult
 from ccb.tunnel.wire.model_facts import ModelFacts
 
-Json = dict[str, Any]
-
 
 def _retries(world: World) -> list[Json]:
     return world.journal.messages("system", "api_retry")
 
 
 def _texts(world: World) -> list[str]:
-    return [
-        block["text"]
-        for line in world.journal.messages("assistant")
-        for block in line["message"]["content"]
-        if block["type"] == "text"
-    ]
+    blocks = [line["message"]["content"][0] for line in world.journal.messages("assistant")]
+    return [block["text"] for block in blocks if block["type"] == "text"]
+
+
+async def _patient(world: World, *steps: tuple[float, asyncio.Event]) -> str:
+    """Return the answer of a turn in which each event happens after so many seconds, and nothing is asked again."""
+    turn = world.start()
+    for seconds, event in steps:
+        await world.clock.advance(seconds)
+        assert not _retries(world)
+        event.set()
+    return str((await turn)["result"])
 
 
 async def test_an_overloaded_model_is_asked_again_under_a_new_call_id() -> None:
@@ -91,9 +95,8 @@ async def test_giving_up_is_a_readable_error() -> None:
     assert (result["terminal_reason"], result["api_error_status"]) == ("api_error", 500)
     assert result["result"] == "API Error: 500 oops"
     (line,) = world.journal.messages("assistant")
-    assert line["is_api_error_message"] is True
+    assert line["is_api_error_message"] is True and line["error"] == "server_error"
     assert line["message"]["model"] == "<synthetic>"
-    assert line["error"] == "server_error"
     assert [m["role"] for m in world.history()] == ["user"], "the error is no part of the conversation"
     world.transport.replies.append(says("back"))
     assert (await world.turn())["result"] == "back"
@@ -227,20 +230,14 @@ async def test_a_lost_link_is_no_reason_to_do_without_streams() -> None:
 async def test_every_cut_of_an_answer_ends_well(first: int) -> None:
     whole = opening() + text_block(0, "I look.") + tool_block(1, "t1", "Look", {"key": "a"}) + closing("tool_use")
     for cut in range(first, len(whole), 7):
-        world = make_world(
-            Reply([whole[:cut]]),
-            calls(("t2", "Look", {"key": "a"}), message_id="m2"),
-            says("ok", "m3"),
-            says("ok", "m4"),
-        )
+        whole_again = calls(("t2", "Look", {"key": "a"}), message_id="m2")
+        world = make_world(Reply([whole[:cut]]), whole_again, says("ok", "m3"), says("ok", "m4"))
         result = await world.turn()
         assert (result["subtype"], result["is_error"]) == ("success", False)
         assert world.log.count("end a") in (1, 2)
-        retried = len(_retries(world))
-        assert retried == (0 if "t1" in str(world.history()) else 1)
+        assert len(_retries(world)) == (0 if "t1" in str(world.history()) else 1)
         assert_valid(world.history())
-        rebuilt = Conversation.from_records(world.journal.records)
-        assert [m.api() for m in rebuilt.messages] == world.history()
+        assert [m.api() for m in Conversation.from_records(world.journal.records).messages] == world.history()
 
 
 async def test_a_told_block_of_a_lost_answer_is_withdrawn() -> None:
@@ -273,27 +270,21 @@ async def test_watchers_see_an_abandoned_answer_closed() -> None:
 
 @pytest.mark.parametrize("death", [ModelLinkError("gone"), error_event("overloaded_error"), b""])
 async def test_after_a_finished_tool_use_nothing_is_asked_again(death: bytes | Exception) -> None:
-    dying = Reply(
-        [opening(), text_block(0, "I look."), tool_block(1, "t1", "Look", {"key": "a"}), text_start(2), death]
-    )
-    world = make_world(dying, says("ok", "msg_2"), partial=True)
-    result = await world.turn()
-    assert not _retries(world)
-    assert world.log == ["start a", "end a"]
-    assert result["result"] == "ok"
-    synthetic = [line for line in world.journal.messages("assistant") if line.get("is_api_error_message")]
-    assert len(synthetic) == 1
-    assert synthetic[0]["message"]["content"][0]["text"].startswith("API Error: Connection lost mid-response")
-    stops = [event for event in world.journal.stream_events() if "abandoned_blocks" in event]
-    assert stops[0]["abandoned_blocks"] == {"api_message_id": "msg_1", "from_block_index": 2}
+    told = text_block(0, "I look.") + tool_block(1, "t1", "Look", {"key": "a"}) + text_start(2)
+    world = make_world(Reply([opening(), told, death]), says("ok", "msg_2"), partial=True)
+    assert (await world.turn())["result"] == "ok"
+    assert not _retries(world) and world.log == ["start a", "end a"]
+    (synthetic,) = [line for line in world.journal.messages("assistant") if line.get("is_api_error_message")]
+    assert synthetic["message"]["content"][0]["text"].startswith("API Error: Connection lost mid-response")
+    stop = next(event for event in world.journal.stream_events() if "abandoned_blocks" in event)
+    assert stop["abandoned_blocks"] == {"api_message_id": "msg_1", "from_block_index": 2}
     assert_valid(world.history())
 
 
 async def test_a_cut_after_the_stop_reason_costs_nothing() -> None:
     whole = opening() + text_block(0, "Hello") + closing()
     world = make_world(Reply([whole[: -len(sse({"type": "message_stop"}))], ModelLinkError("gone")]), partial=True)
-    result = await world.turn()
-    assert result["result"] == "Hello"
+    assert (await world.turn())["result"] == "Hello"
     assert world.journal.stream_events()[-1] == {"type": "message_stop"}
 
 
@@ -307,12 +298,6 @@ _NOISE = {
     "usage without an end": sse({"type": "message_delta", "delta": {}, "usage": {"output_tokens": 1}}),
     "pieces of an event": b"data: {",
 }
-
-
-def _silences(world: World) -> list[tuple[float, float]]:
-    """What clients were told of silence, in seconds: how long it lasts, and when the model is asked again."""
-    told = [body for _, body in world.journal.all if body.get("subtype") == "model_silent"]
-    return [(each["silent_ms"], each["retry_in_ms"]) for each in told]
 
 
 @pytest.mark.parametrize(
@@ -350,25 +335,17 @@ async def test_a_model_that_says_nothing_for_five_minutes_is_asked_once_more(beg
 async def test_a_silence_is_counted_down_until_the_model_goes_on() -> None:
     more = asyncio.Event()
     world = make_world(Reply([opening(), text_start(0), more, text_delta(0, "Hi"), block_stop(0), closing()]))
-    turn = world.start()
-    await world.clock.advance(150)
-    assert [(silent // 1000, left // 1000) for silent, left in _silences(world)] == [(30, 270), (60, 240), (120, 180)]
-    more.set()
-    assert (await turn)["result"] == "Hi"
-    told = [body for _, body in world.journal.all if body.get("subtype") == "model_silent"]
-    assert told[-1]["retry_in_ms"] is None and not _retries(world)
-    assert not [body for body in world.journal.messages() if body.get("subtype") == "model_silent"], "not journalled"
+    assert await _patient(world, (150, more)) == "Hi"
+    *waits, last = [body for _, body in world.journal.all if body.get("subtype") == "model_silent"]
+    told = [(each["silent_ms"] // 1000, each["retry_in_ms"] // 1000) for each in waits]
+    assert told == [(30, 270), (60, 240), (120, 180)], "how long it lasts, and when the model is asked again"
+    assert last["retry_in_ms"] is None and not world.journal.messages("system", "model_silent"), "not journalled"
 
 
 async def test_a_server_that_reads_the_prompt_behind_its_head_is_waited_for() -> None:
     head, more = asyncio.Event(), asyncio.Event()
     world = make_world(Reply([more, opening(), text_block(0, "late"), closing()], head_wait=head))
-    turn = world.start()
-    await world.clock.advance(200)
-    head.set()
-    await world.clock.advance(280)
-    more.set()
-    assert (await turn)["result"] == "late"
+    assert await _patient(world, (200, head), (280, more)) == "late"
     assert not _retries(world)
 
 
@@ -402,11 +379,7 @@ async def test_a_request_that_is_still_being_sent_is_no_silence() -> None:
     head = asyncio.Event()
     world = make_world(Reply([opening(), text_block(0, "late"), closing()], head_wait=head))
     world.transport.resume = lambda call_id: min(world.clock.now(), 1_900.0)  # sent until then
-    turn = world.start()
-    await world.clock.advance(1_180)
-    assert not _retries(world)
-    head.set()
-    assert (await turn)["result"] == "late"
+    assert await _patient(world, (1_180, head)) == "late"
 
 
 async def test_silence_while_the_link_is_down_is_not_the_models() -> None:
@@ -509,10 +482,8 @@ async def test_an_answer_still_too_long_goes_on_in_pieces() -> None:
     parts = [says(f"part {i} ", f"m{i}", "max_tokens") for i in range(3)]
     world = make_world(*parts, says("end", "m9"))
     result = await world.turn()
-    nudges = [line for line in world.journal.messages("user") if line.get("isSynthetic")]
-    assert len(nudges) == 2
-    assert result["result"] == "part 1 part 2 end"
-    assert result["is_error"] is False
+    assert len([line for line in world.journal.messages("user") if line.get("isSynthetic")]) == 2
+    assert (result["result"], result["is_error"]) == ("part 1 part 2 end", False)
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
 
 
@@ -528,9 +499,8 @@ async def test_a_refusal_is_an_error_and_an_empty_answer_is_said() -> None:
     cut = says("cut", stop_reason="model_context_window_exceeded")
     full = await make_world(cut, window=WindowSettings(auto=False)).turn()
     assert (full["is_error"], full["terminal_reason"]) == (True, "prompt_too_long")
-    world = make_world(
-        Reply([opening(), closing("refusal")]), Reply([opening("m2"), thinking_block(0, "hm"), closing()])
-    )
+    thought = Reply([opening("m2"), thinking_block(0, "hm"), closing()])
+    world = make_world(Reply([opening(), closing("refusal")]), thought)
     refused = await world.turn()
     assert refused["is_error"] and refused["result"].startswith("API Error: the model refused to answer")
     assert world.journal.messages("assistant")[-1]["error"] == "invalid_request"

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from tests.remote.agent_kit import assert_valid, calls, make_world, says
 
 from ccb.remote.context.reminders import Occasion, Reminders
-
-Json = dict[str, Any]
 
 
 def said(text: str) -> str:

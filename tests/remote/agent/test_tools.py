@@ -9,19 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.remote.agent_kit import (
-    MemoryLog,
-    Reply,
-    assert_valid,
-    calls,
-    closing,
-    make_world,
-    opening,
-    says,
-    settle,
-    tool_block,
-)
+from tests.remote import agent_kit as kit
 
+from ccb.remote.agent.agent import Agent
+from ccb.remote.agent.agent_histories import Ledger
 from ccb.remote.agent.tool_call import CallOutcome, ToolCall, TurnContext
 from ccb.remote.agent.tool_pipeline import ToolExecutor
 from ccb.remote.permissions.rules import Behavior, Decision
@@ -29,8 +20,7 @@ from ccb.remote.tools.input_schema import issues
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import ToolResult
 from ccb.tunnel.wire.control_protocol import RequestFailed, ToolPermission
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 ASK = Decision(
     Behavior.ASK,
@@ -41,15 +31,19 @@ ASK = Decision(
 )
 
 
-def _result_text(journal: MemoryLog, index: int = 0) -> str:
-    block = journal.messages("user")[index]["message"]["content"][0]
-    text = block["content"]
-    assert isinstance(text, str)
-    return text
+def _result_text(journal: kit.MemoryLog, index: int = 0) -> str:
+    return str(journal.messages("user")[index]["message"]["content"][0]["content"])
+
+
+def _calling(tool: str, **options: Any) -> kit.World:
+    """A world whose model calls a tool once and then says ok."""
+    return kit.make_world(kit.calls(("t1", tool, {"key": "a"})), kit.says("ok", "msg_2"), **options)
 
 
 async def test_reads_overlap() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), says("ok", "msg_2"))
+    world = kit.make_world(
+        kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "msg_2")
+    )
     world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
     turn = world.start()
     await world.read.until("start a", "start b")
@@ -60,30 +54,21 @@ async def test_reads_overlap() -> None:
     await turn
     ids = [line["message"]["content"][0]["tool_use_id"] for line in world.journal.messages("user")]
     assert ids == ["t2", "t1"], "results come in the order of completion"
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
 
 
 async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
     more = asyncio.Event()
-    world = make_world(
-        Reply(
-            [
-                opening(),
-                tool_block(0, "t1", "Look", {"key": "a"}),
-                more,
-                tool_block(1, "t2", "Look", {"key": "b"}),
-                closing("tool_use"),
-            ]
-        ),
-        says("ok", "msg_2"),
-    )
+    first, second = (kit.tool_block(i, f"t{i + 1}", "Look", {"key": key}) for i, key in enumerate("ab"))
+    streamed = kit.Reply([kit.opening(), first, more, second, kit.closing("tool_use")])
+    world = kit.make_world(streamed, kit.says("ok", "msg_2"))
     turn = world.start()
     await world.read.until("end a")
     assert "start b" not in world.log
     await world.journal.until(lambda: bool(world.journal.messages("user")))
     more.set()
     await turn
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
     sent = world.transport.request_json(1)["messages"]
     assert [b["id"] for b in sent[1]["content"]] == ["t1", "t2"]
     assert [b["tool_use_id"] for b in sent[2]["content"]] == ["t1", "t2"]
@@ -91,31 +76,33 @@ async def test_a_tool_starts_while_the_model_is_still_streaming() -> None:
 
 async def test_writes_run_alone_and_in_order_and_later_reads_wait() -> None:
     order = [("r1", "Look"), ("w1", "Change"), ("w2", "Change"), ("r2", "Look"), ("r3", "Look")]
-    world = make_world(calls(*[(key, name, {"key": key}) for key, name in order]), says("ok", "msg_2"))
+    world = kit.make_world(kit.calls(*[(key, name, {"key": key}) for key, name in order]), kit.says("ok", "msg_2"))
     gates = {key: asyncio.Event() for key, _ in order}
     world.read.gates = world.write.gates = gates
     turn = world.start()
     for running, released in ((["r1"], "r1"), (["w1"], "w1"), (["w2"], "w2"), (["r2", "r3"], "r2")):
         await world.read.until(*[f"start {key}" for key in running])
-        await settle()
+        await kit.settle()
         active = [k for k, _ in order if f"start {k}" in world.log and f"end {k}" not in world.log]
         assert active == running
         gates[released].set()
     gates["r3"].set()
     await turn
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
 
 
 async def test_at_most_ten_reads_at_once() -> None:
-    world = make_world(calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), says("ok", "msg_2"))
+    world = kit.make_world(
+        kit.calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), kit.says("ok", "msg_2")
+    )
     world.read.gates = {f"k{i}": asyncio.Event() for i in range(12)}
     turn = world.start()
     await world.read.until(*[f"start k{i}" for i in range(10)])
-    await settle()
+    await kit.settle()
     assert "start k10" not in world.log
     world.read.gates["k3"].set()
     await world.read.until("start k10")
-    await settle()
+    await kit.settle()
     assert "start k11" not in world.log
     for gate in world.read.gates.values():
         gate.set()
@@ -123,7 +110,7 @@ async def test_at_most_ten_reads_at_once() -> None:
 
 
 async def test_the_start_is_durable_before_the_tool_runs() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
+    world = _calling("Change")
     world.write.gates = {"a": asyncio.Event()}
     turn = world.start()
     await world.write.until("start a")
@@ -135,7 +122,7 @@ async def test_the_start_is_durable_before_the_tool_runs() -> None:
 
 
 async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
-    world = make_world(calls(("t1", "Change", {"key": "a"})))
+    world = kit.make_world(kit.calls(("t1", "Change", {"key": "a"})))
     commit = world.journal.commit
 
     async def failing() -> None:
@@ -149,28 +136,19 @@ async def test_a_start_that_cannot_be_recorded_is_no_start() -> None:
     assert world.log == []
     assert result["subtype"] == "error_during_execution"
     assert "no space left" in result["errors"][0]
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
 
 
 async def test_live_output_is_progress_keyed_by_its_call() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"))
+    world = _calling("Look")
     await world.turn()
-    progress = [body for kind, body in world.journal.all if kind == "progress"]
-    assert progress == [
-        {
-            "type": "tool_progress",
-            "tool_use_id": "t1",
-            "tool_name": "Look",
-            "elapsed_time_seconds": 1.5,
-            "output": "working on a",
-            "total_bytes": 7,
-            "parent_tool_use_id": None,
-        }
-    ]
+    (progress,) = [body for kind, body in world.journal.all if kind == "progress"]
+    whose = {"type": "tool_progress", "tool_use_id": "t1", "tool_name": "Look", "parent_tool_use_id": None}
+    assert progress == {**whose, "elapsed_time_seconds": 1.5, "output": "working on a", "total_bytes": 7}
 
 
 async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), heartbeat_s=0.01)
+    world = _calling("Look", heartbeat_s=0.01)
     gate = world.read.gates["a"] = asyncio.Event()
     turn = world.start()
 
@@ -189,11 +167,8 @@ async def test_a_tool_that_is_silent_says_that_it_still_runs() -> None:
 
 
 async def test_a_hidden_tool_is_unknown() -> None:
-    hidden = make_world(calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"))
+    hidden = _calling("Change")
     hidden.permissions.hidden.add("Change")
-    from ccb.remote.agent.agent import Agent
-    from ccb.remote.agent.agent_histories import Ledger
-
     hidden.agent = Agent(hidden.agent.config, hidden.agent._deps, hidden.conversation, Ledger())
     await hidden.turn()
     assert hidden.journal.messages()[0]["tools"] == ["Look"]
@@ -214,22 +189,19 @@ async def test_a_hidden_tool_is_unknown() -> None:
     ],
 )
 async def test_a_wrong_input_is_a_result_and_nobody_is_asked(tool_input: Json | str, reason: str) -> None:
-    world = make_world(calls(("t1", "Change", tool_input)), says("ok", "msg_2"), decisions={"Change": ASK})
-    result = await world.turn()
+    world = kit.make_world(kit.calls(("t1", "Change", tool_input)), kit.says("ok", "msg_2"), decisions={"Change": ASK})
+    assert (await world.turn())["subtype"] == "success"
     text = _result_text(world.journal)
-    assert text.startswith("<tool_use_error>InputValidationError: ")
-    assert reason in text
-    assert not world.broker.requests
-    assert not world.log
-    assert result["subtype"] == "success"
+    assert text.startswith("<tool_use_error>InputValidationError: ") and reason in text
+    assert not world.broker.requests and not world.log
     assert world.journal.messages("user")[0]["tool_use_result"].startswith("Error: ")
-    assert_valid(world.history())
+    kit.assert_valid(world.history())
 
 
 async def test_bugs_and_refusals_of_tools_and_checks_are_results() -> None:
-    world = make_world(
-        calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "a"}), ("t3", "Change", {"key": "b"})),
-        says("ok", "msg_2"),
+    world = kit.make_world(
+        kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Change", {"key": "a"}), ("t3", "Change", {"key": "b"})),
+        kit.says("ok", "msg_2"),
         decisions={"Change": ASK},
     )
     world.read.results = {"a": ValueError("a bug")}
@@ -251,7 +223,7 @@ async def test_bugs_and_refusals_of_tools_and_checks_are_results() -> None:
 
 
 async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("ok", "msg_2"), spill=OutputFiles(str(tmp_path)))
+    world = _calling("Look", spill=OutputFiles(str(tmp_path)))
     whole = "\n".join(f"line {number}" for number in range(10_000))
     world.read.results = {"a": ToolResult(whole)}
     await world.turn()
@@ -263,14 +235,8 @@ async def test_a_result_longer_than_the_tool_declares_is_cut(tmp_path: Path) -> 
 
 
 async def test_the_person_is_asked_and_allows() -> None:
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"})),
-        says("ok", "msg_2"),
-        decisions={"Change": ASK},
-        answers=[
-            ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
-        ],
-    )
+    allowed = ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
+    world = _calling("Change", decisions={"Change": ASK}, answers=[allowed])
     result = await world.turn()
     assert world.broker.requests == [
         {
@@ -304,8 +270,7 @@ async def test_the_person_is_asked_and_allows() -> None:
 async def test_what_is_no_permission_is_told_to_the_model(
     answer: ToolPermission | RequestFailed, said: str, denials: int
 ) -> None:
-    script = calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2")
-    world = make_world(*script, decisions={"Change": ASK}, answers=[answer])
+    world = _calling("Change", decisions={"Change": ASK}, answers=[answer])
     result = await world.turn()
     assert said in _result_text(world.journal) and result["subtype"] == "success"
     assert not world.log and not world.journal.facts("tool_start")
@@ -314,39 +279,30 @@ async def test_what_is_no_permission_is_told_to_the_model(
 
 
 async def test_a_denial_can_end_the_turn() -> None:
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"}), ("t2", "Change", {"key": "b"})),
+    world = kit.make_world(
+        kit.calls(("t1", "Change", {"key": "a"}), ("t2", "Change", {"key": "b"})),
         decisions={"Change": ASK},
         answers=[ToolPermission(False, "stop", interrupt=True)],
     )
     result = await world.turn()
     assert (result["subtype"], result["terminal_reason"]) == ("error_during_execution", "aborted_tools")
-    assert world.journal.outline()[-4:] == [
-        "user tool_result t1",
-        "user tool_result t2",
-        "user text [Request interrupted by user for tool use]",
-        "result error_during_execution",
-    ]
-    assert _result_text(world.journal) == "stop"
+    *results, note, _ = world.journal.outline()[-4:]
+    assert results == ["user tool_result t1", "user tool_result t2"]
+    assert note == "user text [Request interrupted by user for tool use]"
+    assert _result_text(world.journal) == "stop" and not world.log
     assert len(world.broker.requests) == 1, "the next call is not asked about"
-    assert not world.log
-    assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+    kit.assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ASK, Behavior.DENY])
 async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -> None:
-    decision = Decision(behavior, "no rule allows it", "rule")
-    world = make_world(
-        calls(("t1", "Change", {"key": "a"})), says("ok", "msg_2"), decisions={"Change": decision}, can_ask=False
-    )
+    world = _calling("Change", decisions={"Change": Decision(behavior, "no rule allows it", "rule")}, can_ask=False)
     result = await world.turn()
     note = world.journal.messages("system", "permission_denied")[0]
     assert (note["tool_name"], note["tool_use_id"], note["decision_reason_type"]) == ("Change", "t1", "rule")
-    assert "no rule allows it" in note["message"]
-    assert _result_text(world.journal) == note["message"]
+    assert "no rule allows it" in note["message"] == _result_text(world.journal)
     assert [denial["tool_use_id"] for denial in result["permission_denials"]] == ["t1"]
-    assert not world.broker.requests
-    assert not world.log
+    assert not world.broker.requests and not world.log
 
 
 @pytest.mark.parametrize(
@@ -354,25 +310,25 @@ async def test_without_anybody_to_ask_it_is_denied_at_once(behavior: Behavior) -
 )
 async def test_repeated_denials_are_pointed_out_once(tools: list[str], notes: int) -> None:
     denied = Decision(Behavior.DENY, "rule", "rule")
-    script = [calls((f"t{i}", name, {"key": f"v{i}"}), message_id=f"m{i}") for i, name in enumerate(tools)]
-    world = make_world(*script, says("ok", "msg_9"), decisions={"Change": denied})
+    script = [kit.calls((f"t{i}", name, {"key": f"v{i}"}), message_id=f"m{i}") for i, name in enumerate(tools)]
+    world = kit.make_world(*script, kit.says("ok", "msg_9"), decisions={"Change": denied})
     await world.turn()
     told = [line["message"]["content"] for line in world.journal.messages("user") if line.get("isSynthetic")]
     assert len(told) == notes and all("refused" in content[0]["text"] for content in told)
-    assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+    kit.assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 async def test_a_tool_use_id_that_was_used_before_is_replaced() -> None:
-    world = make_world(
-        calls(("call_0", "Look", {"key": "a"})),
-        calls(("call_0", "Look", {"key": "b"}), ("", "Look", {"key": "c"}), message_id="msg_2"),
-        says("ok", "msg_3"),
+    world = kit.make_world(
+        kit.calls(("call_0", "Look", {"key": "a"})),
+        kit.calls(("call_0", "Look", {"key": "b"}), ("", "Look", {"key": "c"}), message_id="msg_2"),
+        kit.says("ok", "msg_3"),
     )
     await world.turn()
     assert {"end a", "end b", "end c"} <= set(world.log)
     uses = [b["id"] for m in world.history() for b in m["content"] if b["type"] == "tool_use"]
     assert len(set(uses)) == 3
-    assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
+    kit.assert_valid([*world.history()[:-1], {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
 async def test_an_executor_tells_its_owner_about_our_own_failures() -> None:
@@ -387,22 +343,14 @@ async def test_an_executor_tells_its_owner_about_our_own_failures() -> None:
 
 
 def test_schemas_of_nested_values() -> None:
-    schema = {
-        "type": "object",
-        "properties": {
-            "todos": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "type": "object",
-                    "required": ["status"],
-                    "properties": {"status": {"type": "string", "enum": ["pending", "done"]}},
-                },
-            },
-            "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
-            "name": {"type": ["string", "null"], "minLength": 2},
-        },
+    status = {"type": "string", "enum": ["pending", "done"]}
+    todo = {"type": "object", "required": ["status"], "properties": {"status": status}}
+    properties = {
+        "todos": {"type": "array", "minItems": 1, "items": todo},
+        "limit": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "name": {"type": ["string", "null"], "minLength": 2},
     }
+    schema = {"type": "object", "properties": properties}
     assert issues({"todos": [{"status": "done"}], "limit": None, "name": None}, schema) == []
     assert issues({"todos": []}, schema) == ["`todos` needs at least 1 items"]
     assert issues({"todos": [{}]}, schema) == ["the required parameter `todos[0].status` is missing"]
@@ -415,10 +363,8 @@ def test_schemas_of_nested_values() -> None:
 @pytest.mark.parametrize("name", ["multi tool.use", "a" * 200, "", "Bäsh"])
 async def test_a_call_that_the_api_would_not_take_back_is_renamed(name: str) -> None:
     """Otherwise every later request of the session is refused for what is in its history."""
-    world = make_world(calls(("call:1.x", name, {})), says("sorry", "msg_2"))
-    result = await world.turn()
-    assert result["subtype"] == "success"
+    world = kit.make_world(kit.calls(("call:1.x", name, {})), kit.says("sorry", "msg_2"))
+    assert (await world.turn())["subtype"] == "success"
     block = world.transport.request_json(1)["messages"][1]["content"][0]
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["name"])
-    assert re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block["id"])
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,128}", block[each]) for each in ("name", "id"))
     assert "No such tool" in _result_text(world.journal)

@@ -7,38 +7,16 @@ import fcntl
 import json
 import socket
 import uuid
-from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import Json, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import (
-    Attach,
-    Attached,
-    Bye,
-    Detach,
-    Event,
-    Fenced,
-    Fetch,
-    Hello,
-    Input,
-    Past,
-    Progress,
-    Refused,
-    Snapshot,
-    Stop,
-)
+from ccb.tunnel.wire import frames
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa")
 BOB = SessionOptions(client="bob@desk pid 2 bb")
-
-
-def summary(host: WorkerHost, session: str) -> Json:
-    found: Json = json.loads((host.state(session) / "summary.json").read_text())
-    return found
 
 
 async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, session: str) -> None:
@@ -47,14 +25,14 @@ async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, sessio
     await first.turn("one", says("1"))
     await first.drop()
     again = await host.connect(session)
-    assert (await again.next(Hello)).driver == ALICE.client, "it is expected back"
+    assert (await again.next(frames.Hello)).driver == ALICE.client, "it is expected back"
     await again.drop()
     last = await host.drive(session, {"client": ALICE.client})
-    await last.next(Attached)
-    await last.send(Detach(last.epoch))
+    await last.next(frames.Attached)
+    await last.send(frames.Detach(last.epoch))
     await last.rest()
     after = await host.connect(session)
-    assert (await after.next(Hello)).driver == ""
+    assert (await after.next(frames.Hello)).driver == ""
 
 
 async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
@@ -68,10 +46,9 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
 
     async def tool_result(laptop: Laptop) -> str:
         await laptop.begin("go", calls((f"toolu_{uuid.uuid4().hex}", "Bash", command)))
-        opened, body = await laptop.call()
-        await laptop.answer(opened, content(says("done")))
+        request = await laptop.tell(says("done"))
         await laptop.message("result")
-        return json.dumps(json.loads(body)["messages"][-1])
+        return json.dumps(request["messages"][-1])
 
     back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
     await tool_result(back)
@@ -109,18 +86,18 @@ async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
     run = await host.connect(session)
     await run.attach(BOB.to_json() | {"max_turns": 5}, have=first.last_seq, decided=False)
     await run.say("hello")
-    refused = await run.next(Refused)
+    refused = await run.next(frames.Refused)
     assert (refused.code, refused.data) == ("waits_for_answer", {"session": session})
     assert refused.message == "this session waits for an answer about Bash"
     await run.rest()
     assert (host.state(session) / "journal.jsonl").read_bytes() == before
-    assert summary(host, session)["driver"] == ALICE.client
+    assert host.summary(session)["driver"] == ALICE.client
     if not there:
         first = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
-        assert [frame.state for frame in first.frames if isinstance(frame, Hello)] == ["requires_action"]
-    await first.send(Input(first.epoch, "yes", yes_to(asked)))
+        assert [frame.state for frame in first.frames if isinstance(frame, frames.Hello)] == ["requires_action"]
+    await first.send(frames.Input(first.epoch, "yes", yes_to(asked)))
     await first.call()
-    assert not any(isinstance(frame, Fenced) for frame in first.frames)
+    assert not any(isinstance(frame, frames.Fenced) for frame in first.frames)
     assert (host.project / "count").read_text() == "run\n"
 
 
@@ -130,31 +107,29 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
         await first.turn(f"prompt {number}", says("x" * 2000))
     whole = first.events
     back = await host.drive(session, {"client": ALICE.client}, tail=20_000)
-    snapshot = await back.next(Snapshot)
+    snapshot = await back.next(frames.Snapshot)
     assert snapshot.body["result"]["result"] == "x" * 2000
     assert snapshot.body["permission_mode"] == "default" and snapshot.body["asks"] == []
-    event = await back.next(Event)
+    event = await back.next(frames.Event)
     assert (event.seq, event.kind) == (snapshot.seq + 1, "turn_start")
     while back.last_seq < whole[-1].seq:
-        await back.next(Event)
+        await back.next(frames.Event)
     size = sum(len(json.dumps(event.body)) for event in back.events)
     assert 2_000 < size < 20_000
     near = await host.drive(session, {"client": ALICE.client}, have=whole[-3].seq, tail=20_000)
-    await near.next(Event)
-    assert not any(isinstance(frame, Snapshot) for frame in near.frames), "so little is simply sent"
+    await near.next(frames.Event)
+    assert not any(isinstance(frame, frames.Snapshot) for frame in near.frames), "so little is simply sent"
 
 
 async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     await first.turn("one", says("1"))
-    opened = await first.opened("go")
     todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
-    await first.answer(
-        opened, content(calls(("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})))
-    )
+    tools = ("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})
+    await first.begin("go", calls(*tools))
     asked = await first.message("control_request")
     back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    snapshot = await back.next(Snapshot)
+    snapshot = await back.next(frames.Snapshot)
     assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
     assert snapshot.body["todos"] == todos
     assert snapshot.body["result"]["result"] == "1"
@@ -168,9 +143,9 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
     running = await first.say("two")
     await first.call()
     waiting = await first.say("three")
-    await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    await first.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
     back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    prompts = (await back.next(Snapshot)).body["prompts"]
+    prompts = (await back.next(frames.Snapshot)).body["prompts"]
     assert [(each["input"], each["text"], each["taken"]) for each in prompts] == [
         (running, "two", True),
         (waiting, "three", False),
@@ -183,12 +158,12 @@ async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHos
         await first.turn(f"prompt {number}", says("y" * 1000))
     whole = [(event.seq, event.kind) for event in first.events]
     viewer = await host.drive(session, {}, tail=1, role="viewer")
-    before = (await viewer.next(Snapshot)).seq + 1
+    before = (await viewer.next(frames.Snapshot)).seq + 1
     fetched: list[tuple[int, str]] = []
     pages = 0
     while before > 1:
-        await viewer.send(Fetch(viewer.epoch, pages, before, 30_000))
-        page = await viewer.next(Past)
+        await viewer.send(frames.Fetch(viewer.epoch, pages, before, 30_000))
+        page = await viewer.next(frames.Past)
         assert page.request == pages
         records = page.body["records"]
         fetched = [(record["seq"], record["kind"]) for record in records] + fetched
@@ -196,8 +171,8 @@ async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHos
         pages += 1
     assert fetched[: len(whole)] == whole and len(fetched) <= len(whole) + 1
     assert pages > 3
-    await viewer.send(Fetch(viewer.epoch, 999, 1, 30_000))
-    assert (await viewer.next(Past)).body == {"records": []}
+    await viewer.send(frames.Fetch(viewer.epoch, 999, 1, 30_000))
+    assert (await viewer.next(frames.Past)).body == {"records": []}
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:
@@ -208,7 +183,7 @@ async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: Wo
     stream = content(says("A sentence of some length, cut in two."))
     half = stream.index(b"content_block_stop")
     await first.answer(opened, stream[:half], end=False)
-    await first.next(Progress, lambda frame: frame.body.get("event", {}).get("type") == "content_block_delta")
+    await first.next(frames.Progress, lambda frame: frame.body.get("event", {}).get("type") == "content_block_delta")
     shown = text_of(first)
     await first.drop()
     back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
@@ -216,21 +191,19 @@ async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: Wo
     await back.answer(opened, stream[opened.offset :], offset=opened.offset)
     await back.message("result")
     assert shown and text_of(back) == "A sentence of some length, cut in two."
-    starts = [frame for frame in back.frames if isinstance(frame, Progress) and event_type(frame) == "message_start"]
+    starts = [
+        frame for frame in back.frames if isinstance(frame, frames.Progress) and event_type(frame) == "message_start"
+    ]
     assert len(starts) == 1
 
 
-def event_type(frame: Progress) -> str:
+def event_type(frame: frames.Progress) -> str:
     return str(frame.body.get("event", {}).get("type"))
 
 
 def text_of(laptop: Laptop) -> str:
-    deltas = [
-        f.body["event"]["delta"]
-        for f in laptop.frames
-        if isinstance(f, Progress) and "delta" in f.body.get("event", {})
-    ]
-    return "".join(delta.get("text", "") for delta in deltas)
+    events = [frame.body.get("event", {}) for frame in laptop.frames if isinstance(frame, frames.Progress)]
+    return "".join(event["delta"].get("text", "") for event in events if "delta" in event)
 
 
 async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_journal(
@@ -238,23 +211,20 @@ async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_j
 ) -> None:
     first = await host.drive(session, ALICE)
     await first.turn("one", says("1"))
-    await first.send(Detach(first.epoch, done=True))
+    await first.send(frames.Detach(first.epoch, done=True))
     await until(lambda: not alive(first.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
-    assert summary(host, session)["state"] == "ended" and "pid" not in summary(host, session)
+    assert host.summary(session)["state"] == "ended" and "pid" not in host.summary(session)
     again = await host.connect(session, create=False)
-    assert (await again.next(Hello)).seq >= first.last_seq
+    assert (await again.next(frames.Hello)).seq >= first.last_seq
 
 
 async def test_leaving_while_something_runs_in_the_background_keeps_the_process(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"]))
-    opened = await first.opened("go")
     command = {"command": "touch up; while [ ! -e go ]; do sleep 0.05; done; touch over", "run_in_background": True}
-    await first.answer(opened, content(calls(("toolu_1", "Bash", command))))
-    await first.answers(says("started"))
-    await first.message("result")
+    await first.turn("go", calls(("toolu_1", "Bash", command)), says("started"))
     await until((host.project / "up").exists, "the command runs")
-    await first.send(Detach(first.epoch, done=True))
+    await first.send(frames.Detach(first.epoch, done=True))
     await first.rest()
     assert alive(first.hello.pid)
     (host.project / "go").touch()
@@ -282,12 +252,12 @@ async def test_an_idle_worker_gives_way_to_one_where_its_directory_is_now(host: 
     before = await first.attach(ALICE)
     await first.turn("one", says("1"))
     await first.drop()
-    await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
+    await until(lambda: host.summary(session)["away"] is True, "the host knows that nobody is there")
     there = host.project.rename(host.home / "t2")
     second = await host.connect(session, str(there), create=False)
     hello = await second.attach(ALICE)
     assert (hello.pid != before.pid, hello.cwd) == (True, str(there))
-    assert summary(host, session)["earlier"] == [str(host.project.resolve())]
+    assert host.summary(session)["earlier"] == [str(host.project.resolve())]
 
 
 @pytest.mark.parametrize("why", ["it works", "somebody is there"])
@@ -297,12 +267,12 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
     if why == "it works":
         await first.opened("go")
         await first.drop()
-        await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
+        await until(lambda: host.summary(session)["away"] is True, "the host knows that nobody is there")
     else:
         await first.turn("one", says("1"))
     there = host.project.rename(host.home / "t2")
     second = await host.connect(session, str(there), create=False, named=True)
-    hello = await second.next(Hello)
+    hello = await second.next(frames.Hello)
     assert (hello.pid, hello.cwd) == (before.pid, before.cwd)
 
 
@@ -311,15 +281,15 @@ async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: W
     await first.turn("one", says("1"))
     run = await host.drive(session, BOB.to_json() | {"max_turns": 3}, have=first.last_seq)
     await run.turn("two", says("2"))
-    await run.send(Stop(run.epoch, finish=True))
-    assert (await run.next(Bye)).reason
+    await run.send(frames.Stop(run.epoch, finish=True))
+    assert (await run.next(frames.Bye)).reason
     await run.rest()
     assert alive(first.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
     await back.turn("three", says("3"))
     await first.drop()
-    await until(lambda: summary(host, session)["viewers"] == 0, "the host knows that the first one is gone")
-    await back.send(Stop(back.epoch, finish=True))
+    await until(lambda: host.summary(session)["viewers"] == 0, "the host knows that the first one is gone")
+    await back.send(frames.Stop(back.epoch, finish=True))
     await until(lambda: not alive(first.hello.pid), "with nobody else there it ends")
 
 
@@ -328,14 +298,14 @@ async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_e
 ) -> None:
     run = await host.drive(session, ALICE)
     opened = await run.opened("one")
-    await run.send(Stop(run.epoch, finish=True))
+    await run.send(frames.Stop(run.epoch, finish=True))
     other = await host.drive(session, BOB.to_json())
-    await other.next(Attached)
+    await other.next(frames.Attached)
     await other.drop()
     await run.answer(opened, content(says("1")))
     await run.message("result")
     await run.drop()
-    await until(lambda: summary(host, session)["state"] == "idle", "the turn has ended")
+    await until(lambda: host.summary(session)["state"] == "idle", "the turn has ended")
     back = await host.drive(session, {"client": BOB.client})
     await back.message("result")
     assert alive(run.hello.pid), "the session was not ended"
@@ -346,14 +316,14 @@ async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leave
 ) -> None:
     run = await host.drive(session, ALICE)
     await run.turn("one", says("1"))
-    await run.send(Stop(run.epoch, finish=True))
+    await run.send(frames.Stop(run.epoch, finish=True))
     await until(lambda: not alive(run.hello.pid), "the run has ended")
     late = await host.connect(session)
-    again = await late.next(Hello)
+    again = await late.next(frames.Hello)
     assert again.driver == ""
-    await late.send(Attach(again.epoch, "viewer", 0, uuid.uuid4().hex, {}))
+    await late.send(frames.Attach(again.epoch, "viewer", 0, uuid.uuid4().hex, {}))
     await late.message("result")
-    await late.send(Detach(again.epoch, done=False))
+    await late.send(frames.Detach(again.epoch, done=False))
     await until(lambda: not alive(again.pid), "nobody drives or watches")
 
 

@@ -7,16 +7,13 @@ import errno
 import fcntl
 import json
 import os
-import resource
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until
+from tests.remote.worker_process import Laptop, WorkerHost, alive, file_limit, until
 
 from ccb.remote.session.turns import MAX_WAITING
 from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Hello, Input, Ping, Pong, Progress, Refused, Stop
@@ -30,13 +27,11 @@ async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost
     await until(lambda: not alive(hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     assert not host.state(session).exists()
-    again = await host.connect(session, fresh=True)
-    assert (await again.next(Hello)).seq == 0
+    assert (await host.greeted(session, fresh=True)).seq == 0
 
 
 async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session, create=False)
-    assert (await laptop.next(Refused)).code == "no_session"
+    assert (await host.refused(session, create=False)).code == "no_session"
     assert not host.state(session).exists()
     assert host.runtime_files() == []
 
@@ -44,11 +39,9 @@ async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: 
 async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
     await first.next(Event)
-    while_alive = await host.connect(session, fresh=True)
-    assert (await while_alive.next(Refused)).code == "in_use"
+    assert (await host.refused(session, fresh=True)).code == "in_use"
     await first.stop()
-    afterwards = await host.connect(session, fresh=True)
-    assert (await afterwards.next(Refused)).code == "in_use"
+    assert (await host.refused(session, fresh=True)).code == "in_use"
 
 
 async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
@@ -96,8 +89,7 @@ async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_ses
 
 @pytest.mark.parametrize("after_ms", range(0, 120, 30))  # an import loses one signal in ten, unless they are blocked
 async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, session: str, after_ms: int) -> None:
-    laptop = await host.connect(session)
-    hello = await laptop.next(Hello)
+    hello = await host.greeted(session)
     await asyncio.sleep(after_ms / 1000)
     os.kill(hello.pid, signal.SIGTERM)
     await until(lambda: not alive(hello.pid), "the daemon has ended")
@@ -142,9 +134,8 @@ async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, sess
     finally:
         os.umask(old)
     await laptop.attach(SessionOptions(allowed_tools=["Bash", "Write"]))
-    opened = await laptop.opened("go")
     write = ("toolu_2", "Write", {"file_path": str(host.project / "written"), "content": "x"})
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch touched"}), write)))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "touch touched"}), write))
     await laptop.call()
     assert [oct((host.project / name).stat().st_mode & 0o777) for name in ("touched", "written")] == ["0o644", "0o644"]
     for path in host.state(session).rglob("*"):
@@ -191,19 +182,8 @@ async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, ses
 
 @pytest.mark.parametrize("session_id", ["../evil", "", ".", "a/b", "x" * 200])
 async def test_an_id_that_is_no_name_of_a_file_is_refused(host: WorkerHost, session_id: str) -> None:
-    laptop = await host.connect(session_id)
-    assert (await laptop.next(Refused)).code == "internal"
+    assert (await host.refused(session_id)).code == "internal"
     assert not (host.home / ".local").exists()
-
-
-@contextmanager
-def full_disk(pid: int) -> Iterator[None]:
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
 async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(host: WorkerHost, session: str) -> None:
@@ -211,7 +191,7 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
     await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "touch touched"})))
     asked = await laptop.message("control_request")
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "allow"}}
-    with full_disk(laptop.hello.pid):
+    with file_limit(0, laptop.hello.pid):
         await laptop.send(Input(laptop.epoch, "the-answer", {"type": "control_response", "response": response}))
         await laptop.send(Ping(laptop.epoch, 7))
         await laptop.next(Pong, lambda frame: frame.n == 7)  # so it was tried
@@ -227,7 +207,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
     laptop = await host.drive(session)
     await laptop.begin("go", calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
-    with full_disk(laptop.hello.pid):
+    with file_limit(0, laptop.hello.pid):
         await laptop.answer(opened, content(says("more", message_id="msg_2")))
         result = (await laptop.next(Progress, lambda frame: frame.body.get("type") == "result")).body
     assert (result["subtype"], result["is_error"]) == ("error_during_execution", True)

@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, content, says
@@ -18,10 +17,8 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
-from ccb.tunnel.wire.frames import Attach, Attached, Hello, Refused
+from ccb.tunnel.wire.frames import Attach, Attached, Hello, Json, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 _NO_PARSER = """
 from ccb.remote.permissions.rules import Behavior, Decision
@@ -213,8 +210,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
     said = await results(laptop, bash("ls"), bash("ls $HOME"), ("Glob", {"pattern": "*"}))
     assert said[0] == "a" and "was not granted" in said[1] and said[2].endswith("a")
     assert (await in_force(laptop)).startswith("no cage: ")
-    viewer = await host.connect(session)
-    hello = await viewer.next(Hello)
+    hello = await host.greeted(session)
     assert any("without a cage" in note for note in hello.notes) and hello.sandbox.startswith("no cage: ")
     await laptop.stop()
 

@@ -10,51 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, opening, says
+from tests.remote.agent_kit import Json, calls, opening, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.remote.session_store.session_log import UnfinishedWork
-from ccb.tunnel.wire.frames import (
-    Applied,
-    Attach,
-    Detach,
-    Event,
-    Fenced,
-    Fetch,
-    Hello,
-    Input,
-    Past,
-    Ping,
-    Pong,
-    Snapshot,
-)
+from ccb.tunnel.wire import frames
 from ccb.tunnel.wire.journal_records import WithdrawnRecord, record_of
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 ALICE = SessionOptions(client="alice@laptop pid 1 aa", permission_prompts="stdio")
 BOB = SessionOptions(client="bob@desk pid 2 bb", permission_prompts="stdio")
 
 
-async def turn(laptop: Laptop, prompt: str, answer: str) -> bytes:
-    await laptop.say(prompt)
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(says(answer, "msg_" + uuid.uuid4().hex)))
-    await laptop.message("result")
-    return body
+async def turn(laptop: Laptop, prompt: str, answer: str) -> Json:
+    return await laptop.sent(prompt, says(answer, "msg_" + uuid.uuid4().hex))
 
 
 async def ask(laptop: Laptop, command: str, tool_id: str = "toolu_1") -> Json:
-    opened = await laptop.opened("go")
-    reply = calls((tool_id, "Bash", {"command": command}), message_id="msg_" + uuid.uuid4().hex)
-    await laptop.answer(opened, content(reply))
+    await laptop.begin("go", calls((tool_id, "Bash", {"command": command}), message_id="msg_" + uuid.uuid4().hex))
     return await laptop.message("control_request")
 
 
 async def answer(laptop: Laptop, asked: Json, word: Json) -> None:
     response = {"subtype": "success", "request_id": asked["request_id"], "response": word}
     input_id = "answer:" + asked["request_id"]
-    await laptop.send(Input(laptop.epoch, input_id, {"type": "control_response", "response": response}))
+    await laptop.send(frames.Input(laptop.epoch, input_id, {"type": "control_response", "response": response}))
 
 
 def allow(asked: Json, **more: Any) -> Json:
@@ -69,21 +49,22 @@ async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_not
     bob = await host.drive(session, {"client": BOB.client})
     again = await bob.message("control_request")
     assert again["request_id"] == asked["request_id"]
-    assert (await alice.next(Fenced)).by == BOB.client
+    assert (await alice.next(frames.Fenced)).by == BOB.client
     await answer(alice, asked, {"behavior": "deny", "message": "no"})
-    await alice.send(Ping(alice.epoch, 1))
-    await alice.next(Pong)
+    await alice.send(frames.Ping(alice.epoch, 1))
+    await alice.next(frames.Pong)
     await answer(bob, asked, allow(asked))
-    opened, _ = await bob.call()
-    told = await alice.next(Event, lambda event: event.kind == "input" and event.body["id"].startswith("answer:"))
+    await bob.answers(says("done"))
+    told = await alice.next(
+        frames.Event, lambda event: event.kind == "input" and event.body["id"].startswith("answer:")
+    )
     assert told.body["body"]["response"]["response"]["behavior"] == "allow", "the others are told"
-    assert not any(isinstance(frame, Applied) and frame.id.startswith("answer:") for frame in alice.frames)
-    await bob.answer(opened, content(says("done")))
+    assert not any(isinstance(frame, frames.Applied) and frame.id.startswith("answer:") for frame in alice.frames)
     await bob.message("result")
     back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     response = {"subtype": "success", "request_id": asked["request_id"], "response": {"behavior": "deny"}}
-    await back.send(Input(back.epoch, "another-id", {"type": "control_response", "response": response}))
-    late = await back.next(Event, lambda event: event.kind == "late_answer")
+    await back.send(frames.Input(back.epoch, "another-id", {"type": "control_response", "response": response}))
+    late = await back.next(frames.Event, lambda event: event.kind == "late_answer")
     assert late.body == {"request_id": asked["request_id"]}
     assert (host.project / "count").read_text() == "run\n"
 
@@ -107,9 +88,8 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     await alice.message("result")
     await host.kill_worker(alice.hello.pid)
     again = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
-    opened = await again.opened("go")
     tools = [("toolu_3", "Bash", {"command": "touch again"}), ("toolu_4", "Bash", {"command": "mkdir asked"})]
-    await again.answer(opened, content(calls(*tools, message_id="msg_y")))
+    await again.begin("go", calls(*tools, message_id="msg_y"))
     question = await again.message("control_request")
     assert question["request"]["tool_use_id"] == "toolu_4", "a refused rule is none"
     assert (host.project / "again").exists()
@@ -119,17 +99,17 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
     host: WorkerHost, session: str
 ) -> None:
     alice = await host.drive(session, ALICE)
-    before = json.loads(await turn(alice, "one", "1"))
+    before = await turn(alice, "one", "1")
     plain = await host.drive(session, BOB.to_json(), have=alice.last_seq)
-    same = json.loads(await turn(plain, "two", "2"))
+    same = await turn(plain, "two", "2")
     assert (same["system"], same["tools"]) == (before["system"], before["tools"])
     given = BOB.to_json() | {"append_system_prompt": "Speak Latin.", "disallowed_tools": ["Bash"]}
     other = await host.drive(session, given, have=plain.last_seq)
-    changed = json.loads(await turn(other, "three", "3"))
+    changed = await turn(other, "three", "3")
     assert changed["system"][-1]["text"] == "Speak Latin."
     assert {t["name"] for t in before["tools"]} - {t["name"] for t in changed["tools"]} == {"Bash"}
     last = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
-    assert json.loads(await turn(last, "four", "4"))["system"] == changed["system"]
+    assert await turn(last, "four", "4")["system"] == changed["system"]
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -140,7 +120,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
     other = await host.drive(session, given, have=alice.last_seq)
-    chosen = json.loads(await turn(other, "two", "2"))["model"]
+    chosen = await turn(other, "two", "2")["model"]
     if killed:
         await host.kill_worker(alice.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=other.last_seq)
@@ -163,10 +143,10 @@ async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(ho
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     viewer = await host.drive(session, {}, role="viewer")
-    await alice.send(Detach(alice.epoch, done=True))
+    await alice.send(frames.Detach(alice.epoch, done=True))
     await alice.rest()
-    await viewer.send(Fetch(viewer.epoch, 1, 3, 1000))
-    assert (await viewer.next(Past)).body["records"]
+    await viewer.send(frames.Fetch(viewer.epoch, 1, 3, 1000))
+    assert (await viewer.next(frames.Past)).body["records"]
     assert alive(alice.hello.pid)
     await viewer.drop()
     await until(lambda: not alive(alice.hello.pid), "nobody is there any more")
@@ -182,16 +162,16 @@ async def test_a_viewer_that_asks_for_much_and_takes_nothing_holds_up_nobody(hos
     try:
         other = await host.drive(session, {}, tail=1, role="viewer")
         for number in range(30):
-            await stuck.send(Fetch(stuck.epoch, number, alice.last_seq, 512 * 1024))
-        await other.send(Fetch(other.epoch, 1, alice.last_seq, 512 * 1024))
-        assert (await other.next(Past)).body["records"]
+            await stuck.send(frames.Fetch(stuck.epoch, number, alice.last_seq, 512 * 1024))
+        await other.send(frames.Fetch(other.epoch, 1, alice.last_seq, 512 * 1024))
+        assert (await other.next(frames.Past)).body["records"]
         await turn(alice, "more", "w")
         resident = int(Path(f"/proc/{alice.hello.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         assert resident < 120_000_000
     finally:
         os.kill(stuck.process.pid, signal.SIGCONT)
     for number in range(30):
-        assert (await stuck.next(Past)).request == number
+        assert (await stuck.next(frames.Past)).request == number
     while stuck.last_seq < alice.last_seq:
         assert await stuck.read()
     seqs = [event.seq for event in stuck.events]
@@ -204,7 +184,7 @@ async def test_one_that_asks_for_pages_without_end_is_left(host: WorkerHost, ses
     viewer = await host.drive(session, {}, tail=1, role="viewer")
     os.kill(viewer.process.pid, signal.SIGSTOP)
     for number in range(200):
-        await viewer.send(Fetch(viewer.epoch, number, alice.last_seq, 512 * 1024))
+        await viewer.send(frames.Fetch(viewer.epoch, number, alice.last_seq, 512 * 1024))
     os.kill(viewer.process.pid, signal.SIGCONT)
     await viewer.rest()
     assert await turn(alice, "two", "2")
@@ -227,9 +207,9 @@ async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_cli
     """The other client must not take the result of this turn for that of its own prompt."""
     first = await host.drive(session, ALICE.to_json())
     second = await host.connect(session)
-    hello = await second.next(Hello)
+    hello = await second.next(frames.Hello)
     await first.opened("go")
     second.epoch = hello.epoch + 1
-    await second.send(Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
-    snapshot = await second.next(Snapshot)
+    await second.send(frames.Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
+    snapshot = await second.next(frames.Snapshot)
     assert hello.state == "idle" and [each["taken"] for each in snapshot.body["prompts"]] == [True]

@@ -135,7 +135,7 @@ def test_a_quota_is_read_as_the_kernel_gives_it(tmp_path: Path) -> None:
     raw = struct.pack("=8QI", 2048, 1024, 900 * 1024, 100, 0, 99, 0, 0, 0) + bytes(56)
     limits = doctor_checks.parse_quota(raw)
     assert limits is not None
-    assert (limits.left, limits.nodes_left) == (124 * 1024, 1), "the lower limit counts, and limits are in kilobytes"
+    assert limits == (900 * 1024, 1024 * 1024, 99, 100), "the lower limit counts, and limits are in kilobytes"
     assert str(limits) == "quota 900K of 1M, 99 of 100 files"
     assert doctor_checks.parse_quota(bytes(128)) is None
     assert doctor_checks.of_path(str(tmp_path), "") is None

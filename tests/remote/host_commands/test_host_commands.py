@@ -21,10 +21,8 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Refused, Report
+from ccb.tunnel.wire.frames import Bye, Detach, Event, Hello, Json, Refused, Report
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 CURRENT, OTHER = "b" * 64, "a" * 64
 
@@ -41,7 +39,7 @@ async def command(host: WorkerHost, name: str, session: str = "", **params: Any)
 
 
 async def refusal(host: WorkerHost, name: str, session: str) -> Refused:
-    return await (await host.connect(session, command=name)).next(Refused)
+    return await host.refused(session, command=name)
 
 
 async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
@@ -242,8 +240,7 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
     left = sorted(path.name for path in state.rglob("*") if path.is_file())
     assert left == ["daemon.log", "epoch", "journal.jsonl", "summary.json"]
     assert [pair for pair in await command(host, "gc") if pair[0] != "session"] == []
-    again = await host.connect(session, create=False)
-    assert (await again.next(Hello)).seq > 1
+    assert (await host.greeted(session, create=False)).seq > 1
 
 
 async def test_gc_touches_nothing_that_lives(host: WorkerHost, session: str) -> None:

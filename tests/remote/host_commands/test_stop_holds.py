@@ -9,7 +9,7 @@ import uuid
 import pytest
 from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Attach, Bye, Event, Hello, Refused
+from ccb.tunnel.wire.frames import Attach, Bye, Event, Hello
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
@@ -39,8 +39,7 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
     assert not alive(client.hello.pid)
     journal = (host.state(session) / "journal.jsonl").read_bytes()
     for _ in range(2):
-        back = await host.connect(session, create=False, again=True)
-        refused = await back.next(Refused)
+        refused = await host.refused(session, create=False, again=True)
         assert (refused.code, refused.message) == ("stopped", "the session was stopped with `ccb stop`")
     assert host.runtime_files() == []
     assert (host.state(session) / "journal.jsonl").read_bytes() == journal, "nothing has gone on"
@@ -57,8 +56,7 @@ async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host:
     while await person.read():
         pass
     await until(lambda: not alive(person.hello.pid), "the worker has ended")
-    back = await host.connect(session, create=False, again=True)
-    assert (await back.next(Hello)).pid != person.hello.pid
+    assert (await host.greeted(session, create=False, again=True)).pid != person.hello.pid
 
 
 async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_served(
@@ -75,5 +73,4 @@ async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_serv
     while await back.read():
         pass
     assert not any(isinstance(frame, Hello) for frame in back.frames)
-    late = await host.connect(session, create=False, again=True)
-    assert (await late.next(Refused)).code == "stopped"
+    assert (await host.refused(session, create=False, again=True)).code == "stopped"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from ccb.remote.model.model_request import HistoryMessage, RequestPrefix, body
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 MARK = {"type": "ephemeral"}
 

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from tests.remote.agent_kit import (
-    block_stop,
-    closing,
-    json_delta,
-    opening,
-    sse,
-    text_block,
-    thinking_block,
-    tool_block,
-    tool_start,
-)
+from tests.remote import agent_kit as kit
 
 from ccb.remote.model.answer_stream import BlockDone, MessageAssembler, SseParser, decode_event
 from ccb.remote.model.retry import ModelError
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 def _assemble(data: bytes) -> tuple[MessageAssembler, list[BlockDone]]:
@@ -32,13 +19,13 @@ def _assemble(data: bytes) -> tuple[MessageAssembler, list[BlockDone]]:
 def test_a_whole_answer() -> None:
     tool_input = {"key": 'a "quoted" ☃ value', "count": 3}
     assembler, blocks = _assemble(
-        opening()
-        + sse({"type": "ping"})
-        + thinking_block(0, "hm", "sig-1")
-        + text_block(1, "Hello")
-        + sse({"type": "something_new", "index": 9})
-        + tool_block(2, "toolu_1", "Look", tool_input)
-        + closing("tool_use", 42)
+        kit.opening()
+        + kit.sse({"type": "ping"})
+        + kit.thinking_block(0, "hm", "sig-1")
+        + kit.text_block(1, "Hello")
+        + kit.sse({"type": "something_new", "index": 9})
+        + kit.tool_block(2, "toolu_1", "Look", tool_input)
+        + kit.closing("tool_use", 42)
     )
     assert [done.block for done in blocks] == [
         {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
@@ -52,11 +39,11 @@ def test_a_whole_answer() -> None:
 
 
 def _start(block: Json) -> bytes:
-    return opening() + sse({"type": "content_block_start", "index": 0, "content_block": block})
+    return kit.opening() + kit.sse({"type": "content_block_start", "index": 0, "content_block": block})
 
 
 def _delta(kind: str, field: str, text: str) -> bytes:
-    return sse({"type": "content_block_delta", "index": 0, "delta": {"type": kind, field: text}})
+    return kit.sse({"type": "content_block_delta", "index": 0, "delta": {"type": kind, field: text}})
 
 
 _CALL: Json = {"type": "tool_use", "id": "t", "name": "Look", "input": {"key": "v"}}
@@ -78,18 +65,18 @@ _SIGNED = _delta("signature_delta", "signature", "one") + _delta("signature_delt
     ids=["text in the start counts once", "a signature is set", "a call without deltas", "an unknown type"],
 )
 def test_what_the_start_of_a_block_says(events: bytes, block: Json) -> None:
-    assert [done.block for done in _assemble(events + block_stop(0))[1]] == [block]
+    assert [done.block for done in _assemble(events + kit.block_stop(0))[1]] == [block]
 
 
 @pytest.mark.parametrize("cut", range(1, 24))
 def test_tool_input_split_anywhere(cut: int) -> None:
     text = '{"key": "x\\u00e9", "n": 1}'
     _, blocks = _assemble(
-        opening()
-        + tool_start(0, "toolu_1", "Look")
-        + json_delta(0, text[:cut])
-        + json_delta(0, text[cut:])
-        + block_stop(0)
+        kit.opening()
+        + kit.tool_start(0, "toolu_1", "Look")
+        + kit.json_delta(0, text[:cut])
+        + kit.json_delta(0, text[cut:])
+        + kit.block_stop(0)
     )
     assert blocks[0].block["input"] == {"key": "xé", "n": 1}
     assert not blocks[0].broken
@@ -99,7 +86,7 @@ def test_tool_input_split_anywhere(cut: int) -> None:
     "text", ['{"key": ', "[1]", '{"n": NaN}', '{"n": 1e999}', "null", "[" * 100_000, '{"a":' * 160 + "1" + "}" * 160]
 )
 def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
-    _, blocks = _assemble(opening() + tool_block(0, "toolu_1", "Look", text))
+    _, blocks = _assemble(kit.opening() + kit.tool_block(0, "toolu_1", "Look", text))
     assert blocks[0].block["input"] == {}
     assert "JSON" in blocks[0].broken
 
@@ -107,14 +94,14 @@ def test_a_broken_tool_input_is_told_not_raised(text: str) -> None:
 @pytest.mark.parametrize(
     "events",
     [
-        text_block(0, "no start"),
-        opening() + opening(),
-        opening() + block_stop(0),
-        opening() + tool_start(0, "a", "b") + tool_start(0, "a", "b"),
-        opening() + tool_start(0, "a", "b") + closing(),
-        opening() + tool_start(0, "a", "b") + sse({"type": "message_stop"}),
-        opening() + sse({"type": "content_block_start", "index": "0", "content_block": {}}),
-        opening() + sse({"type": "content_block_start", "index": 0}),
+        kit.text_block(0, "no start"),
+        kit.opening() + kit.opening(),
+        kit.opening() + kit.block_stop(0),
+        kit.opening() + kit.tool_start(0, "a", "b") + kit.tool_start(0, "a", "b"),
+        kit.opening() + kit.tool_start(0, "a", "b") + kit.closing(),
+        kit.opening() + kit.tool_start(0, "a", "b") + kit.sse({"type": "message_stop"}),
+        kit.opening() + kit.sse({"type": "content_block_start", "index": "0", "content_block": {}}),
+        kit.opening() + kit.sse({"type": "content_block_start", "index": 0}),
         b"data: {broken\n\n",
         b"data: []\n\n",
         b'data: {"type": NaN}\n\n',
@@ -130,5 +117,5 @@ def test_events_that_fit_no_answer_are_a_model_error(events: bytes) -> None:
 def test_an_error_event_stands_for_a_status() -> None:
     for kind, status in (("overloaded_error", 529), ("rate_limit_error", 429), ("new_error", 500)):
         with pytest.raises(ModelError, match="busy") as caught:
-            _assemble(opening() + sse({"type": "error", "error": {"type": kind, "message": "busy"}}))
+            _assemble(kit.opening() + kit.sse({"type": "error", "error": {"type": kind, "message": "busy"}}))
         assert caught.value.status == status

@@ -8,13 +8,11 @@ import shutil
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Event, Input, Refused
+from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
@@ -80,9 +78,8 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     second = await host.drive(session)
     taken = []
     for number in range(3):
-        opened, body = await second.call()
-        taken.append(json.loads(body)["messages"][-1]["content"][-1]["text"])
-        await second.answer(opened, content(says("done", f"msg_{number}")))
+        request = await second.tell(says("done", f"msg_{number}"))
+        taken.append(request["messages"][-1]["content"][-1]["text"])
     assert taken == ["d", "b, edited", "c"]
     moved = [(record["body"]["id"], record["body"].get("before", "")) for record in host.journal(session)
              if record["kind"] == "moved"]  # fmt: skip
@@ -169,7 +166,7 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
     await third.stop()
     shutil.rmtree(host.home / "elsewhere")
     for cwd, missing in (("", "elsewhere"), ("~/missing", "missing")):
-        refused = await (await host.connect(session, cwd)).next(Refused)
+        refused = await host.refused(session, cwd)
         assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.home / missing))
     assert (host.state(session) / "journal.jsonl").exists()
     fourth = await host.connect(session)
@@ -186,13 +183,10 @@ async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_m
         await first.turn(f"prompt {number} " + "x" * 1_200_000, says(f"answer {number}", f"msg_{number}"))
     await first.kill()
     second = await host.drive(session)
-    await second.say("what did I say?")
-    opened, body = await second.call()
-    texts = [block["text"][:10] for message in json.loads(body)["messages"] for block in message["content"]]
+    request = await second.sent("what did I say?", says("much"))
+    texts = [block["text"][:10] for message in request["messages"] for block in message["content"]]
     assert [text for text in texts if text.startswith(("prompt", "answer"))] == [
         "prompt 0 x", "answer 0", "prompt 1 x", "answer 1", "prompt 2 x", "answer 2",
     ]  # fmt: skip
     seqs = [frame.seq for frame in second.frames if isinstance(frame, Event)]
     assert seqs == list(range(1, len(seqs) + 1))
-    await second.answer(opened, content(says("much")))
-    await second.next(Event, lambda event: event.body.get("result") == "much")

@@ -15,10 +15,9 @@ from ccb.remote.session_store.file_history import RewindPoints
 from ccb.remote.session_store.journal_summary import JournalSummary, LastWorker
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Record, record_of
 from ccb.tunnel.wire.projection import Projection, replay
-
-Json = dict[str, Any]
 
 
 def _any_record(chance: random.Random, seq: int) -> kinds.Content:

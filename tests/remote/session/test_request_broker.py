@@ -36,11 +36,10 @@ from ccb.tunnel.wire.control_protocol import (
     payload_of,
     public_answer,
 )
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
 from ccb.tunnel.wire.projection import replay
-
-Json = dict[str, Any]
 
 BEEP: RequestKind[Json, Json] = RequestKind(
     "beep", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.MEMORY, deadline_s=30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ccb.remote.agent.agent_histories import AgentHistories
 from ccb.remote.host_commands.logs import last_lines
@@ -12,10 +11,9 @@ from ccb.remote.session.request_broker import OpenRequests
 from ccb.remote.session.turns import InputQueue
 from ccb.remote.session_store.session_log import SessionUsage, SnapshotProjection, UnfinishedWork
 from ccb.tunnel.wire import journal_records as kinds
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Record, record_of, to_line
 from ccb.tunnel.wire.projection import replay
-
-Json = dict[str, Any]
 
 SUB = "toolu_sub"
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import resource
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, says
-from tests.remote.worker_process import Laptop, WorkerHost
+from tests.remote.worker_process import Laptop, WorkerHost, file_limit
 
-from ccb.tunnel.wire.frames import Applied, Event, Input
+from ccb.tunnel.wire.frames import Applied, Event, Input, Json
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 def messages(laptop: Laptop) -> list[Json]:
@@ -89,12 +85,8 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
 async def test_a_prompt_that_finds_no_room_is_told_with_what_to_do_and_may_be_sent_again(
     host: WorkerHost, session: str
 ) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
-    try:
+    with file_limit(60_000):
         laptop = await host.connect(session)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     await laptop.attach(SessionOptions(host="devbox"))
     await laptop.say("w" * 100_000)
     reason, hint = (await laptop.message("result"))["errors"]

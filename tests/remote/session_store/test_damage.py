@@ -6,8 +6,6 @@ import asyncio
 import functools
 import json
 import os
-import resource
-import signal
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Callable
@@ -15,8 +13,8 @@ from typing import Any, Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.remote.agent_kit import assert_valid, calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until
+from tests.remote.agent_kit import assert_valid, calls, says
+from tests.remote.worker_process import WorkerHost, file_limit, until
 
 from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.session.recovery import Recovered
@@ -27,8 +25,6 @@ from ccb.tunnel.wire.frames import Event, Hello, Refused
 from ccb.tunnel.wire.journal_records import MessageRecord, PromptItem, PromptRecord, record_of
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -71,12 +67,6 @@ def read(journal: Journal) -> list[tuple[int, int | None]]:
 
 def ends_turn(after: int, event: Event) -> bool:
     return event.kind == "turn_end" and event.seq > after
-
-
-async def kill(laptop: Laptop, hello: Hello) -> None:
-    os.kill(hello.pid, signal.SIGKILL)
-    await laptop.rest()
-    await until(lambda: not alive(hello.pid), "the daemon is dead")
 
 
 @settings(max_examples=30, deadline=None)
@@ -205,18 +195,14 @@ async def recorded(host: WorkerHost, session: str) -> list[bytes]:
     """The journal of a session with two finished turns and one cut by a kill: questions, parallel calls, text."""
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     for number in range(2):
-        await laptop.say(f"prompt {number}")
-        opened, _ = await laptop.call()
         command = {"command": f"echo {number} >> count"}
         tools = [(f"toolu_{number}{n}", "Bash", command if n == 0 else {"command": "true"}) for n in range(3)]
-        await laptop.answer(opened, content(calls(*tools, message_id=f"msg_{number}a")))
-        await laptop.answers(says("done", f"msg_{number}b"))
-        await laptop.message("result")
-    opened = await laptop.opened("prompt 2")
+        first, last = calls(*tools, message_id=f"msg_{number}a"), says("done", f"msg_{number}b")
+        await laptop.turn(f"prompt {number}", first, last)
     until_killed = {"command": f"while kill -0 {laptop.hello.pid} 2>/dev/null; do sleep 0.1; done"}
-    await laptop.answer(opened, content(calls(("toolu_20", "Bash", until_killed), message_id="msg_2")))
+    await laptop.begin("prompt 2", calls(("toolu_20", "Bash", until_killed), message_id="msg_2"))
     await laptop.next(Event, lambda event: event.kind == "tool_start" and event.body["tool_use_id"] == "toolu_20")
-    await kill(laptop, laptop.hello)
+    await laptop.kill()
     return (host.state(session) / "journal.jsonl").read_bytes().splitlines(keepends=True)
 
 
@@ -253,19 +239,16 @@ async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(hos
     (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
     said: list[str] = []
     for number in range(2):
-        laptop = await host.connect(session)
-        hello = await laptop.attach(SessionOptions())
+        laptop = await host.drive(session, SessionOptions())
         await laptop.say(f"and now? {number}")
-        opened, body = await laptop.call()
-        history = json.loads(body)["messages"]
+        history = (await laptop.tell(says("on", f"msg_on{number}")))["messages"]
         assert_valid(history)
         assert f"and now? {number}" in json.dumps(history[-1])
-        assert "may have run" in body.decode() and "did not run" not in body.decode()
-        await laptop.answer(opened, content(says("on", f"msg_on{number}")))
-        await laptop.next(Event, functools.partial(ends_turn, hello.seq))
+        assert "may have run" in json.dumps(history) and "did not run" not in json.dumps(history)
+        await laptop.next(Event, functools.partial(ends_turn, laptop.hello.seq))
         said = [event.body["what"] for event in laptop.events if event.kind == "damaged" and event.body]
         assert [event.seq for event in laptop.events] == list(range(1, laptop.last_seq + 1))
-        await kill(laptop, hello)
+        await laptop.kill()
     assert sum("is damaged and was passed over" in what for what in said) == len(lost)
     assert sum("was not run again" in what for what in said) == 3
     assert (host.project / "count").read_text() == "0\n1\n"
@@ -281,10 +264,9 @@ async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host
     lines[last_start] = b"\0" * (len(lines[last_start]) - 1) + b"\n"
     (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
     for _ in range(2):
-        laptop = await host.connect(session)
-        hello = await laptop.attach(SessionOptions(), have=len(lines))
+        laptop = await host.drive(session, SessionOptions(), have=len(lines))
         await laptop.next(Event, lambda event: event.kind == "driver")
-        await kill(laptop, hello)
+        await laptop.kill()
     records = Journal(str(host.state(session) / "journal.jsonl")).read(0)
     results = [record.body for record in records if record.body.get("type") == "result"]
     assert [result["is_error"] for result in results] == [False, False, True]
@@ -294,15 +276,11 @@ async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host
 async def test_a_disk_that_is_still_full_is_said_and_the_session_waits_for_room(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions())
     await first.opened("one")
-    await kill(first, first.hello)
+    await first.kill()
     journal = host.state(session) / "journal.jsonl"
     before = journal.read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before), hard))
-    try:
+    with file_limit(len(before)):
         full = await host.connect(session)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (await full.next(Hello)).seq > 0
     refused = await full.next(Refused)
     assert refused.code == "no_storage" and "journal cannot be written" in refused.message

@@ -5,18 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import uuid
-from typing import Any
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.remote.agent_kit import calls, says
+from tests.remote.worker_process import Laptop, WorkerHost, file_limit, until
 
-from ccb.tunnel.wire.frames import Attach, Event, Hello, Refused, Snapshot
+from ccb.tunnel.wire.frames import Attach, Event, Hello, Json, Refused, Snapshot
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 LATEST: Json = {"continue": True}
 
@@ -26,23 +22,12 @@ def copy() -> str:
     return str(uuid.uuid4())
 
 
-def journal(host: WorkerHost, session: str) -> list[Json]:
-    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
-
-
-async def ask(laptop: Laptop, prompt: str, *replies: Reply) -> None:
-    await laptop.say(prompt)
-    for reply in replies:
-        await laptop.answers(reply)
-    await laptop.message("result")
-
-
 async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     host: WorkerHost, session: str, copy: str
 ) -> None:
     first = await host.drive(session)
-    await ask(first, "the word is swordfish", says("noted"))
-    await until(lambda: journal(host, session)[-1]["kind"] == "turn_end", "the turn is in the journal")
+    await first.turn("the word is swordfish", says("noted"))
+    await until(lambda: host.journal(session)[-1]["kind"] == "turn_end", "the turn is in the journal")
     before = (host.state(session) / "journal.jsonl").read_bytes()
     second = await host.connect(copy, fork_of=session[:8])
     forked = await second.attach()
@@ -51,12 +36,12 @@ async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     _, body = await second.call()
     assert b"swordfish" in body
     assert (host.state(session) / "journal.jsonl").read_bytes() == before
-    records = journal(host, copy)
+    records = host.journal(copy)
     assert {r["body"]["session_id"] for r in records if r["kind"] == "message"} == {copy}
     assert session not in {r["body"].get("session") for r in records}
     assert [r["body"] for r in records if r["kind"] == "forked"] == [{"from": session}]
     assert [r["seq"] for r in records] == list(range(1, len(records) + 1))
-    await ask(first, "and you?", says("still here", "msg_2"))
+    await first.turn("and you?", says("still here", "msg_2"))
 
 
 @pytest.mark.parametrize("asks", [False, True])
@@ -66,10 +51,9 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     """A tool runs or asks, the next one has not begun, a prompt waits."""
     options = SessionOptions(allowed_tools=[] if asks else ["Bash"], permission_prompts="stdio")
     first = await host.drive(session, options)
-    opened = await first.opened("go")
     commands = ["echo run >> count; sleep 600", "touch never"]
     uses = [(f"toolu_{n}", "Bash", {"command": command}) for n, command in enumerate(commands)]
-    await first.answer(opened, content(calls(*uses)))
+    await first.begin("go", calls(*uses))
     if asks:
         await first.message("control_request")
     else:
@@ -86,7 +70,7 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
     assert all("copy of the session" in json.dumps(each) for each in results)
     assert "stopped" not in json.dumps(results), "the original goes on"
     assert "waiting" not in json.dumps(history)
-    messages = [r["body"] for r in journal(host, copy) if r["kind"] == "message"]
+    messages = [r["body"] for r in host.journal(copy) if r["kind"] == "message"]
     assert "result" not in [m["type"] for m in messages]
     asked = [m["request_id"] for m in messages if m["type"] == "control_request"]
     assert asked == [m["request_id"] for m in messages if m["type"] == "control_cancel_request"]
@@ -106,7 +90,7 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     how: Json, host: WorkerHost, session: str, copy: str
 ) -> None:
     first = await host.drive(session)
-    await ask(first, "one", says("1"))
+    await first.turn("one", says("1"))
     wanted = {**how, "fork_of": session} if "fork_of" in how else how
     second = await host.connect(copy, **wanted, fresh=True)
     await second.next(Hello)
@@ -114,14 +98,14 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     again = await host.connect(copy, **wanted)
     await again.attach()
     await again.opened("which word?")
-    assert [r["body"] for r in journal(host, copy) if r["kind"] == "forked"] == [{"from": session}]
+    assert [r["body"] for r in host.journal(copy) if r["kind"] == "forked"] == [{"from": session}]
 
 
 async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
     laptop = await host.connect(other, **({"fork_of": source} if source else {}))
     await laptop.attach()
-    await ask(laptop, "mine", says("yes", "msg_9"))
-    await until(lambda: journal(host, other)[-1]["kind"] == "turn_end", "the turn is in the journal")
+    await laptop.turn("mine", says("yes", "msg_9"))
+    await until(lambda: host.journal(other)[-1]["kind"] == "turn_end", "the turn is in the journal")
     return laptop
 
 
@@ -134,13 +118,13 @@ async def test_a_copy_is_not_made_over_a_session_that_exists(
     how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str
 ) -> None:
     first = await host.drive(session)
-    await ask(first, "one", says("1"))
+    await first.turn("one", says("1"))
     other = await make_other(host, copy, session if is_a_copy else "")
     if ended:
         await other.stop()
     before = (host.state(copy) / "journal.jsonl").read_bytes()
     wanted = {**how, "fork_of": session} if "fork_of" in how else how
-    refused = await (await host.connect(copy, **wanted, fresh=not retried)).next(Refused)
+    refused = await host.refused(copy, **wanted, fresh=not retried)
     assert (refused.code, refused.message) == ("in_use", f"Session ID {copy} is already in use.")
     assert (host.state(copy) / "journal.jsonl").read_bytes() == before
 
@@ -150,10 +134,9 @@ async def test_a_copy_of_one_session_is_not_taken_for_a_copy_of_another(
 ) -> None:
     for each in (session, "aaaa1111-0000-4000-8000-000000000000"):
         laptop = await host.drive(each)
-        await ask(laptop, "one", says("1"))
-    second = await host.connect(copy, fork_of=session, fresh=True)
-    await second.next(Hello)
-    refused = await (await host.connect(copy, fork_of="aaaa1111")).next(Refused)
+        await laptop.turn("one", says("1"))
+    await host.greeted(copy, fork_of=session, fresh=True)
+    refused = await host.refused(copy, fork_of="aaaa1111")
     assert refused.code == "in_use"
 
 
@@ -161,7 +144,7 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
     host: WorkerHost, session: str, copy: str
 ) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await ask(first, "go", calls(("toolu_1", "Bash", {"command": "seq 1 20000"})), says("done", "msg_2"))
+    await first.turn("go", calls(("toolu_1", "Bash", {"command": "seq 1 20000"})), says("done", "msg_2"))
     outputs = host.state(session) / "outputs"
     (kept,) = [each for each in outputs.iterdir() if not each.name.startswith(".")]
     await host.drive(copy, fork_of=session)
@@ -175,7 +158,7 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
 
 async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
     first = await host.drive(session)
-    await ask(first, "one", says("1"))
+    await first.turn("one", says("1"))
     await first.end()
     path = host.state(session) / "journal.jsonl"
     before = path.read_bytes()
@@ -188,31 +171,23 @@ async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, 
 async def test_a_fork_that_does_not_fit_on_the_disk_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:
     """A limit on file sizes plays the disk that is full in the middle of the copy."""
     first = await host.drive(session)
-    await ask(first, "one", says("1" * 20_000))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
+    await first.turn("one", says("1" * 20_000))
+    with file_limit(10_000):
         second = await host.connect(copy, fork_of=session)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     refused = await second.next(Refused)
     assert (refused.code, os.strerror(errno.EFBIG) in refused.message) == ("no_storage", True)
     assert not host.state(copy).exists()
     assert [name for name in host.runtime_files() if copy in name] == []
-    third = await host.connect(copy, fork_of=session)
-    assert (await third.next(Hello)).session == copy
+    assert (await host.greeted(copy, fork_of=session)).session == copy
 
 
 async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(host: WorkerHost, session: str, copy: str) -> None:
-    missing = await host.connect(copy, fork_of="beef")
-    refused = await missing.next(Refused)
+    refused = await host.refused(copy, fork_of="beef")
     assert (refused.code, refused.data["near"]) == ("no_session", [])
-    nothing = await host.connect(copy, fork=True, **LATEST)
-    assert (await nothing.next(Refused)).code == "no_session"
+    assert (await host.refused(copy, fork=True, **LATEST)).code == "no_session"
     first = await host.drive(session)
-    await ask(first, "one", says("1"))
-    evil = await host.connect("../evil", fork_of=session)
-    assert (await evil.next(Refused)).code == "internal"
+    await first.turn("one", says("1"))
+    assert (await host.refused("../evil", fork_of=session)).code == "internal"
     assert [each.name for each in host.state(session).parent.iterdir()] == [session]
 
 
@@ -220,9 +195,7 @@ async def test_an_id_is_found_by_its_start_and_an_ambiguous_one_names_the_choice
     ids = ["aaaa1111-0000-4000-8000-000000000000", "aaaa2222-0000-4000-8000-000000000000"]
     for each in ids:
         laptop = await host.drive(each)
-        await ask(laptop, "hi", says("yes"))
-    found = await host.connect("aaaa1", create=False)
-    assert (await found.next(Hello)).session == ids[0]
-    both = await host.connect("aaaa", create=False)
-    refused = await both.next(Refused)
+        await laptop.turn("hi", says("yes"))
+    assert (await host.greeted("aaaa1", create=False)).session == ids[0]
+    refused = await host.refused("aaaa", create=False)
     assert (refused.code, sorted(refused.data["near"])) == ("no_session", ids)

@@ -12,13 +12,11 @@ import uuid
 from typing import Any
 
 import pytest
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Event, Hello, Refused
+from ccb.tunnel.wire.frames import Event, Hello
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, Hello]:
@@ -34,27 +32,19 @@ async def end(host: WorkerHost, session: str) -> None:
     await laptop.end()
 
 
-def summary(host: WorkerHost, session: str) -> Json:
-    found: Json = json.loads((host.state(session) / "summary.json").read_text())
-    return found
-
-
 async def test_a_lock_that_a_cleaner_took_lets_nobody_in(host: WorkerHost, session: str) -> None:
     _, hello = await begin(host, session)
     (host.runtime / "ccb" / f"{session}.lock").unlink()
-    again = await host.connect(session)
-    assert (await again.next(Hello)).pid == hello.pid
-    fresh = await host.connect(session, fresh=True)
-    assert (await fresh.next(Refused)).code == "in_use"
+    assert (await host.greeted(session)).pid == hello.pid
+    assert (await host.refused(session, fresh=True)).code == "in_use"
 
 
 async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_nothing(
     host: WorkerHost, session: str
 ) -> None:
     laptop, hello = await begin(host, session)
-    opened = await laptop.opened("go")
     command = "echo run >> count; while [ ! -e go ]; do sleep 0.02; done; echo finished >> count"
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": command}))))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": command})))
     await until((host.project / "count").exists, "the tool runs")
     shutil.rmtree(host.runtime / "ccb")
     await laptop.drop()
@@ -63,8 +53,7 @@ async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_not
     (host.project / "go").touch()
     await again.call()
     assert (host.project / "count").read_text() == "run\nfinished\n"
-    third = await host.connect(session)
-    assert (await third.next(Hello)).pid == hello.pid
+    assert (await host.greeted(session)).pid == hello.pid
     await again.end()
     assert host.runtime_files() == []
 
@@ -95,18 +84,17 @@ async def test_many_logins_without_a_common_lock_find_one_daemon(host: WorkerHos
 
 async def test_the_owner_is_on_record_until_it_ends_well(host: WorkerHost, session: str) -> None:
     laptop, hello = await begin(host, session)
-    kept = summary(host, session)
+    kept = host.summary(session)
     assert (kept["pid"], kept["hostname"], kept["bundle"]) == (hello.pid, os.uname().nodename, "b" * 64)
     await laptop.end()
-    assert {"pid", "hostname", "boot", "socket"} & set(summary(host, session)) == set()
+    assert {"pid", "hostname", "boot", "socket"} & set(host.summary(session)) == set()
 
 
 async def test_a_session_of_another_host_with_the_same_home_is_refused_there(host: WorkerHost, session: str) -> None:
     await end(host, session)
     path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**summary(host, session), "hostname": "nodeb", "boot": "b", "pid": 1, "started": "1"}))
-    laptop = await host.connect(session, create=False)
-    refused = await laptop.next(Refused)
+    path.write_text(json.dumps({**host.summary(session), "hostname": "nodeb", "boot": "b", "pid": 1, "started": "1"}))
+    refused = await host.refused(session, create=False)
     assert (refused.code, refused.data["host"]) == ("in_use", "nodeb")
     assert "nodeb" in refused.message and "--fork-session" in refused.data["do"]
     assert host.runtime_files() == []
@@ -118,30 +106,27 @@ async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, sessio
     _, hello = await begin(host, session)
     await host.kill_worker(hello.pid)
     path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**summary(host, session), "boot": "an earlier one"}))
+    path.write_text(json.dumps({**host.summary(session), "boot": "an earlier one"}))
     again = await host.connect(session, create=False)
     assert (await again.attach()).pid != hello.pid
-    await until(lambda: summary(host, session).get("boot") != "an earlier one", "the new owner is on record")
+    await until(lambda: host.summary(session).get("boot") != "an earlier one", "the new owner is on record")
 
 
 async def test_a_worker_in_another_container_of_the_machine_is_named(host: WorkerHost, session: str) -> None:
     """It holds the journal, and its pid means nothing here."""
     _, hello = await begin(host, session)
     path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**summary(host, session), "hostname": "box", "pid": 1, "started": "1", "socket": "/x"}))
+    path.write_text(json.dumps({**host.summary(session), "hostname": "box", "pid": 1, "started": "1", "socket": "/x"}))
     (host.runtime / "ccb" / f"{session}.lock").unlink()
-    laptop = await host.connect(session)
-    refused = await laptop.next(Refused)
+    refused = await host.refused(session)
     assert (refused.code, refused.data["host"]) == ("in_use", "box")
     assert alive(hello.pid)
 
 
 async def test_a_session_that_cannot_start_leaves_nothing(host: WorkerHost, session: str) -> None:
-    laptop = await host.connect(session, cwd="~/missing")
-    assert (await laptop.next(Refused)).code == "no_such_path"
+    assert (await host.refused(session, cwd="~/missing")).code == "no_such_path"
     (host.runtime / "ccb" / f"{session}.sock").mkdir(parents=True)
-    laptop = await host.connect(session)
-    assert (await laptop.next(Refused)).code == "internal"
+    assert (await host.refused(session)).code == "internal"
     assert not host.state(session).exists()
     assert host.runtime_files() == [f"{session}.sock"]
 
@@ -168,7 +153,7 @@ async def test_a_session_whose_first_record_is_damaged_stays_in_its_directory(
     hello = await laptop.attach()
     assert hello.cwd == str(host.project)
     await laptop.next(Event, lambda event: event.kind == "driver")
-    kept = summary(host, hello.session)
+    kept = host.summary(hello.session)
     assert kept["cwd"] == str(host.project)
     assert began - 1 < kept["created"] < (time.time() + 1 if copied else ended)
 
@@ -182,8 +167,7 @@ async def test_a_session_that_nothing_says_the_directory_of_goes_only_where_it_i
     (host.state(session) / "summary.json").unlink()
     with open(host.state(session) / "journal.jsonl", "a") as journal:
         journal.write('{"seq":2,"time":1.0,"kind":"driver","body":{}}\n')
-    refused = await (await host.connect(session, cwd="", create=False)).next(Refused)
+    refused = await host.refused(session, cwd="", create=False)
     assert (refused.code, "damaged" in refused.message) == ("not_a_directory", True)
     assert host.runtime_files() == []
-    sent = await host.connect(session, cwd="~/project", create=False)
-    assert (await sent.next(Hello)).cwd == str(host.project)
+    assert (await host.greeted(session, cwd="~/project", create=False)).cwd == str(host.project)

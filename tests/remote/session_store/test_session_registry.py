@@ -13,23 +13,8 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.session_store import process_identity, session_directory
-from ccb.remote.session_store.session_directory import (
-    SessionDirectory,
-    identity_of,
-    is_same_directory,
-    resumed_elsewhere,
-)
-from ccb.remote.session_store.session_registry import (
-    SummaryFile,
-    by_prefix,
-    described,
-    latest_of,
-    read_summary,
-    sessions,
-)
-
-Json = dict[str, Any]
+from ccb.remote.session_store import process_identity, session_directory, session_registry
+from ccb.tunnel.wire.frames import Json
 
 
 @pytest.fixture
@@ -59,16 +44,16 @@ def make(states: Path, cwd: str, *, session: str = "", prompts: tuple[str, ...] 
     ]
     (directory / "journal.jsonl").write_text("\n".join(lines) + "\n")
     if summary:
-        SummaryFile(str(directory), {"session": session, "cwd": cwd}).update(**summary)
+        session_registry.SummaryFile(str(directory), {"session": session, "cwd": cwd}).update(**summary)
     return session
 
 
 def ours(states: Path) -> list[str]:
-    return [entry.session for entry in sessions() if entry.directory.startswith(str(states))]
+    return [entry.session for entry in session_registry.sessions() if entry.directory.startswith(str(states))]
 
 
 def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: Path) -> None:
-    summary = SummaryFile(str(tmp_path), {"session": "s", **process_identity.own_identity()})
+    summary = session_registry.SummaryFile(str(tmp_path), {"session": "s", **process_identity.own_identity()})
     summary.update(state="idle", prompt="ä" * 300)
     path = tmp_path / "summary.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -77,14 +62,14 @@ def test_a_summary_is_private_whole_and_written_only_when_it_changes(tmp_path: P
     assert path.stat().st_ino == before
     summary.update(state="running")
     assert path.stat().st_ino != before
-    assert read_summary(str(tmp_path))["pid"] == os.getpid()
+    assert session_registry.read_summary(str(tmp_path))["pid"] == os.getpid()
     summary.remove_owner()
-    assert set(read_summary(str(tmp_path))) == {"session", "state", "prompt"}
+    assert set(session_registry.read_summary(str(tmp_path))) == {"session", "state", "prompt"}
     assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
 
 
 def test_a_summary_that_cannot_be_written_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    SummaryFile(str(tmp_path / "missing"), {}).update(state="idle")
+    session_registry.SummaryFile(str(tmp_path / "missing"), {}).update(state="idle")
     assert "cannot be written" in caplog.text
 
 
@@ -92,16 +77,16 @@ def test_the_latest_of_a_path_is_the_one_used_last(states: Path) -> None:
     make(states, "/a", updated=10.0, prompts=("x",))
     wanted = make(states, "/a", updated=30.0)
     make(states, "/b", updated=40.0)
-    found = latest_of("/a")
+    found = session_registry.latest_of("/a")
     assert found is not None and found.session == wanted
-    assert latest_of("/c") is None
+    assert session_registry.latest_of("/c") is None
 
 
 def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(states: Path) -> None:
     make(states, "/a/sub", updated=10.0)
     tree = make(states, "/a/.claude/worktrees/fix/sub", updated=30.0)
     top = make(states, "/a/.claude/worktrees/fix", updated=40.0)
-    found = [latest_of(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")]
+    found = [session_registry.latest_of(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")]
     assert [getattr(each, "session", None) for each in found] == [tree, top, tree]
 
 
@@ -109,13 +94,15 @@ def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tm
     project = tmp_path / "t"
     project.mkdir()
     (project / "file").touch()
-    session = make(states, str(project), updated=10.0, root=identity_of(str(project)), earlier=["/once"])
+    session = make(
+        states, str(project), updated=10.0, root=session_directory.identity_of(str(project)), earlier=["/once"]
+    )
     project.rename(tmp_path / "t2")
     for path in (tmp_path / "t2", project, Path("/once")):
-        found = latest_of(str(path))
+        found = session_registry.latest_of(str(path))
         assert found is not None and found.session == session
     make(states, str(tmp_path / "t2"), updated=5.0)
-    found = latest_of(str(tmp_path / "t2"))
+    found = session_registry.latest_of(str(tmp_path / "t2"))
     assert found is not None and found.session == session, "the one that was used last"
 
 
@@ -123,9 +110,9 @@ def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved
     tree = tmp_path / "t/.claude/worktrees/fix"
     tree.mkdir(parents=True)
     (tree / "file").touch()
-    session = make(states, str(tree), root=identity_of(str(tree)))
+    session = make(states, str(tree), root=session_directory.identity_of(str(tree)))
     (tmp_path / "t").rename(tmp_path / "t2")
-    found = latest_of(str(tmp_path / "t2"))
+    found = session_registry.latest_of(str(tmp_path / "t2"))
     assert found is not None and found.session == session
 
 
@@ -133,7 +120,7 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, asked = threading.Event(), []
-    directory = SessionDirectory(str(tmp_path))
+    directory = session_directory.SessionDirectory(str(tmp_path))
 
     def look() -> str:
         asked.append(1)
@@ -155,35 +142,37 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_
 def test_an_identity_that_is_damaged_finds_nothing(states: Path, tmp_path: Path, damage: Any) -> None:
     make(states, "/a", root=damage, earlier=damage)
     (tmp_path / "file").touch()
-    assert latest_of(str(tmp_path)) is None
+    assert session_registry.latest_of(str(tmp_path)) is None
 
 
 def test_a_new_directory_with_the_inode_number_of_a_removed_one_is_another_one(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    known = identity_of(str(tmp_path / "old"))
+    known = session_directory.identity_of(str(tmp_path / "old"))
     (tmp_path / "file").touch()
-    number, entries = tmp_path.stat().st_ino, identity_of(str(tmp_path))[1]
-    assert is_same_directory(str(tmp_path), [number, entries])
-    assert not is_same_directory(str(tmp_path), [number, known[1]])
-    assert not is_same_directory(str(tmp_path), [number, {name: each + 1 for name, each in entries.items()}])
+    number, entries = tmp_path.stat().st_ino, session_directory.identity_of(str(tmp_path))[1]
+    assert session_directory.is_same_directory(str(tmp_path), [number, entries])
+    assert not session_directory.is_same_directory(str(tmp_path), [number, known[1]])
+    assert not session_directory.is_same_directory(
+        str(tmp_path), [number, {name: each + 1 for name, each in entries.items()}]
+    )
 
 
 def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(states: Path) -> None:
     prompted = make(states, "/a", updated=10.0)
-    unprompted = SummaryFile(str(states / make(states, "/a", prompts=())), {"cwd": "/a"})
+    unprompted = session_registry.SummaryFile(str(states / make(states, "/a", prompts=())), {"cwd": "/a"})
     unprompted.update(updated=50.0, prompts=0)
     alone = make(states, "/b", prompts=())
-    assert [getattr(latest_of(path), "session", None) for path in ("/a", "/b")] == [prompted, alone]
+    assert [getattr(session_registry.latest_of(path), "session", None) for path in ("/a", "/b")] == [prompted, alone]
 
 
 def test_ids_are_found_by_their_start(states: Path) -> None:
     first = make(states, "/a", session="aaaa1111-0000-4000-8000-000000000000")
     second = make(states, "/a", session="aaaa2222-0000-4000-8000-000000000000")
-    assert {entry.session for entry in by_prefix("aaaa")} == {first, second}
-    assert [entry.session for entry in by_prefix("aaaa1")] == [first]
-    assert by_prefix("aaa") == []
-    assert by_prefix("zzzz") == []
-    assert [entry.session for entry in by_prefix(second)] == [second]
+    assert {entry.session for entry in session_registry.by_prefix("aaaa")} == {first, second}
+    assert [entry.session for entry in session_registry.by_prefix("aaaa1")] == [first]
+    assert session_registry.by_prefix("aaa") == []
+    assert session_registry.by_prefix("zzzz") == []
+    assert [entry.session for entry in session_registry.by_prefix(second)] == [second]
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "empty", "link", "list"])
@@ -196,8 +185,8 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
         path.symlink_to("/etc/passwd")
     elif damage != "missing":
         path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
-    (entry,) = [each for each in sessions() if each.session == session]
-    body = described(entry)
+    (entry,) = [each for each in session_registry.sessions() if each.session == session]
+    body = session_registry.described(entry)
     assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
 
@@ -217,7 +206,7 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
     live = make(states, "/a", updated=1.0, state="running", driver="me", **owner)
     reused = make(states, "/b", updated=1.0, state="running", driver="me", **{**owner, "started": "1"})
     booted = make(states, "/c", updated=1.0, state="running", driver="me", **{**owner, "boot": "earlier"})
-    bodies = {entry.session: described(entry) for entry in sessions()}
+    bodies = {entry.session: session_registry.described(entry) for entry in session_registry.sessions()}
     assert [bodies[each]["alive"] for each in (live, reused, booted)] == [True, False, False]
     assert [bodies[each]["state"] for each in (live, reused, booted)] == ["running", "ended", "ended"]
     assert [bodies[each]["driver"] for each in (live, reused, booted)] == ["me", "", ""]
@@ -228,8 +217,11 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
 @pytest.mark.parametrize("where", [{"hostname": "nodeb", "boot": "other"}, {}])
 def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, where: Json) -> None:
     session = make(states, "/a", updated=1.0, pid=1, started="1", **where)
-    (entry,) = [each for each in sessions() if each.session == session]
-    assert (described(entry)["host"], described(entry)["state"]) == (where.get("hostname", ""), "ended")
+    (entry,) = [each for each in session_registry.sessions() if each.session == session]
+    assert (session_registry.described(entry)["host"], session_registry.described(entry)["state"]) == (
+        where.get("hostname", ""),
+        "ended",
+    )
 
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
@@ -237,8 +229,8 @@ def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tm
     runtime = tmp_path / "run/ccb"
     runtime.mkdir(parents=True)
     (runtime / f"{session}.lock").write_text(json.dumps(process_identity.own_identity()))
-    (entry,) = [each for each in sessions() if each.session == session]
-    assert described(entry)["pid"] == os.getpid()
+    (entry,) = [each for each in session_registry.sessions() if each.session == session]
+    assert session_registry.described(entry)["pid"] == os.getpid()
 
 
 MOVES = {"beside": "t2", "in place of another": "t2", "with the directory around it": "../q/t", "away": "../t"}
@@ -249,7 +241,7 @@ async def test_a_directory_that_was_moved_is_found_under_the_directories_around_
     before = tmp_path / "p" / "t"
     before.mkdir(parents=True)
     (before / "file").touch()
-    directory = SessionDirectory(str(before))
+    directory = session_directory.SessionDirectory(str(before))
     now = Path(os.path.normpath(before.parent / MOVES[way]))
     if way.startswith("with"):
         before.parent.rename(now.parent)
@@ -259,16 +251,17 @@ async def test_a_directory_that_was_moved_is_found_under_the_directories_around_
         before.mkdir()
     said = await directory.news()
     assert (f"what was {before} is {now} now" in said) is (way != "away")
-    assert is_same_directory(str(now), await directory.soon(directory.identity))
+    assert session_directory.is_same_directory(str(now), await directory.soon(directory.identity))
 
 
 async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:
     before, now = tmp_path / "caf\udce9", tmp_path / "th\udce9"
     before.mkdir()
     (before / "file").touch()
-    directory = SessionDirectory(str(before))
+    directory = session_directory.SessionDirectory(str(before))
     before.rename(now)
     assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await directory.news()
-    assert rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:" in resumed_elsewhere(
-        str(before), str(now)
+    assert (
+        rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:"
+        in session_directory.resumed_elsewhere(str(before), str(now))
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tests.remote.agent_kit import Reply, ScriptedTransport, calls, says
+from tests.remote.agent_kit import Json, Reply, ScriptedTransport, calls, says
 
 from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_session
 from ccb.remote.daemon.model_streams import ModelStreams
@@ -22,10 +22,8 @@ from ccb.remote.tools.toolset import close_context, make_context
 from ccb.tunnel.wire.journal_records import MessageRecord, Record
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
-
 SESSION = "6f1c1f5e-0000-4000-8000-000000000002"
-MAIN = "main: "
+MAIN, ONE, TWO = "main: ", "toolu_one", "toolu_two"
 
 
 class ModelOfAgents:
@@ -140,6 +138,15 @@ async def delegation(
         yield Delegation(session, journal, model, shown)
     finally:
         await close_context(context)
+
+
+@asynccontextmanager
+async def worked(place: Path, *script: Reply, call: Json | None = None, **options: Any) -> AsyncIterator[Delegation]:
+    """After a turn in which the main agent has started an agent by the call ONE, with a script of its own."""
+    scripts = {MAIN: delegates(task(ONE, "edit it", **(call or {}))), "edit it": script}
+    async with delegation(place, scripts, **options) as d:
+        await d.turn(MAIN + "go")
+        yield d
 
 
 def task(tool_use_id: str, prompt: str, **fields: Any) -> tuple[str, str, Json]:

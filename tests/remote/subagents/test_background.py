@@ -5,15 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 from tests.remote.agent_kit import calls, says
-from tests.remote.subagents.delegation import MAIN, delegation, task
+from tests.remote.subagents.delegation import MAIN, ONE, delegation, task
 from tests.remote.worker_process import until
-
-Json = dict[str, Any]
-
-ONE = "toolu_one"
 
 
 async def test_an_agent_in_the_background_returns_at_once_and_its_end_wakes_the_main_agent_once(tmp_path: Path) -> None:
@@ -79,17 +74,13 @@ async def test_a_question_of_an_agent_in_the_background_stays_open_over_an_inter
 
 
 async def test_a_task_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
+    after = ("o2", "TaskOutput", {"task_id": ONE}), ("s2", "TaskStop", {"task_id": ONE})
     scripts = {
         MAIN: [
             calls(task(ONE, "dig", run_in_background=True), message_id="m1"),
             calls(("o1", "TaskOutput", {"task_id": ONE, "block": False}), message_id="m2"),
             calls(("s1", "TaskStop", {"task_id": ONE}), message_id="m3"),
-            calls(
-                ("o2", "TaskOutput", {"task_id": ONE}),
-                ("s2", "TaskStop", {"task_id": ONE}),
-                ("o3", "TaskOutput", {"task_id": "nothing"}),
-                message_id="m4",
-            ),
+            calls(*after, ("o3", "TaskOutput", {"task_id": "nothing"}), message_id="m4"),
             says("Stopped.", "m5"),
         ],
         "dig": [calls(("b1", "Bash", {"command": "sleep 600"}), message_id="c1")],

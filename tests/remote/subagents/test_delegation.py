@@ -5,20 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
-from tests.remote.agent_kit import Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
-from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
+from tests.remote.agent_kit import Json, Reply, assert_valid, calls, closing, opening, says, text_block, tool_block
+from tests.remote.subagents.delegation import MAIN, ONE, TWO, delegates, delegation, task, worked
 
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.daemon.assembly import INTERRUPTED, NEVER_STARTED
 from ccb.tunnel.wire.session_options import SettingsOption
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
-
-Json = dict[str, Any]
-
-ONE = "toolu_one"
-TWO = "toolu_two"
 
 
 def unmarked(messages: list[Json]) -> list[Json]:
@@ -52,14 +46,11 @@ async def test_an_agent_works_in_its_own_context_and_only_its_answer_comes_back(
         told = d.results()[ONE]["tool_use_result"]
         assert (told["status"], told["agentId"], told["agentType"]) == ("completed", ONE, "general-purpose")
         assert told["totalToolUseCount"] == 1 and told["totalTokens"] > 0
-        assert [each["message"]["content"][0]["type"] for each in d.messages("assistant", agent_id=ONE)] == [
-            "tool_use",
-            "text",
-        ], "its messages name the call that started it"
-        named = {
-            (each.agent_id, each.body.get("parent_tool_use_id") or "") for each in d.records() if each.kind == "message"
-        }
-        assert named == {("", ""), (ONE, ONE)}
+        types = [each["message"]["content"][0]["type"] for each in d.messages("assistant", agent_id=ONE)]
+        assert types == ["tool_use", "text"]
+        messages = [each for each in d.records() if each.kind == "message"]
+        named = {(each.agent_id, each.body.get("parent_tool_use_id") or "") for each in messages}
+        assert named == {("", ""), (ONE, ONE)}, "its messages name the call that started it"
         assert "x" in d.result_text("r1", ONE)
         assert [each["task_id"] for each in d.messages("system", "task_started")] == [ONE]
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["completed"]
@@ -91,10 +82,9 @@ async def test_agents_of_one_message_run_at_the_same_time(tmp_path: Path) -> Non
 
 
 async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path) -> None:
-    scripts = {MAIN: delegates(task(ONE, "look", model="haiku")), "look": [says("seen")]}
-    async with delegation(tmp_path, scripts, model="sonnet") as d:
-        result = await d.turn(MAIN + "go")
-        assert d.model.requests["look"][0]["model"] == "claude-haiku-4-5"
+    async with worked(tmp_path, says("seen"), call={"model": "haiku"}, model="sonnet") as d:
+        (result,) = d.messages("result")
+        assert d.model.requests["edit it"][0]["model"] == "claude-haiku-4-5"
         used = result["modelUsage"]
         assert set(used) == {"claude-sonnet-4-5", "claude-haiku-4-5"} or len(used) == 1
         costs = [entry["costUSD"] for entry in used.values()]
@@ -104,26 +94,17 @@ async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path)
 
 async def test_explore_uses_the_small_model_of_the_session_and_no_other_providers(tmp_path: Path) -> None:
     for number, (given, used) in enumerate((({}, "openai/gpt-5"), ({"small_model": "openai/mini-5"}, "openai/mini-5"))):
-        scripts = {MAIN: delegates(task(ONE, "find it", subagent_type="Explore")), "find it": [says("found")]}
-        async with delegation(tmp_path / str(number), scripts, model="openai/gpt-5", **given) as d:
-            await d.turn(MAIN + "go")
-            assert d.model.requests["find it"][0]["model"] == used
+        options = {"call": {"subagent_type": "Explore"}, "model": "openai/gpt-5", **given}
+        async with worked(tmp_path / str(number), says("found"), **options) as d:
+            assert d.model.requests["edit it"][0]["model"] == used
 
 
 async def test_an_agent_that_only_reads_gets_no_tool_that_writes_and_its_writes_are_denied(tmp_path: Path) -> None:
-    scripts = {
-        MAIN: delegates(task(ONE, "look around", subagent_type="Explore")),
-        "look around": [
-            calls(("b1", "Bash", {"command": "touch made"}), ("b2", "Bash", {"command": "ls -a"})),
-            says("seen"),
-        ],
-    }
-    async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
-        await d.turn(MAIN + "go")
-        names = offered(d.model.requests["look around"][0])
+    script = calls(("b1", "Bash", {"command": "touch made"}), ("b2", "Bash", {"command": "ls -a"})), says("seen")
+    async with worked(tmp_path, *script, call={"subagent_type": "Explore"}, allowed_tools=["Bash"]) as d:
+        names = offered(d.model.requests["edit it"][0])
         assert "Bash" in names and not any(BUILT_IN[name].effect is Effect.WRITE for name in names)
-        assert "only reads" in d.result_text("b1", ONE)
-        assert ".." in d.result_text("b2", ONE)
+        assert "only reads" in d.result_text("b1", ONE) and ".." in d.result_text("b2", ONE)
         assert not (tmp_path / "project/made").exists()
 
 
@@ -175,14 +156,10 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
 
 
 async def test_the_turns_of_an_agent_are_limited_and_its_last_words_are_kept(tmp_path: Path) -> None:
-    words, call = text_block(0, "I found the place."), tool_block(1, "r1", "Glob", {"pattern": "*"})
-    scripts = {
-        MAIN: delegates(task(ONE, "dig", subagent_type="short")),
-        "dig": [Reply([opening("c1"), words, call, closing("tool_use")])],
-    }
+    blocks = text_block(0, "I found the place.") + tool_block(1, "r1", "Glob", {"pattern": "*"})
+    answer = Reply([opening("c1"), blocks, closing("tool_use")])
     short = {"description": "Digs.", "prompt": "You dig.", "maxTurns": 1}
-    async with delegation(tmp_path, scripts, agents={"short": short}) as d:
-        await d.turn(MAIN + "go")
+    async with worked(tmp_path, answer, call={"subagent_type": "short"}, agents={"short": short}) as d:
         assert "- short: Digs." in json.dumps(d.model.requests[MAIN][-1]["tools"])
         text = d.result_text(ONE)
         assert "limit of its turns" in text and "I found the place." in text
@@ -193,19 +170,13 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
     """The journal of a worker that was killed is copied while the agent is in its second tool, and a third waits."""
     cut = tmp_path / "cut"
     cut.mkdir()
+    commands = ("echo started; sleep 600", "touch never")
+    waiting = [tool_block(i, f"b{i}", "Bash", {"command": each}) for i, each in enumerate(commands, 1)]
     scripts = {
         MAIN: [calls(task(ONE, "dig deep"), message_id="m1")],
         "dig deep": [
             calls(("r1", "Glob", {"pattern": "*"}), message_id="c1"),
-            Reply(
-                [
-                    opening("c2"),
-                    text_block(0, "Found the place."),
-                    tool_block(1, "b1", "Bash", {"command": "echo started; sleep 600"}),
-                    tool_block(2, "b2", "Bash", {"command": "touch never"}),
-                    closing("tool_use"),
-                ]
-            ),
+            Reply([opening("c2"), text_block(0, "Found the place."), *waiting, closing("tool_use")]),
         ],
     }
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
@@ -234,10 +205,8 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
         assert after["tools"] == before["tools"] and unmarked(after["messages"])[0] == unmarked(before["messages"])[0]
         for agent_id in ("", ONE):
             assert_valid([each.api() for each in Conversation.from_records(d.records(), agent_id).messages])
-        rebuilt = Conversation.from_records(d.records())
-        assert [each.encoded() for each in d.session.agent.conversation.messages] == [
-            each.encoded() for each in rebuilt.messages
-        ]
+        rebuilt = [each.encoded() for each in Conversation.from_records(d.records()).messages]
+        assert [each.encoded() for each in d.session.agent.conversation.messages] == rebuilt
         assert d.result_text(TWO).startswith("It is in line 7.")
         started = [(each["task_id"], each["tool_use_id"]) for each in d.messages("system", "task_started")]
         assert started == [(ONE, ONE), (ONE, TWO)]
@@ -249,13 +218,12 @@ async def test_hooks_see_the_end_of_an_agent_and_can_let_it_go_on(tmp_path: Path
     command = "cat >> stops; [ -e blocked ] || { touch blocked; echo more >&2; exit 2; }"
     values = {"hooks": {"SubagentStop": [{"hooks": [{"type": "command", "command": command}]}]}}
     layers = [{"source": "user", "path": "settings.json", "values": values}]
-    scripts = {MAIN: delegates(task(ONE, "look")), "look": [says("first", "c1"), says("second", "c2")]}
-    async with delegation(tmp_path, scripts, settings=SettingsOption(layers=layers).to_json()) as d:
-        await d.turn(MAIN + "go")
+    script = says("first", "c1"), says("second", "c2")
+    async with worked(tmp_path, *script, settings=SettingsOption(layers=layers).to_json()) as d:
         assert d.result_text(ONE).startswith("second")
         stops = (tmp_path / "project/stops").read_text()
         assert stops.count('"SubagentStop"') == 2 and ONE in stops
-        assert "more" in json.dumps(d.model.requests["look"][1]["messages"][-1])
+        assert "more" in json.dumps(d.model.requests["edit it"][1]["messages"][-1])
 
 
 async def test_an_agent_stops_when_the_budget_of_the_session_is_spent(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
+from tests.remote.agent_kit import Json, Reply, calls, says
+from tests.remote.subagents.delegation import MAIN, ONE, TWO, Delegation, delegates, delegation, task, worked
 
 from ccb.remote.mcp.mcp_servers import McpServers
 from ccb.remote.settings.project_switches import read_project
@@ -23,9 +23,6 @@ from ccb.remote.subagents.agent_catalogue import Catalogue
 from ccb.remote.subagents.sub_agents import REQUIRED_S, SubAgents
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
-Json = dict[str, Any]
-
-ONE, TWO = "toolu_one", "toolu_two"
 TRUSTED = SettingsOption(trusted="*").to_json()
 SERVER = """
 import json, os, sys
@@ -116,10 +113,8 @@ async def test_the_hooks_of_an_agent_run_for_its_events_only(tmp_path: Path) -> 
 @asynccontextmanager
 async def helped(tmp_path: Path, matter: str, *script: Reply, **options: Any) -> AsyncIterator[Delegation]:
     """After a turn in which an agent with this front matter has worked."""
-    begins = delegates(task(ONE, "part one", subagent_type="helper"))
-    scripts = {MAIN: begins, "part one": [*script, says("done", "c9")]}
-    async with delegation(tmp_path, scripts, own_agents=agent_file(matter), **options) as d:
-        await d.turn(MAIN + "go")
+    given = {"call": {"subagent_type": "helper"}, "own_agents": agent_file(matter), **options}
+    async with worked(tmp_path, *script, says("done", "c9"), **given) as d:
         yield d
 
 
@@ -135,7 +130,7 @@ async def test_the_servers_of_an_agent_start_for_it_and_end_with_it(tmp_path: Pa
     use = calls(("m1", "mcp__notes__add", {}), ("m2", "ListMcpResourcesTool", {}), message_id="c1")
     matter = with_server(tmp_path, "tools: Read, ListMcpResourcesTool")
     async with helped(tmp_path, matter, use, allowed_tools=["mcp__notes"]) as d:
-        first, _ = d.model.requests["part one"]
+        first, _ = d.model.requests["edit it"]
         assert set(offered(first)) == {"Read", "ListMcpResourcesTool", "mcp__notes__add"}, "besides its other tools"
         assert "Add slowly." in json.dumps(first["messages"])
         assert d.result_text("m1", ONE) == f"added in {tmp_path / 'project'}"
@@ -194,10 +189,8 @@ async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(
         assert d.result_text(TWO).startswith("kept"), "its own server counts"
     async with delegation(tmp_path, {}, own_agents=own, role="tracker") as d:
         d.session.relaunch(SessionOptions(own_agents=own, role="tracker", permission_prompts="stdio").to_json())
-        refused = await d.turn("and on")
-        assert refused["errors"] == [
-            "The agent tracker needs the MCP server Jira, which is not connected in this session."
-        ]
+        (refused,) = (await d.turn("and on"))["errors"]
+        assert refused == "The agent tracker needs the MCP server Jira, which is not connected in this session."
 
 
 class Connecting:
@@ -233,20 +226,11 @@ async def test_an_agent_reads_and_writes_its_memory_without_a_question(tmp_path:
     place = tmp_path / "project/.claude/agent-memory/helper"
     place.mkdir(parents=True)
     (place / "MEMORY.md").write_text("The tests are slow.\n" * 250)
-    target = {"file_path": str(place / "more/details.md"), "content": "x"}
+    paths = place / "a", place / "more/details.md", place.parent / "other/MEMORY.md", place / "CLAUDE.md"
+    by_main, *writes = [(f"w{i}", "Write", {"file_path": str(path), "content": "x"}) for i, path in enumerate(paths)]
     scripts = {
-        MAIN: delegates(
-            task(ONE, "part one", subagent_type="helper"), ("w0", "Write", {**target, "file_path": f"{place}/a"})
-        ),
-        "part one": [
-            calls(
-                ("w1", "Write", target),
-                ("w2", "Write", {"file_path": str(place.parent / "other/MEMORY.md"), "content": "x"}),
-                ("w3", "Write", {"file_path": str(place / "CLAUDE.md"), "content": "x"}),
-                message_id="c1",
-            ),
-            says("noted", "c2"),
-        ],
+        MAIN: delegates(task(ONE, "part one", subagent_type="helper"), by_main),
+        "part one": [calls(*writes, message_id="c1"), says("noted", "c2")],
     }
     own = agent_file("memory: project\ntools: Grep")
     async with delegation(tmp_path, scripts, own_agents=own, settings=TRUSTED, permission_prompts="none") as d:
@@ -269,20 +253,18 @@ async def test_a_link_in_the_place_of_a_memory_opens_nothing(tmp_path: Path) -> 
     place.symlink_to(secret)
     write = calls(("w1", "Write", {"file_path": str(place / "new.md"), "content": "x"}))
     async with helped(tmp_path, "memory: project", write, settings=TRUSTED, permission_prompts="none") as d:
-        text = d.model.requests["part one"][0]["system"][0]["text"]
+        text = d.model.requests["edit it"][0]["system"][0]["text"]
         assert "the secret" not in text and "a link leads elsewhere" in text
         assert "was not granted" in d.result_text("w1", ONE) and not (secret / "new.md").exists()
 
 
 async def test_the_main_agent_works_with_what_its_role_brings(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    scripts = {
-        MAIN: [calls(("m1", "mcp__notes__add", {}), command("echo forbidden")), says("Done.", "m2"), says("Yes.", "m3")]
-    }
+    both = calls(("m1", "mcp__notes__add", {}), command("echo forbidden"))
     hooks = HOOKS.replace("{log}", str(log))
     matter = with_server(tmp_path, f"initialPrompt: Look at the plan.\nmemory: local\n{hooks}")
     options = {"own_agents": agent_file(matter), "role": "helper", "allowed_tools": ["Bash", "mcp__notes"]}
-    async with delegation(tmp_path, scripts, **options) as d:
+    async with delegation(tmp_path, {MAIN: [both, says("Done.", "m2"), says("Yes.", "m3")]}, **options) as d:
         await d.turn(MAIN + "go")
         request = d.model.requests[MAIN][0]
         texts = [block["text"] for block in request["messages"][0]["content"]]

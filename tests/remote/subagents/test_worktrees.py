@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.agent_kit import calls, says
-from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
+from tests.remote.subagents.delegation import MAIN, ONE, Delegation, delegates, delegation, task, worked
 from tests.remote.worker_process import until
 
 from ccb.remote.daemon.assembly import INTERRUPTED
@@ -19,7 +19,7 @@ from ccb.remote.host_commands.reports import Reports
 from ccb.remote.host_commands.stopping import Remover
 from ccb.remote.subagents.worktrees import Worktrees
 
-ONE = "toolu_one"
+ISOLATED = {"isolation": "worktree"}
 
 
 def git(directory: Path, *words: str) -> str:
@@ -61,22 +61,18 @@ def ended(d: Delegation) -> dict[str, object]:
 async def test_an_agent_changes_files_in_its_worktree_only_where_its_hooks_run_and_the_worktree_is_kept(
     tmp_path: Path, project: Path
 ) -> None:
-    scripts = {
-        MAIN: delegates(isolated()),
-        "edit it": [
-            calls(("b1", "Bash", {"command": "pwd"}), ("r1", "Read", {"file_path": "file.txt"})),
-            calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})),
-            calls(("w2", "Write", {"file_path": str(project / "outside.txt"), "content": "no"})),
-            says("edited"),
-        ],
-    }
+    script = [
+        calls(("b1", "Bash", {"command": "pwd"}), ("r1", "Read", {"file_path": "file.txt"})),
+        calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})),
+        calls(("w2", "Write", {"file_path": str(project / "outside.txt"), "content": "no"})),
+        says("edited"),
+    ]
     log = tmp_path / "log"
     listed = {"type": "command", "command": f'cat >> {log}; echo "$PWD $CLAUDE_PROJECT_DIR" >> {log}.places'}
     hooks = {"PostToolUse": [{"matcher": "Bash|Task", "hooks": [listed]}]}
     settings = {"layers": [{"source": "user", "path": "s.json", "values": {"hooks": hooks}}]}
-    given = {"permission_mode": "acceptEdits", "permission_prompts": "none"}
-    async with delegation(tmp_path, scripts, settings=settings, **given) as d:
-        await d.turn(MAIN + "go")
+    given = {"permission_mode": "acceptEdits", "permission_prompts": "none", "settings": settings}
+    async with worked(tmp_path, *script, call=ISOLATED, **given) as d:
         (tree,) = trees(project)
         told = ended(d)
         assert (told["worktreePath"], told["worktreeBranch"]) == (str(tree), f"worktree/{tree.name}")
@@ -176,12 +172,8 @@ async def test_a_worktree_that_git_was_killed_over_is_made_again_and_one_that_a_
 
 
 async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_path: Path, project: Path) -> None:
-    scripts = {
-        MAIN: delegates(isolated("begin")),
-        "begin": [calls(("w1", "Write", {"file_path": "half.txt", "content": "half"})), says("half done")],
-    }
-    async with delegation(tmp_path, scripts, permission_mode="acceptEdits") as d:
-        await d.turn(MAIN + "go")
+    script = calls(("w1", "Write", {"file_path": "half.txt", "content": "half"})), says("half done")
+    async with worked(tmp_path, *script, call=ISOLATED, permission_mode="acceptEdits"):
         journal = (tmp_path / "journal.jsonl").read_bytes()
     cut = journal[: journal.index(b'"kind":"agent_result"')].rpartition(b"\n")[0] + b"\n"
     (tmp_path / "journal.jsonl").write_bytes(cut)
@@ -189,7 +181,7 @@ async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_
     again = task("toolu_two", "finish it", resume=ONE)
     scripts = {
         MAIN: [calls(again, message_id="m3"), says("Fine.", "m4")],
-        "begin": [calls(("b2", "Bash", {"command": "cat half.txt; pwd"}), message_id="c3"), says("done", "c4")],
+        "edit it": [calls(("b2", "Bash", {"command": "cat half.txt; pwd"}), message_id="c3"), says("done", "c4")],
     }
     async with delegation(tmp_path, scripts) as d:
         told = d.result_text(ONE)
@@ -207,36 +199,24 @@ async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_
 async def test_a_worktree_is_told_when_the_worker_dies_before_its_agent_begins_and_after_it_has_ended(
     tmp_path: Path, project: Path, died_before: str
 ) -> None:
-    scripts = {
-        MAIN: delegates(isolated("begin")),
-        "begin": [calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")],
-    }
-    async with delegation(tmp_path, scripts, permission_mode="acceptEdits") as d:
-        await d.turn(MAIN + "go")
+    script = calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")
+    async with worked(tmp_path, *script, call=ISOLATED, permission_mode="acceptEdits"):
         lines = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
     result = f'"tool_use_id":"{ONE}","content"'
     (at, *_) = [n for n, line in enumerate(lines) if died_before in line and (result in line or "task_started" in line)]
     (tmp_path / "journal.jsonl").write_text("".join(lines[:at]))
     (tree,) = trees(project)
     async with delegation(tmp_path, {MAIN: [says("I see.", "m3")]}) as d:
-        assert INTERRUPTED in d.result_text(ONE) and f"made for the agent is {tree}, on the branch" in d.result_text(
-            ONE
-        )
+        told = d.result_text(ONE)
+        assert INTERRUPTED in told and f"made for the agent is {tree}, on the branch" in told
         await d.turn(MAIN + "go on")
 
 
 async def test_commands_in_the_workspace_cage_change_the_worktree_only(tmp_path: Path, project: Path) -> None:
     line = "git status --short --branch && echo x > made && (echo y > ../../../outside || echo held)"
-    scripts = {
-        MAIN: delegates(isolated("make")),
-        "make": [
-            calls(("b1", "Bash", {"command": line})),
-            calls(("b2", "Bash", {"command": "git log -1"})),
-            says("ok"),
-        ],
-    }
-    async with delegation(tmp_path, scripts, sandbox="workspace", permission_prompts="none") as d:
-        await d.turn(MAIN + "go")
+    script = [calls((f"b{i}", "Bash", {"command": each})) for i, each in enumerate([line, "git log -1"], 1)]
+    options = {"call": ISOLATED, "sandbox": "workspace", "permission_prompts": "none"}
+    async with worked(tmp_path, *script, says("ok"), **options) as d:
         (tree,) = trees(project)
         assert f"## worktree/{tree.name}" in d.result_text("b1", ONE) and "held" in d.result_text("b1", ONE)
         assert "one" in d.result_text("b2", ONE)
@@ -275,13 +255,10 @@ async def test_without_a_repository_or_with_one_that_names_programs_no_agent_sta
 ) -> None:
     with (project / ".git/config").open("a") as config:
         config.write(f'[filter "x"]\n\tsmudge = touch {tmp_path}/smudged; cat\n')
-    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
-        await d.turn(MAIN + "go")
+    async with worked(tmp_path, call=ISOLATED) as d:
         assert "which can start a program" in d.result_text(ONE)
-        assert d.model.requests.keys() == {MAIN} and not d.messages("system", "task_started")
-    (tmp_path / "other").mkdir()
-    async with delegation(tmp_path / "other", {MAIN: delegates(isolated())}) as d:
-        await d.turn(MAIN + "go")
+        assert not d.model.requests["edit it"] and not d.messages("system", "task_started")
+    async with worked(tmp_path / "other", call=ISOLATED) as d:
         assert "is not in a repository of git" in d.result_text(ONE)
     assert trees(project) == [] and not (tmp_path / "smudged").exists()
 
@@ -290,7 +267,6 @@ async def test_a_place_behind_a_link_is_refused_before_anything_is_made_there(tm
     elsewhere = tmp_path / "elsewhere"
     (project / ".claude").rename(elsewhere)
     (project / ".claude").symlink_to(elsewhere)
-    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
-        await d.turn(MAIN + "go")
+    async with worked(tmp_path, call=ISOLATED) as d:
         assert "is behind a link" in d.result_text(ONE)
     assert not (elsewhere / "worktrees").exists()
