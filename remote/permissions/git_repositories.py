@@ -57,42 +57,31 @@ def settings(text: str) -> Iterator[Setting]:
             raise NotPlain("a line is unusual")
 
 
-_ALL_KEYS = names(
-    "advice author branch checkout clone color column commit committer credential feature fetch gc"
-    " gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh"
-    " stash submodule tag transfer url user versionsort worktree"
-)
+_ALL_KEYS = names("""advice author branch checkout clone color column commit committer credential feature fetch gc
+    gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh stash submodule
+    tag transfer url user versionsort worktree""")
 """Sections of which no key makes a reading command run a program. Those about the network are among them: a reading
 command asks no remote, unless it is a promisor."""
 
 _KEYS = {
-    "core": names(
-        "abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar"
-        " commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode"
-        " filesreflocktimeout fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat"
-        " logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref packedgitlimit"
-        " packedgitwindowsize packedrefstimeout precomposeunicode preloadindex protecthfs protectntfs"
-        " quotepath repositoryformatversion restrictinheritedhandles safecrlf sharedrepository sparsecheckout"
-        " sparsecheckoutcone splitindex sshcommand symlinks trustctime unsetenvvars untrackedcache"
-        " usereplacerefs warnambiguousrefs whitespace"
-    ),
-    "diff": names(
-        "algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool"
-        " ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit"
-        " renames statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"
-    ),
-    "merge": names(
-        "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name recursive"
-        " renamelimit renames stat suppressdest tool verbosity"
-    ),
+    "core": names("""abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar
+        commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode filesreflocktimeout
+        fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat logallrefupdates longpaths
+        loosecompression maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize packedrefstimeout
+        precomposeunicode preloadindex protecthfs protectntfs quotepath repositoryformatversion restrictinheritedhandles
+        safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex sshcommand symlinks trustctime
+        unsetenvvars untrackedcache usereplacerefs warnambiguousrefs whitespace"""),
+    "diff": names("""algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool
+        ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit renames
+        statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"""),
+    "merge": names("""autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name
+        recursive renamelimit renames stat suppressdest tool verbosity"""),
     "log": names("abbrevcommit date decorate diffmerges excludedecoration follow graphcolors mailmap showroot"),
     "status": names(
         "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash showuntrackedfiles"
     ),
-    "remote": names(
-        "fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl skipdefaultupdate"
-        " skipfetchall tagopt url"
-    ),
+    "remote": names("""fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl
+        skipdefaultupdate skipfetchall tagopt url"""),
     "blame": names("blankboundary coloring date markignoredlines markunblamablelines showemail showroot"),
     "extensions": names("compatobjectformat noop objectformat refstorage relativeworktrees worktreeconfig"),
     "lfs": names("access locksverify repositoryformatversion"),

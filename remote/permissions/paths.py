@@ -251,16 +251,9 @@ NAMES = (
 )
 _SENSITIVE_HOME_PLACES = (
     *(".ssh", ".aws", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".azure", ".config/gh"),
-    *(
-        ".config/hub",
-        ".config/op",
-        ".config/rclone",
-        ".password-store",
-        ".local/share/keyrings",
-        ".terraform.d",
-        ".npmrc",
-    ),
-    *(".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome", ".config/chromium"),
+    *(".config/hub", ".config/op", ".config/rclone", ".password-store", ".local/share/keyrings", ".terraform.d"),
+    *(".npmrc", ".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome"),
+    ".config/chromium",
 )
 _SYSTEM_PLACES = ("/etc/ssh", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/proc", "/root")
 _HOMES = ("/home", "/Users", "/var/home")

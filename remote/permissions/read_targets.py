@@ -20,10 +20,8 @@ _MAX_NAME = 255
 _MAX_DEPTH = 3  # directories with wildcards in one word: each multiplies the time that the search takes
 
 # These commands print their arguments or query the system. None of their arguments opens a file.
-_PATHLESS = names(
-    "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr"
-    " sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink"
-)
+_PATHLESS = names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname
+    uptime free tr sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink""")
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
@@ -145,11 +143,9 @@ def option_values(text: str) -> list[str]:
     return [text[at:] for at in range(max(2, letters.end() - _MAX_NAME), letters.end() + 1) if text[at:]]
 
 
-_JQ_FLAGS = names(
-    "--seq --stream --stream-errors --slurp --raw-input --null-input --compact-output --tab --color-output"
-    " --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output"
-    " --exit-status --args --jsonargs --version --help --build-configuration"
-)
+_JQ_FLAGS = names("""--seq --stream --stream-errors --slurp --raw-input --null-input --compact-output --tab
+    --color-output --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output
+    --exit-status --args --jsonargs --version --help --build-configuration""")
 _JQ_FILES = names("--slurpfile --rawfile --argfile")
 _JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2, **dict.fromkeys(_JQ_FILES, 2)}
 _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")

@@ -13,17 +13,13 @@ from .shell_parser import parse
 from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
 from .wrappers import effective, started_by
 
-_VALUED = names(
-    "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
-    " -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
-    " -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype"
-)
+_VALUED = names("""-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type
+    -xtype -maxdepth -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt
+    -newerct -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype""")
 """Tests and actions that take the next word, whatever it looks like."""
 
-_BARE = names(
-    "-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable -writable"
-    " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
-)
+_BARE = names("""-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable
+    -writable -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit""")
 
 _JOINERS = names(", -o -or -a -and")
 _FIND_WORDS = _VALUED | _BARE | _JOINERS | names("! ( ) -not -follow -L -H -P -exec")
@@ -379,11 +375,9 @@ def _git_config(words: list[str]) -> bool:
 _QUIET_OF_GIT = ("--short", "-q", "--quiet")
 _GIT_CHECKS: dict[str, Callable[[list[str]], bool]] = {
     **dict.fromkeys(
-        names(
-            "status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe"
-            " merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file"
-            " count-objects check-ignore check-attr cherry range-diff"
-        ),
+        names("""status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe
+            merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file count-objects
+            check-ignore check-attr cherry range-diff"""),
         lambda words: True,
     ),
     # -O opens a pager, also inside a cluster of letters
@@ -428,12 +422,10 @@ def _cd(words: Words) -> bool:
 
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(
-        names(
-            "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime"
-            " free tr sleep cat head tail wc stat ls du df cut nl tac rev od cmp comm join paste fold expand unexpand"
-            " fmt column md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum b2sum sum realpath readlink"
-            " printenv whereis grep egrep fgrep jq xargs"
-        ),
+        names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime
+            free tr sleep cat head tail wc stat ls du df cut nl tac rev od cmp comm join paste fold expand unexpand fmt
+            column md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum b2sum sum realpath readlink printenv
+            whereis grep egrep fgrep jq xargs"""),
         lambda words: True,
     ),
     **dict.fromkeys(("pwd", "env", "hostname"), lambda words: not words),

@@ -56,10 +56,9 @@ _GIT_RISKY_OF_SUBCOMMAND = {
     "rebase": "-x -s --strategy -X= -C= -S=",
     "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
 }
-_GIT_RUNNING_SUBCOMMANDS = names(
-    "filter-branch filter-repo remote-ext remote-fd shell credential credential-store credential-cache web--browse"
-    " instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper p4 cvsserver daemon"
-)
+_GIT_RUNNING_SUBCOMMANDS = names("""filter-branch filter-repo remote-ext remote-fd shell credential credential-store
+    credential-cache web--browse instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper
+    p4 cvsserver daemon""")
 _GIT_RUNNING_WORDS = {"bisect": names("run"), "submodule": names("foreach"), "hook": names("run")}
 _GIT_REMOTE = names("fetch pull push clone ls-remote remote submodule archive")
 _GIT_URL = re.compile(r".*://.*|[^/:]+@[^/:]+:.*|[/~].*|\.\.?(?:/.*)?", re.DOTALL)
@@ -88,13 +87,11 @@ def _names_git_risk(subcommand: str, text: str, is_first: bool) -> bool:
 
 _MAX_TEXT = 2000
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
-_DOCKER = (
-    "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
-    " --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link"
-    " --opt --log-opt --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey"
-    " --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh"
-    " --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"
-)
+_DOCKER = """-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt
+    --pid --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link
+    --opt --log-opt --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey
+    --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh
+    --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"""
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
 _APT = "-o --option -c --config-file"
 

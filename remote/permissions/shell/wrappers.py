@@ -34,15 +34,13 @@ _BROAD = (
     | _RUN_TEXT
     | _TOOL_RUNNERS
     | _FOLLOWED
-    | names(
-        "sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap"
-        " strace ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64"
-        " uname26 runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst"
-        " envdir softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail"
-        " systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session"
-        " dbus-launch xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock"
-        " chronic ifne caffeinate arch"
-    )
+    | names("""sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap
+        strace ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64
+        uname26 runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst
+        envdir softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail
+        systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session dbus-launch
+        xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock chronic ifne
+        caffeinate arch""")
 )
 _RUN_WITH = {
     "git": names("bisect submodule rebase filter-branch"),
