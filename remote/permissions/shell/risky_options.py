@@ -321,13 +321,16 @@ def _has_table(word: Word) -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """A command of which a rule spells out the first `head` words; `inside` and `bases` as for `uncovered`."""
+    """A command of which a rule spells out the first `head` words; `inside` and `bases` as for `uncovered`. The `table`
+    judges its arguments, as a closed list if it is `listed_for` a first argument."""
 
     name: str
     words: Sequence[Word]
     head: int
     inside: Inside
     bases: Sequence[str] | None
+    table: _Table = _table("")
+    listed_for: str | None = None
 
     def uncovered(self) -> str | None:
         name, words = self.name, self.words
@@ -350,24 +353,45 @@ class _Call:
     def _by(self, text: str, listed_for: str | None = None) -> str | None:
         """Return the first argument that a table excludes, or that is not in the list for `listed_for`. Those that the
         rule spells out, each with its value, are not looked at."""
-        words, is_list = self.words, listed_for is not None
+        words = self.words
         text, _, behind = text.partition(" -- ")
-        judge = _Judge(self, _table(text), listed_for)
+        judge = replace(self, table=_table(text), listed_for=listed_for)
         for at, word in enumerate(words[1:], 1):
             following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
             if word.text == "--" and behind:
-                judge = _Judge(self, _table(behind), listed_for)
+                judge = replace(judge, table=_table(behind))
             if at < self.head - 1:
                 continue
             if at < self.head:  # the last word that the rule spells out: its value may be behind the wildcard
                 has_no_value = at + 1 == len(words) or words[at + 1].text.startswith("-")
                 is_complete = not word.text.startswith("-") or "=" in word.text
-                if is_complete or word.text.startswith(judge.table.flags) or (is_list and has_no_value):
+                is_closed = listed_for is not None
+                if is_complete or word.text.startswith(judge.table.flags) or (is_closed and has_no_value):
                     continue
-            found = judge.why_not(word, following)
+            found = judge._why_not(word, following)
             if found:
                 return found
         return None
+
+    def _why_not(self, word: Word, following: str | None) -> str | None:
+        """Return an argument that is not covered, or what it is, None for one that is covered."""
+        text, family = word.text, _LIKE.get(self.name, self.name)
+        operand = _OPERANDS.get(f"{self.name} {self.listed_for}", _OPERANDS.get(family))
+        if self._is_unclear(word):
+            return "an argument that is known only when it runs"
+        if family in _FINE and any(re.fullmatch(_FINE[family], each) for each in (text, f"{text} {following}")):
+            return None
+        if operand and len(text) > _MAX_TEXT:
+            return "an argument that is too long to check"
+        if operand and re.fullmatch(operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
+            return text
+        if text.startswith("-") and len(text) > 1:
+            is_bad = self._is_excluded if self.listed_for is None else self._is_unlisted
+            return text if is_bad(text, following) else None
+        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]
+        are_files = "" in self.table.listed
+        is_unsure = word.dynamic and not is_never_option(word)
+        return text if are_files and (is_unsure or not self.inside(path)) else None
 
     def _of_tar(self) -> str | None:
         call, first = self, self.words[1]
@@ -382,7 +406,7 @@ class _Call:
                 bundle = re.match(r"-[^-f=]*f(.*)", word.text)
                 following = words[at + 1].text if at + 1 < len(words) else None
                 archive = bundle[1] if bundle and "/" in bundle[1] else following
-                if at >= self.head - 1 and bundle and archive != "-" and not self.is_place(archive):
+                if at >= self.head - 1 and bundle and archive != "-" and not self._is_place(archive):
                     return word.text
         return call._by(TABLES["tar"])
 
@@ -409,89 +433,46 @@ class _Call:
             return behind._by(listed, subcommand)
         return behind._by(f"{_GIT_RISKY} {_GIT_RISKY_OF_SUBCOMMAND.get(subcommand, '')}")
 
-    def is_place(self, value: str | None) -> bool:
+    def _is_place(self, value: str | None) -> bool:
         """Return whether a value names files of the session's directories, or nothing that looks like a path."""
         if value is None or value == "-" or not _PLACE.fullmatch(value):
             return False
         return all(self.inside(part) for part in re.split("[=:,]", value) if part)
-
-
-def _text_of_table(name: str, words: Sequence[Word]) -> str:
-    """Return the table of a program, without or with what one of its commands changes."""
-    text, texts = TABLES[name], [word.text for word in words]
-    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
-        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
-    return f"{text} @" if name == "find" and "-delete" in texts else text
-
-
-class _Judge:
-    """Judges the arguments of a call by a table, or by a closed list for the first argument `listed_for`."""
-
-    def __init__(self, call: _Call, table: _Table, listed_for: str | None) -> None:
-        family = _LIKE.get(call.name, call.name)
-        self.table = table
-        self._call = call
-        self._name = call.name
-        self._is_closed = listed_for is not None
-        self._operand = _OPERANDS.get(f"{call.name} {listed_for}", _OPERANDS.get(family))
-        self._fine = _FINE.get(family)
-
-    def why_not(self, word: Word, following: str | None) -> str | None:
-        """Return an argument that is not covered, or what it is, None for one that is covered."""
-        text = word.text
-        if self._is_unclear(word):
-            return "an argument that is known only when it runs"
-        if self._fine and any(re.fullmatch(self._fine, each) for each in (text, f"{text} {following}")):
-            return None
-        if self._operand and len(text) > _MAX_TEXT:
-            return "an argument that is too long to check"
-        if self._operand and re.fullmatch(self._operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
-            return text
-        return None if self._covers(word, following) else text
-
-    def _covers(self, word: Word, following: str | None) -> bool:
-        text = word.text
-        if text.startswith("-") and len(text) > 1:
-            return not (self._is_unlisted if self._is_closed else self._is_excluded)(text, following)
-        if "" not in self.table.listed:
-            return True
-        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
-        return self._call.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _is_unclear(self, word: Word) -> bool:
         """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
         if word.dynamic and word != FOUND and not is_never_option(word):
             quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
             return not quoted_value or "=" in word.text
-        if not word.is_glob or self._call.bases is None:
+        if not word.is_glob or self.bases is None:
             return word.is_glob
         pattern = re.sub(r"\[.*|\?", "*", word.text.split("/")[0], flags=re.DOTALL)
         try:
-            names_here = [name for base in self._call.bases for name in os.listdir(base)]
+            names_here = [name for base in self.bases for name in os.listdir(base)]
         except OSError:
             return True
         return any((each.startswith("-") or "=" in each) and fnmatchcase(each, pattern) for each in names_here)
 
     def _is_unlisted(self, text: str, following: str | None) -> bool:
-        if text == "--" or (text in ("--help", "--version") and self._name != "git"):
+        if text == "--" or (text in ("--help", "--version") and self.name != "git"):
             return False
-        if not text.startswith("--") and self._name not in _WHOLE:
+        if not text.startswith("--") and self.name not in _WHOLE:
             return self._has_bad_letter(text, following)
         numbered = re.fullmatch(r"(-\w)\d+", text)
         option = numbered[1] if numbered else re.split("[=:]", text)[0]
-        sign = self.table.listed.get(re.sub("^--", "-", option) if self._name in _SINGLE_DASH else option)
+        sign = self.table.listed.get(re.sub("^--", "-", option) if self.name in _SINGLE_DASH else option)
         if sign == "@":
-            return not self._call.is_place(text[len(option) + 1 :] if option != text else following)
+            return not self._is_place(text[len(option) + 1 :] if option != text else following)
         return sign is None or (sign == "" and option != text)
 
     def _is_excluded(self, text: str, following: str | None) -> bool:
         option = re.split("[=:]", text)[0]
         given = text[len(option) + 1 :] if option != text else following
-        if self._name in _SINGLE_DASH:
+        if self.name in _SINGLE_DASH:
             return self._is_bad_name(_plain(option), given, abbreviated=False)
         if text.startswith("--"):
             return text != "--" and self._is_bad_name(_plain(option), given)
-        if self._name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
+        if self.name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
             return True
         is_long = len(_plain(option)) > 1 and self.table.long.get(_plain(option)) == ""  # as `-SP` and `-gs`
         return is_long or self._has_bad_letter(text, following)
@@ -502,17 +483,25 @@ class _Judge:
             if sign == "=":
                 return False
             if sign == "@":
-                return not self._call.is_place(text[at:].lstrip("=") or following)
-            if (sign is None) is self._is_closed:
+                return not self._is_place(text[at:].lstrip("=") or following)
+            if (sign is None) is (self.listed_for is not None):
                 return True
         return False
 
     def _is_bad_name(self, name: str, value: str | None, *, abbreviated: bool = True) -> bool:
         """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
         sign, long = self.table.long.get(name), self.table.long.items()
-        if sign in ("+", "=") or sign == "@":
-            return sign == "@" and not self._call.is_place(value)
+        if sign in ("+", "=", "@"):
+            return sign == "@" and not self._is_place(value)
         if sign == "" or any(each == "*" and name.startswith(beginning) for beginning, each in long):
             return True
         longer = {each for option, each in long if abbreviated and option.startswith(name)}
-        return "" in longer or ("@" in longer and not self._call.is_place(value))
+        return "" in longer or ("@" in longer and not self._is_place(value))
+
+
+def _text_of_table(name: str, words: Sequence[Word]) -> str:
+    """Return the table of a program, without or with what one of its commands changes."""
+    text, texts = TABLES[name], [word.text for word in words]
+    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
+        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
+    return f"{text} @" if name == "find" and "-delete" in texts else text
