@@ -130,18 +130,14 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        return _ended_badly(event, code, _text(stderr or stdout), refuses or (strict and read.has_broken_json))
+        first = _text(stderr or stdout).partition("\n")[0]
+        why = f"exit code {code}: {first}" if first else f"exit code {code}"
+        return failed(event, why) if refuses or (strict and read.has_broken_json) else HookOutcome(errors=(why,))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
     why = _unread(event, read, (text, beside), outcome, whole)
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
-
-
-def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome:
-    first = said.partition("\n")[0]
-    why = f"exit code {code}: {first}" if first else f"exit code {code}"
-    return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
 def _unread(event: str, read: PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool) -> str:

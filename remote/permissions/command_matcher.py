@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -53,9 +53,10 @@ class CommandMatcher(RuleMatcher):
     def question_about_deny_rules(
         self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
-        denied = [bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)]
+        kinds = {"commands": tool.name, "reads": READ.name, "writes": EDIT.name}
+        about = {kind for kind, name in kinds.items() if state.rules.contents(Behavior.DENY, name)}
         policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), DeniedKinds(*denied), by_rules=by_rules) if any(denied) else None
+        return policy.understand(_command(tool_input), about, by_rules=by_rules) if about else None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
@@ -69,14 +70,14 @@ class CommandMatcher(RuleMatcher):
         command = _command(tool_input)
         whole = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
-        if whole or cage is not None:
-            question = self.question_about_deny_rules(tool, tool_input, state)
-            if cage is not None:
-                decision = question or Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
-            else:
-                decision = question or Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
+        if cage is not None:
+            decision = Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
+        elif whole:
+            decision = Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
         else:
             decision = self._decide_by_rules(tool, tool_input, state)
+        if cage is not None or whole:
+            decision = self.question_about_deny_rules(tool, tool_input, state) or decision
         if decision.behavior is not Behavior.ALLOW or whole:
             return decision
         if not may_name_one(command) or _policy(state).allows_exactly(command):
@@ -102,6 +103,8 @@ class CommandMatcher(RuleMatcher):
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
     """Return ALLOW for a line that only reads or makes accepted edits, if this host has the cage for it; else None."""
     places, sandbox = state.places, state.sandbox
+    if sandbox.mode == OFF:
+        return None
     readable = state.rules.only(Behavior.ALLOW, READ.name)
     if _allows(BashPolicy(readable, places, False, state.start), command):
         if readable.whole_tool(Behavior.ALLOW, READ.name):
@@ -109,11 +112,11 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
         else:
             patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
             opened = [path for pattern in patterns for path in pattern.opened(places) if path != "/"]
-        cage = None if sandbox.mode == OFF else sandbox.cages.read_only(places.roots, opened)
+        cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
     editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
     if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
-        cage = None if sandbox.mode == OFF else sandbox.cages.workspace(places.roots, network=False)
+        cage = sandbox.cages.workspace(places.roots, network=False)
         if cage is not None:
             return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
     return None
@@ -155,15 +158,6 @@ class _Problem:
     rule: Rule | None = None
     path: str = ""
     is_write_inside: bool = False
-
-
-@dataclass(frozen=True)
-class DeniedKinds:
-    """Which kinds of deny rules there are: about commands, about files that are read, about files that are written."""
-
-    commands: bool
-    reads: bool
-    writes: bool
 
 
 class BashPolicy:
@@ -213,21 +207,22 @@ class BashPolicy:
     def allows_exactly(self, text: str) -> bool:
         return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
 
-    def understand(self, text: str, about: DeniedKinds, *, by_rules: bool = False) -> Decision | None:
-        """Return the question if the deny rules that there are (`about`) have not seen all of the line. `by_rules`: a
-        rule or a check of its own covers each command with its arguments."""
+    def understand(self, text: str, about: Set[str], *, by_rules: bool = False) -> Decision | None:
+        """Return the question if the deny rules that there are, `about` `commands` or files that somebody `reads` or
+        `writes`, have not seen all of the line. `by_rules`: a rule or a check of its own covers each command with its
+        arguments."""
         try:
             commands = parse(text)
             bases = self._bases_shown(commands)
-            if about.commands and any(map(hides_commands, commands)):
+            if "commands" in about and any(map(hides_commands, commands)):
                 raise NotUnderstood("the text does not show what it runs")
-            for command in commands:
-                risk = risky_options.risk(command.words) if command.words and about.commands and not by_rules else None
+            for command in commands if "commands" in about and not by_rules else ():
+                risk = risky_options.risk(command.words) if command.words else None
                 if risk:
                     raise NotUnderstood(f"{_shortened(risk)} may run another program")
             for command in commands:
                 self._check_files_shown(command, commands, bases, about)
-                if about.reads or about.writes:
+                if about != {"commands"}:
                     self._check_lines_inside(command, bases, about)
         except (NotUnderstood, Unknown) as reason:
             whole = rule_suggestions.exact_rule(text)
@@ -242,7 +237,7 @@ class BashPolicy:
             raise NotUnderstood("it is not clear what it runs, or where")
         return bases
 
-    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
+    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: Set[str]) -> None:
         if hides_lines(command):
             raise Unknown("the text does not show what it runs")
         for line in lines_inside(command):
@@ -253,17 +248,17 @@ class BashPolicy:
                 self._check_files_shown(part, line, inside, about)
 
     def _check_files_shown(
-        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds
+        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: Set[str]
     ) -> None:
         """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
         for redirect in command.redirects:
-            if redirect.target.dynamic and (about.writes if redirect.writes else about.reads):
+            if redirect.target.dynamic and ("writes" if redirect.writes else "reads") in about:
                 raise Unknown("a path is known only when it runs")
         reads_files = not is_pathless(command)
         if not reads_only(command):
-            if (about.reads or about.writes) and reads_files and any(map(_is_unclear, command.words)):
+            if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
                 raise Unknown("an argument is known only when it runs")
-        elif about.reads:
+        elif "reads" in about:
             if splits_into_files(command, commands):
                 raise Unknown("the shell may take the value of an expansion for wildcards")
             words = operands_read(command) if reads_files else []

@@ -68,7 +68,8 @@ class _Search:
         return None
 
     def _matching(self, texts: Iterable[str]) -> Rule | None:
-        found = (rule for text in texts if text for rule in self.commands if _pattern(rule).matches(text))
+        named = filter(None, texts)
+        found = (rule for text in named for rule in self.commands if CommandPattern(rule.content or "").matches(text))
         return next(found, None)
 
     def _about_command(self, command: Command) -> Rule | None:
@@ -108,10 +109,6 @@ class _Search:
             if any(pattern.forbids(path, self.places) for path in found):
                 return rule
         return None
-
-
-def _pattern(rule: Rule) -> CommandPattern:
-    return CommandPattern(rule.content or "")
 
 
 def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathScope, start: str) -> Rule | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
 from .shell_parser import parse
@@ -22,7 +22,8 @@ _BARE = names("""-empty -prune -print -print0 -ls -true -false -depth -d -mount 
     -writable -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit""")
 
 _JOINERS = names(", -o -or -a -and")
-_FIND_WORDS = _VALUED | _BARE | _JOINERS | names("! ( ) -not -follow -L -H -P -exec")
+_OPENING, _CLOSING = _JOINERS | names("! -not ("), _JOINERS | names(")")
+_FIND_WORDS = _VALUED | _BARE | _OPENING | _CLOSING | names("-follow -L -H -P -exec")
 
 
 class Unclear(Exception):
@@ -31,66 +32,51 @@ class Unclear(Exception):
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
-    hold on every path to it. `texts` are the words after the directories."""
-    expression = _Expression(texts, needs)
-    if texts:
-        expression.read(False)
-    if expression.rest or expression.needs:
+    stand before it, with no -o or comma between them, in the same parentheses or outside of them. `texts` are the words
+    after the directories."""
+    plain, before = False, ""
+    around: list[bool] = [False]  # whether the file was surely plain at the start of each open parenthesis
+    found: list[bool] = []
+    for text, value in _terms(texts):
+        if text == "(":
+            around.append(plain)
+        elif text == ")":
+            plain = around.pop()
+        elif text in (",", "-o", "-or"):
+            plain = around[-1]
+        elif text == "-exec":
+            found.append(plain)
+        elif (text, value) == ("-type", "f") and before not in ("!", "-not"):
+            plain = True
+        before = text
+    if len(found) != len(needs) or any(need and not is_plain for need, is_plain in zip(needs, found)):
         raise Unclear
 
 
-class _Expression:
-    """A reader of expressions. `plain` is whether the file is known to be plain before a part; the methods return
-    whether it is after the part was true. `!` binds closest, then -a, then -o, then the comma."""
-
-    def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
-        self.rest = list(texts)
-        self.needs = list(needs)
-
-    def read(self, plain: bool) -> bool:
-        """Read up to a `)` or the end."""
-        before, branch, has_operand = True, plain, False  # `before`: of the branches of an -o that came before
-        while self.rest and self.rest[0] != ")":
-            text = self.rest[0]
-            if text not in _JOINERS:
-                branch, has_operand = self._one(branch), True
-                continue
-            self.rest.pop(0)
-            if not has_operand:
-                raise Unclear
-            has_operand = False
-            if text not in ("-a", "-and"):
-                before, branch = text == "," or (before and branch), plain
-        if not has_operand:
+def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the operators, the parentheses, and the tests and actions with their values. Raise Unclear."""
+    rest, before, depth = list(texts), "(", 0
+    while rest:
+        text, value = rest.pop(0), ""
+        if before in _OPENING and text in _CLOSING:
             raise Unclear
-        return before and branch
-
-    def _one(self, plain: bool) -> bool:
-        text = self._next()
-        if text in ("!", "-not"):
-            self._one(plain)
-            return plain
-        if text == "(":
-            found = self.read(plain)
-            if self._next() != ")":
-                raise Unclear
-            return found
         if text == "-exec":
-            while (inner := self._next()) != ";" and (text, inner) != ("{}", "+"):
-                text = inner
-            if not self.needs or (self.needs.pop(0) and not plain):
-                raise Unclear
-            return plain
-        if text in _VALUED:
-            return (text, self._next()) == ("-type", "f") or plain
-        if text not in _BARE:
+            last = ""
+            while value != ";" and (last, value) != ("{}", "+"):
+                if not rest:
+                    raise Unclear
+                last, value = value, rest.pop(0)
+        elif text in _VALUED and rest:
+            value = rest.pop(0)
+        elif text not in _BARE | _OPENING | _CLOSING:
             raise Unclear
-        return plain
-
-    def _next(self) -> str:
-        if not self.rest:
+        depth += (text == "(") - (text == ")")
+        if depth < 0:
             raise Unclear
-        return self.rest.pop(0)
+        yield text, value
+        before = text
+    if depth or (texts and before in _OPENING):
+        raise Unclear
 
 
 Words = Sequence[Word]  # the arguments, without the name
@@ -415,11 +401,6 @@ def _git(words: Words) -> bool:
     return _settled(words) and (reads or texts in (["--version"], ["version"]))
 
 
-def _cd(words: Words) -> bool:
-    target = words[0] if len(words) == 1 else None
-    return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
-
-
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(
         names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime
@@ -451,7 +432,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "date": _date,
     "command": lambda words: len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V"),
     "set": _set,
-    "cd": _cd,
+    "cd": lambda words: [w.dynamic or w.is_glob or w.text.startswith(("-", "+")) for w in words] == [False],
     "git": _git,
 }
 

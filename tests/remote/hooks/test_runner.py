@@ -96,9 +96,7 @@ def one(event: str, *commands: str, matcher: str = "", timeout: float | None = N
 @pytest.mark.parametrize(
     ("matcher", "runs", "not_for"),
     [
-        ("", ["Bash", "x"], []),
-        ("*", ["Bash"], []),
-        ("Bash", ["Bash"], ["BashOutput", "bash"]),
+        *(("", ["Bash", "x"], []), ("*", ["Bash"], []), ("Bash", ["Bash"], ["BashOutput", "bash"])),
         ("Edit|Write", ["Edit", "Write"], ["MultiEdit", "Edit|Write"]),
         ("mcp__.*__get", ["mcp__a__get"], ["mcp__a__put"]),
     ],
@@ -113,8 +111,7 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     value = {
         "PreToolUse": [
             {"hooks": [{"type": "command", "command": "true"}, {"type": "agent", "prompt": "?"}]},
-            {"matcher": "[", "hooks": [{"type": "command", "command": "true"}]},
-            {"command": "true"},
+            *({"matcher": "[", "hooks": [{"type": "command", "command": "true"}]}, {"command": "true"}),
         ],
         "Nope": [],
         "preToolUse": [],
@@ -183,19 +180,12 @@ PRETTY = json.dumps(json.loads(DENY), indent=2)
 
 REFUSED_ON_STDOUT = [
     *(
-        f"Loading nvm ...\n{DENY}\n",
-        f"{DENY}\nbye\n",
-        f"[INFO] ready\n{PRETTY}",
-        f"\ufeff{DENY}",
-        f"[{DENY}]",
+        *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
         DENY[:-1],
     ),
     *(f"\x1b[1m\x1b[31m{DENY}\x1b[0m", f"\x1b]0;title\x07{DENY}", "".join(f"{char}\0" for char in DENY), "deny\n"),
     *(
-        f"{ALLOW}\n{DENY}",
-        f"{DENY}{ALLOW}",
-        f'{{"level": 30, "msg": "up"}}\n{DENY}',
-        f"answer: {DENY}",
+        *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}"),
         "decision=block",
     ),
     *(DENY.replace('"', "'"), f"```json\n{DENY}\n```", DENY.replace("PreToolUse", "PreToolUsed"), '{"allowed": false}'),

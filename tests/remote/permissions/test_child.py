@@ -29,14 +29,10 @@ def decided(permissions: PermissionEngine, name: str) -> Behavior:
 @pytest.mark.parametrize(
     ("parent", "own", "mode"),
     [
-        ("default", "", "default"),
-        ("default", "acceptEdits", "default"),
-        ("default", "bypassPermissions", "default"),
-        ("acceptEdits", "bypassPermissions", "acceptEdits"),
-        ("bypassPermissions", "acceptEdits", "acceptEdits"),
-        ("bypassPermissions", "plan", "plan"),
-        ("plan", "acceptEdits", "plan"),
-        ("acceptEdits", "no such mode", "no such mode"),
+        *(("default", "", "default"), ("default", "acceptEdits", "default")),
+        *(("default", "bypassPermissions", "default"), ("acceptEdits", "bypassPermissions", "acceptEdits")),
+        *(("bypassPermissions", "acceptEdits", "acceptEdits"), ("bypassPermissions", "plan", "plan")),
+        *(("plan", "acceptEdits", "plan"), ("acceptEdits", "no such mode", "no such mode")),
     ],
 )
 def test_the_mode_is_the_stricter_of_both(parent: str, own: str, mode: str) -> None:

@@ -176,8 +176,7 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
     (
         "config-worktree",
         arranged({"extensions.worktreeConfig": "true"}, {".git/config.worktree": FSMONITOR}),
-        "git status",
-        "",
+        *("git status", ""),
     ),
     ("commondir", _commondir, "git status", ""),
     ("git-file", _git_file, "git status", ""),
@@ -191,11 +190,15 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
 
 
 @pytest.mark.parametrize(("prepare", "command", "where"), [each[1:] for each in RUNNERS], ids=[r[0] for r in RUNNERS])
-def test_a_repository_that_names_a_program_is_asked_about(
+async def test_a_repository_that_names_a_program_is_asked_about_and_the_state_of_git_runs_none(
     desk: Desk, prepare: Callable[[Desk], None], command: str, where: str
 ) -> None:
     assert bash(desk.engine(), command, shell_cwd=str(desk.cwd / where)).behavior is ALLOW
     prepare(desk)
+    (desk.root / "made").unlink(missing_ok=True)
+    state = await uncaged_state(desk)
+    assert not (desk.root / "made").exists()
+    assert where or state is None or "not asked" in state.status
     git(desk.cwd / where, *command.split()[1:])
     assert (desk.root / "made").exists(), "the repository is harmless: it proves nothing"
     for strict in (False, True):
@@ -203,20 +206,6 @@ def test_a_repository_that_names_a_program_is_asked_about(
     for line in (command, f"timeout 9 {command}", f"find . -type f -exec {command} \\;", "git log", "git branch"):
         decision = bash(desk.engine(), line, shell_cwd=str(desk.cwd / where))
         assert decision.behavior is ASK, line
-
-
-@pytest.mark.parametrize(
-    "prepare", [each[1] for each in RUNNERS if not each[3]], ids=[r[0] for r in RUNNERS if not r[3]]
-)
-async def test_the_state_for_the_first_prompt_runs_none_of_them(
-    desk: Desk, prepare: Callable[[Desk], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(desk)
-    (desk.root / "made").unlink(missing_ok=True)
-    state = await uncaged_state(desk)
-    assert not (desk.root / "made").exists()
-    if state is not None:
-        assert "not asked" in state.status
 
 
 async def test_the_state_is_told_where_nothing_names_a_program(desk: Desk) -> None:
@@ -300,18 +289,10 @@ def test_usual_configurations_are_let_through(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[core]\n x = a\\\n [user]\n fsmonitor = ./run\n",
-        "[core] fsmonitor = ./run\n",
-        "[CORE]\nFSMONITOR = ./run\n",
-        "[core.sub]\n a = b\n",
-        '[core "a\\"b"]\n a = b\n',
-        "[core]\n a b\n",
-        "fsmonitor = ./run\n",
-        "[core]\nfsmonitor\n",
-        "[core]\nabbrev = 7 \\\r\n[user]\nname = x\n",
-        '[includeIf "gitdir:/"]\npath = x\n',
-        '[core]\nworktree = "/"\n',
-        '[core]\nhookspath = "a\\tb"\n',
+        *("[core]\n x = a\\\n [user]\n fsmonitor = ./run\n", "[core] fsmonitor = ./run\n"),
+        *("[CORE]\nFSMONITOR = ./run\n", "[core.sub]\n a = b\n", '[core "a\\"b"]\n a = b\n', "[core]\n a b\n"),
+        *("fsmonitor = ./run\n", "[core]\nfsmonitor\n", "[core]\nabbrev = 7 \\\r\n[user]\nname = x\n"),
+        *('[includeIf "gitdir:/"]\npath = x\n', '[core]\nworktree = "/"\n', '[core]\nhookspath = "a\\tb"\n'),
         "[core]\n" + "a" * 300_000,
     ],
     ids=lambda text: ascii(text[:30]),

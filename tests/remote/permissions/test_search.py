@@ -52,9 +52,7 @@ async def test_grep_over_a_parent_leaves_out_what_is_denied(
     which = box.context.host.which
     monkeypatch.setattr(box.context.host, "which", lambda name: which(name) if name == tools else None)
     for rules in (
-        "Read(secrets/**) Read(.env)",
-        "Grep(SECRETS) Grep(**/.env)",
-        f"Read(/{box.root}/secrets) Read(*/.e*)",
+        *("Read(secrets/**) Read(.env)", "Grep(SECRETS) Grep(**/.env)", f"Read(/{box.root}/secrets) Read(*/.e*)"),
     ):
         text = await searched(box, rules, "Grep", pattern="needle", output_mode=mode)
         assert "src/a.py" in text

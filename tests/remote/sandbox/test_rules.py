@@ -60,13 +60,7 @@ def test_a_session_in_the_root_still_has_programs() -> None:
 
 def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
     for name in (
-        ".cargo/bin",
-        ".local/bin",
-        ".local/share/keys",
-        "bin",
-        ".rustup/toolchains",
-        ".nvm/v22/bin",
-        ".fly/bin",
+        *(".cargo/bin", ".local/bin", ".local/share/keys", "bin", ".rustup/toolchains", ".nvm/v22/bin", ".fly/bin"),
     ):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".cargo" / "credentials.toml").touch()
@@ -109,8 +103,7 @@ def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
         ("one\nrm: cannot remove '.git': Device or resource busy\n", 1, "cannot remove '.git'"),
         ("touch: cannot touch 'x': Read-only file system", 1, "Read-only file system"),
         ("curl: (6) Could not resolve host: example.org", 6, "stopped by the sandbox: network: curl"),
-        ("Error: EACCES: permission denied, open '/x'", 1, "EACCES"),
-        ("", -31, "another architecture"),
+        *(("Error: EACCES: permission denied, open '/x'", 1, "EACCES"), ("", -31, "another architecture")),
         ("a: \x1b[31mPermission denied\x07" + "x" * 500, 1, "a: [31mPermission denied".replace("[", " [")),
     ],
 )
@@ -126,18 +119,13 @@ def test_a_stop_is_told_in_one_line(output: str, code: int, line: str, tmp_path:
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        ("cat: unreadable: Permission denied", 1),
-        ("ls: cannot open directory 'closed': Permission denied", 2),
-        ("find: ‘closed’: Permission denied", 1),
-        ("a:hello\nunreadable: Permission denied (os error 13)", 2),
+        *(("cat: unreadable: Permission denied", 1), ("ls: cannot open directory 'closed': Permission denied", 2)),
+        *(("find: ‘closed’: Permission denied", 1), ("a:hello\nunreadable: Permission denied (os error 13)", 2)),
         ("PermissionError: [Errno 13] Permission denied: 'unreadable'", 1),
         ("bash: line 1: closed/x: Permission denied", 1),
-        ("ls: cannot access 'nosuch': No such file or directory", 2),
-        ("6886ac2 Fix: Permission denied", 0),
-        ('a.py:12:    raise OSError("Permission denied")', 0),
-        ("kept: Permission denied again", 0),
-        ("Jan 1 sshd: Connection from host: Permission denied", 0),
-        ("retry when the Network is unreachable", 0),
+        *(("ls: cannot access 'nosuch': No such file or directory", 2), ("6886ac2 Fix: Permission denied", 0)),
+        *(('a.py:12:    raise OSError("Permission denied")', 0), ("kept: Permission denied again", 0)),
+        *(("Jan 1 sshd: Connection from host: Permission denied", 0), ("retry when the Network is unreachable", 0)),
         ("errno.h: EPERM Operation not permitted", 0),
     ],
 )
@@ -159,10 +147,8 @@ def test_ordinary_failures_and_texts_are_not_taken_for_stops(
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        ("bash: line 1: made: Permission denied", 0),
-        ("touch: cannot touch 'made': Read-only file system", 0),
-        ("rm: cannot remove 'kept': Permission denied", 0),
-        ("bash: line 1: kept: Permission denied", 1),
+        *(("bash: line 1: made: Permission denied", 0), ("touch: cannot touch 'made': Read-only file system", 0)),
+        *(("rm: cannot remove 'kept': Permission denied", 0), ("bash: line 1: kept: Permission denied", 1)),
         ("cat: {0}/outside/secret: Permission denied", 0),
         ("error: could not lock config file .git/config: Read-only file system", 255),
         ("kill: (1) - Operation not permitted", 1),
@@ -210,8 +196,7 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
     os.link(tmp_path / "outside", tmp_path / "project" / "linked")
     rules = workspace_rules([str(tmp_path / "project")], _LOGIN, "")
     for line in (
-        "bash: line 1: linked: Read-only file system",
-        "Error: EBUSY: resource busy or locked, unlink 'linked'",
+        *("bash: line 1: linked: Read-only file system", "Error: EBUSY: resource busy or locked, unlink 'linked'"),
         "Error: EBUSY: resource busy or locked, rmdir '../project'",
     ):
         told = stopped(line, 1, rules, str(tmp_path / "project"))

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
+from tests.remote.sandbox.workspace_kit import caged_host
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import cage_server as server_module
@@ -34,7 +35,7 @@ class Caged:
     """A host whose commands all run in the cage that only reads, in a directory of their own."""
 
     def __init__(self, root: Path) -> None:
-        self.host = Host()
+        self.host = caged_host()
         self.root = root
         self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
         self.output = bytearray()
@@ -50,8 +51,6 @@ class Caged:
 @pytest.fixture
 async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
     made = Caged(tmp_path)
-    if made.host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(made.host.cages().why)
     yield made
     made.host.close()
 
@@ -78,9 +77,7 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
     """As for the directory in which a command ends."""
-    host = Host(cages=CageServer(most_abi))
-    if host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(host.cages().why)
+    host = caged_host(most_abi)
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "report").touch()
     (tmp_path / "outputs" / "other").touch()
@@ -97,9 +94,7 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
     """As a rule that allows to read everything does."""
-    host = Host(cages=CageServer(most_abi))
-    if host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(host.cages().why)
+    host = caged_host(most_abi)
     (tmp_path / "project").mkdir()
     (tmp_path / "file").write_text("outside\n")
     rules = read_only_rules([str(tmp_path / "project")], os.environ, "")

@@ -112,8 +112,7 @@ def test_deny_rules_ask_about_arguments_that_may_run_what_they_deny(desk: Desk, 
 @pytest.mark.parametrize(
     "command",
     [
-        "git commit -m 'fix: a[0]' && GIT_EDITOR=true git rebase --continue",
-        '[ "$a[1]" = x ] && make -j8 test',
+        *("git commit -m 'fix: a[0]' && GIT_EDITOR=true git rebase --continue", '[ "$a[1]" = x ] && make -j8 test'),
         "npm test -- --watch=false && docker compose up -d",
         "git commit -m 'PAGER=less -R is set' && export A=b && read -r x <<< y && unset x && pytest -q -n auto",
         "curl -s http://localhost:8000/health && tar xzf a.tgz && ssh h ls",
