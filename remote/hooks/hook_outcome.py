@@ -79,8 +79,7 @@ _KNOWN = frozenset((*_COMMON.split(), *_OWN)) - {_WATCH}
 class HookOutcome:
     """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
     `allow`, or "" for none. `context` is for the model, `notes` for the person, `errors` tell of hooks that failed.
-    `own` is what hooks of few events can answer, by its name in the answer; `unknown` are names that ccb does not
-    know."""
+    `own` is what hooks of few events can answer, by its name there; `unknown` are other names."""
 
     decision: str = ""
     reason: str = ""

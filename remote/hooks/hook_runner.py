@@ -64,8 +64,7 @@ class HookTurn:
 
 @dataclass(frozen=True)
 class HookWork:
-    """An agent that works: its name, the hooks of its own, and the directory in which hooks run for it, "" for that of
-    the session."""
+    """An agent that works: its name, its own hooks, and the directory where hooks run for it, "" for the session's."""
 
     agent_type: str = ""
     hooks: Sequence[Hook] = ()
@@ -164,8 +163,8 @@ class HookRunner:
             self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
-        """Replace the callbacks of the driving program (see `client_hooks`). Return the events that there are not here,
-        for which they will not be called."""
+        """Use the callbacks of the driving program (`client_hooks`). Return those of its events that ccb does not
+        have."""
         self._callbacks = tuple(hooks)
         self._look_at_files()
         return sorted({hook.event for hook in hooks} - {*events.EVENTS})
@@ -192,8 +191,8 @@ class HookRunner:
     async def run(
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
-        """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
-        `about` the id of the tool call. Raise NotKept."""
+        """Run the hooks of an event. `match` is what matchers are compared with, `about` the id of the tool call. Raise
+        NotKept."""
         session = self._session
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
@@ -348,8 +347,8 @@ class HookRunner:
             _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
 
     async def end(self, reason: str) -> None:
-        """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
-        The hooks have 5 seconds. Does not raise."""
+        """Run the SessionEnd hooks if a turn ever began in this worker, and stop those beside the turns. Does not
+        raise."""
         if self._due is None:
             self._callbacks = ()
             try:

@@ -91,9 +91,8 @@ class PromptTarget:
 @dataclass(frozen=True)
 class Hook:
     """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
-    drives (source `client`). `must_decide`: what it is asked about is blocked if it fails. `condition` is a permission
-    rule for the calls it runs for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a
-    gate it then refuses."""
+    drives (source `client`). `must_decide`: its failure blocks. `condition` is a permission rule for the calls it runs
+    for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a gate it then refuses."""
 
     event: str
     matcher: str
@@ -149,8 +148,7 @@ class Hook:
 def read_hooks(
     sources: Iterable[Sourced], report: Callable[[str], None], names: ModelNames = CCB_NAMES
 ) -> tuple[Hook, ...]:
-    """Return the hooks of all `hooks` objects in order. What cannot be used is reported in words. `names` are the short
-    names of models."""
+    """Return the hooks of all `hooks` objects in order. Report what cannot be used. `names` are those of models."""
     found: list[Hook] = []
     for given in sources:
         for event, matcher, where, hook in _listed(given):

@@ -249,9 +249,8 @@ class PermissionEngine:
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
         """Return the decision on one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
-        `shell_cwd` is the directory where Bash would run now, if an earlier `cd` left the session's directory.
-        `granted`: a hook of the person allows the call, which holds where bypassPermissions would, but not in plan
-        mode. Never raises."""
+        `shell_cwd` is where Bash would run now, if an earlier `cd` left the session's directory. `granted`: a hook of
+        the person allows the call, which holds where bypassPermissions would, but not in plan mode. Never raises."""
         try:
             matcher = _matcher(tool.traits.rules)
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)

@@ -272,8 +272,7 @@ class _Repository:
 
 
 def _points_back(own: str, entry: str) -> bool:
-    """Return whether a linked work tree names the `.git` that leads to it, as only the owner of the repository can
-    arrange. That must be this user or root."""
+    """Return whether a linked work tree names the `.git` that leads to it, as only this user or root arranged."""
     back = _text(os.path.join(own, "gitdir")) or ""
     return (
         is_ours(own)

@@ -272,8 +272,7 @@ def is_sensitive(real: str, home: str) -> bool:
 
 
 def is_too_wide(directory: str, home: str) -> bool:
-    """Return whether a rule for all of a directory would be about more than a person has seen: a home or above, or a
-    place or directory with secrets."""
+    """Return whether a rule for a directory would be about a home or above, or a place or directory with secrets."""
     if is_under(os.path.realpath(home), directory) or os.path.dirname(directory) in _HOMES or directory in _HOMES:
         return True
     if any(f"/{place}/" in f"{directory}/" for place in _SENSITIVE_HOME_PLACES):

@@ -101,8 +101,8 @@ class AtTop(enum.Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """Names of one kind with blanks between them, and who says so. `starts` and `ends` are in lower case. Of `inside`,
-    only that needs approval."""
+    """Names of one kind, and who says so. `starts` and `ends` are in lower case. Of `inside`, only that needs
+    approval."""
 
     kind: Kind
     source: str
@@ -274,8 +274,7 @@ class CageKind(enum.Enum):
 @dataclass(frozen=True)
 class CageRules:
     """A cage. `read`, `write` and `execute` are paths with all below; the latter two may be read. `protected` are paths
-    below `write` that stay, `linked` files there with names elsewhere. `own`: the command is a program of ccb
-    (`run_program`)."""
+    below `write` that stay, `linked` files there with names elsewhere. `own`: the command is a program of ccb."""
 
     kind: CageKind
     read: tuple[str, ...]

@@ -32,8 +32,8 @@ class Unclear(Exception):
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
-    stand before it, with no -o or comma between them, in the same parentheses or outside of them. `texts` are the words
-    after the directories."""
+    stand before it, with no -o or comma between them, in the same parentheses or outside. `texts` are the words behind
+    directories."""
     plain, before = False, ""
     around: list[bool] = [False]  # whether the file was surely plain at the start of each open parenthesis
     found: list[bool] = []
@@ -319,8 +319,8 @@ def _is_git_hazard(text: str) -> bool:
 
 
 def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
-    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
-    name something to create, move or delete."""
+    """Return a check that allows operands only with one of the options `asks`: else they name what to make or
+    delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: list[str]) -> bool:

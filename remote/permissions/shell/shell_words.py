@@ -25,10 +25,9 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Word:
-    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: the
-    shell treats only the others specially. `bare` names the expansions outside of quotes, whose values the shell splits
-    and takes for wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or
-    commands."""
+    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: only
+    the others are special. `bare` names the expansions outside of quotes, whose values the shell splits and takes for
+    wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or commands."""
 
     text: str
     skeleton: str
