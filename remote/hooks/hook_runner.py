@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -91,9 +91,7 @@ class HookRunner:
     the Setup hooks that are due before those of SessionStart, "" for none. `source` is `startup` for a new session,
     else `resume`. `ran` are the keys of the hooks that have run and run only once."""
 
-    def __init__(
-        self, session: HookContext, setup: str = "", source: str = "startup", ran: Collection[str] = ()
-    ) -> None:
+    def __init__(self, session: HookContext, setup: str = "", source: str = "startup", ran: Iterable[str] = ()) -> None:
         self.variables: dict[str, str] = {}
         """What SessionStart hooks have set for the commands of the session."""
         self.problems: list[str] = []
@@ -232,22 +230,20 @@ class HookRunner:
 
         return make_env_file(self._session.directory)
 
-    async def _together(
-        self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
-    ) -> HookOutcome:
+    async def _together(self, tasks: Mapping[asyncio.Task[HookOutcome], Hook], file: str, agent_id: str) -> HookOutcome:
         try:
-            if any(hook.status for hook in running.values()):
-                _, slow = await asyncio.wait(running, timeout=_QUICK_S)
-                for status in filter(None, (running[task].status for task in slow)):
+            if any(hook.status for hook in tasks.values()):
+                _, slow = await asyncio.wait(tasks, timeout=_QUICK_S)
+                for status in filter(None, (tasks[task].status for task in slow)):
                     self._tell(f"{status} …", "info", agent_id)
-            outcome = merged(await asyncio.gather(*running))
-            if env_file:
-                await self._take_variables(env_file)
+            outcome = merged(await asyncio.gather(*tasks))
+            if file:
+                await self._take_variables(file)
             return outcome
         finally:
-            for task in running:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(running)
+            await asyncio.wait(tasks)
 
     def _facts(self, event: str, agent_id: str) -> Json:
         session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn

@@ -152,8 +152,8 @@ def read_hooks(
     found: list[Hook] = []
     for given in sources:
         for event, matcher, where, hook in _listed(given):
-            full = len(found) >= _MAX_HOOKS
-            read = hook if isinstance(hook, str) else _read(event, matcher, hook, given.layer, names)
+            layer, full = given.layer, len(found) >= _MAX_HOOKS
+            read = hook if isinstance(hook, str) else _read(event, matcher, hook, layer, names)
             if full:
                 event, matcher, read = PRE_TOOL_USE, "", f"more than {_MAX_HOOKS} hooks; the rest is left out"
             if not isinstance(read, str):
@@ -163,9 +163,7 @@ def read_hooks(
             report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
             if gates:
                 known = "" if _matcher_problem(matcher, event) else str(matcher or "")
-                found.append(
-                    Hook(event, known, source=given.layer.source, path=given.layer.path, broken=f"{where}: {read}")
-                )
+                found.append(Hook(event, known, source=layer.source, path=layer.path, broken=f"{where}: {read}"))
             if full:
                 return tuple(found)
     return tuple(found)

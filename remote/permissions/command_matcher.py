@@ -163,14 +163,12 @@ class _Problem:
 class BashPolicy:
     """Decides on one command line. `start` is the real path of the shell's current directory."""
 
-    def __init__(
-        self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
-    ) -> None:
+    def __init__(self, rules: RuleSet, places: PathScope, edits: bool, start: str, *, trust: Trust = Trust.ANY) -> None:
         self._start = start
         self._trust = trust
         self._is_trusted = True
         self._places = places
-        self._accepts_edits = accepts_edits
+        self._accepts_edits = edits
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
         self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, EDIT.name)]
         self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
@@ -220,7 +218,7 @@ class BashPolicy:
                 if risk:
                     raise NotUnderstood(f"{_shortened(risk)} may run another program")
             for command in commands:
-                self._check_files_shown(command, commands, bases, about)
+                self._check_files(command, commands, bases, about)
                 if about != {"commands"}:
                     self._check_lines_inside(command, bases, about)
         except (NotUnderstood, Unknown) as reason:
@@ -244,21 +242,19 @@ class BashPolicy:
             if inside is None:
                 raise Unknown("it is not clear where it runs")
             for part in line:
-                self._check_files_shown(part, line, inside, about)
+                self._check_files(part, line, inside, about)
 
-    def _check_files_shown(
-        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: Set[str]
-    ) -> None:
+    def _check_files(self, command: Command, line: Sequence[Command], bases: Sequence[str], about: Set[str]) -> None:
         """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
         for redirect in command.redirects:
             if redirect.target.dynamic and ("writes" if redirect.writes else "reads") in about:
                 raise Unknown("a path is known only when it runs")
         reads_files = not is_pathless(command)
         if not reads_only(command):
-            if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
+            if about != {"line"} and reads_files and any(map(_is_unclear, command.words)):
                 raise Unknown("an argument is known only when it runs")
         elif "reads" in about:
-            if splits_into_files(command, commands):
+            if splits_into_files(command, line):
                 raise Unknown("the shell may take the value of an expansion for wildcards")
             words = operands_read(command) if reads_files else []
             for word in words:

@@ -277,36 +277,34 @@ class PermissionEngine:
         except TypeError:  # an input that the matcher cannot read
             return False
 
-    def _decide(
-        self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
-    ) -> Decision:
+    def _decide(self, matcher: RuleMatcher, tool: Askable, given: Json, can_ask: bool, state: RuleState) -> Decision:
         for behavior, verb, end in (
             (Behavior.DENY, "denies", "is denied"),
             (Behavior.ASK, "wants a question before", "asks"),
         ):
             rule = self._rules.whole_tool(behavior, tool.name)
-            rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)
+            rule = rule or matcher.matching_rule(behavior, tool, given, state)
             if rule:
                 broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
                 return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
-            ways = self._ways_out_of_plan(tool_input) if tool.traits.view is View.PLAN else []
+            ways = self._ways_out_of_plan(given) if tool.traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
         above, name = os.path.split(self._plan_file)
         plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
-        if name and matcher.real_path(tool, tool_input, self._places) == plan:
+        if name and matcher.real_path(tool, given, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
-        question = matcher.question_in_any_mode(tool, tool_input, state)
+        question = matcher.question_in_any_mode(tool, given, state)
         if question:
             return question
-        if self._mode == PLAN and not matcher.only_reads(tool, tool_input):
+        if self._mode == PLAN and not matcher.only_reads(tool, given):
             if can_ask:
                 return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
             return Decision(Behavior.DENY, _PLAN_DENIAL, "mode")
         if state.mode == BYPASS:
-            question = matcher.question_about_deny_rules(tool, tool_input, state)
+            question = matcher.question_about_deny_rules(tool, given, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
-        return matcher.decide(tool, tool_input, state)
+        return matcher.decide(tool, given, state)
 
     def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
         """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""

@@ -101,9 +101,7 @@ class _Search:
         texts.discard("")
         for rule in rules:
             pattern = PathPattern(rule.content or "")
-            if any(
-                pattern.forbids(without_own_view(text, base), self.places, base) for text in texts for base in bases
-            ):
+            if any(pattern.forbids(without_own_view(text, at), self.places, at) for text in texts for at in bases):
                 return rule
             found = matches(word, self.places, bases) if word.is_glob and not word.dynamic else []
             if any(pattern.forbids(path, self.places) for path in found):

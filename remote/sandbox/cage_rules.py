@@ -314,11 +314,9 @@ def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home
     return CageRules(CageKind.READ_ONLY, read, (), execute)
 
 
-def workspace_rules(
-    directories: Sequence[str], environ: Mapping[str, str], home: str, network: bool = False
-) -> CageRules:
-    """Return the cage of commands that may change `directories`, but nothing that acts outside of it later."""
-    own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
+def workspace_rules(tops: Sequence[str], environ: Mapping[str, str], home: str, network: bool = False) -> CageRules:
+    """Return the cage of commands that may change `tops`, but nothing that acts outside of it later."""
+    own = tuple(dict.fromkeys(os.path.realpath(each) for each in tops))
     execute = program_directories((), environ, home)
     read = (*_outside(_system(), execute), *_configuration(environ, home))
     return CageRules(CageKind.WORKSPACE, read, own, execute, network=network)
@@ -361,8 +359,6 @@ def _configuration(environ: Mapping[str, str], home: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _outside(paths: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+def _outside(paths: Sequence[str], others: Sequence[str]) -> list[str]:
     """Return the paths that exist, but for those that are in one of the other directories: each rule takes time."""
-    return tuple(
-        path for path in paths if os.path.lexists(path) and not any(path.startswith(each + "/") for each in others)
-    )
+    return [path for path in paths if os.path.lexists(path) and not any(path.startswith(each + "/") for each in others)]

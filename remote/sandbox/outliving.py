@@ -288,11 +288,9 @@ def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str
         seen.setdefault((name.device, name.number), []).append(name)
     paths: set[str] = set()
     for same in seen.values():
-        inside = [
-            name.path for name in same if not places.get(name.path) and not _is_in(os.path.dirname(name.path), places)
-        ]
-        if len(inside) < max(name.links for name in same):
-            paths.update(inside)
+        here = [one.path for one in same if not places.get(one.path) and not _is_in(os.path.dirname(one.path), places)]
+        if len(here) < max(name.links for name in same):
+            paths.update(here)
     while len(paths) > _MAX_LINKED:
         deepest = max(path.count("/") for path in paths)
         paths = {os.path.dirname(path) if path.count("/") == deepest else path for path in paths}

@@ -213,9 +213,7 @@ def _rg(words: Words) -> bool:
 
 _SED_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?[^\]\^\[/\\\n][^\]\[/\\\n]*\])*/"
 _SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX}I?)"
-_SED_OTHER = "|".join(
-    rf"s{mark}[^{mark}\\\n\[]*{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}" for mark in map(re.escape, "|#,@:!")
-)
+_SED_OTHER = "|".join(rf"s{sep}[^{sep}\\\n\[]*{sep}(?:[^{sep}\\\n]|\\[^\n])*{sep}" for sep in map(re.escape, "|#,@:!"))
 _SED_COMMAND = (
     rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?\s*)?(?:!\s*)?"
     rf"(?:[pdq=]|(?:s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/|{_SED_OTHER})[gpiI0-9]*)\s*"

@@ -27,9 +27,7 @@ Inside = Callable[[str], bool]
 _GIT_RISKY = " ".join((*GIT_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
 """The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
 _GIT_RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
-_GIT_VALUED_BEFORE_SUBCOMMAND = names(
-    "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source"
-)
+_GIT_VALUED_BEFORE = names("-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
 _GIT_RISKY_OF_SUBCOMMAND = {
     "am": "--directory@ -S= -p= -C=",
     "archive": "-o --remote --add-file@",
@@ -413,7 +411,7 @@ class _Call:
     def _of_git(self) -> str | None:
         words, head, at = self.words, self.head, 1
         while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
-            at += 2 if words[at].text in _GIT_VALUED_BEFORE_SUBCOMMAND else 1
+            at += 2 if words[at].text in _GIT_VALUED_BEFORE else 1
         found = replace(self, words=words[:at])._by(f"{_GIT_RISKY} {_GIT_RISKY_BEFORE_SUBCOMMAND}")
         if found or at >= len(words):
             return found

@@ -81,10 +81,8 @@ class WordPieces:
 
     def word(self) -> Word:
         skeleton = "".join(self.skeleton)
-        hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
-        return Word(
-            "".join(self.text), skeleton, bool(self.expands) or hidden_tilde, tuple(self.bare), tuple(self.expands)
-        )
+        tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
+        return Word("".join(self.text), skeleton, bool(self.expands) or tilde, tuple(self.bare), tuple(self.expands))
 
 
 @dataclass(frozen=True)

@@ -153,14 +153,12 @@ def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
         start = at
         while at < len(words) and texts[at] != ";" and texts[max(start, at - 1) : at + 1] != ["{}", "+"]:
             at += 1
-        inner = words[start:at]
-        if not _names_command(inner):
+        own = words[start:at]
+        if not _names_command(own):
             return None
-        if any(word.text == "+" for word in inner):
+        if any(word.text == "+" for word in own):
             return None  # some versions of find end the command here, others take it for an argument
-        found.append(
-            Command(tuple(FOUND if word.text == "{}" else ANY if "{}" in word.text else word for word in inner))
-        )
+        found.append(Command(tuple(FOUND if word.text == "{}" else ANY if "{}" in word.text else word for word in own)))
     return found
 
 
