@@ -120,9 +120,8 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     hooks = read_hooks([sourced(value), sourced([], "local")], problems.append)
     used = [(each.event, each.command, each.path) for each in hooks if not each.broken]
     assert used == [("PreToolUse", "true", "/user.json")]
-    assert (
-        len(problems) == 7 and "did you mean PreToolUse?" in str(problems) and all("hooks" in each for each in problems)
-    )
+    assert len(problems) == 7 and all("hooks" in each for each in problems)
+    assert "did you mean PreToolUse?" in str(problems)
     assert any("type agent do not run in ccb: use a prompt or a command" in each for each in problems)
 
 
@@ -242,9 +241,7 @@ def test_what_a_gating_hook_may_have_refused_is_refused(stdout: str, stderr: str
         ("UserPromptSubmit", "int f() {\n  g(\n", "", HookOutcome(context=("int f() {\n  g(",))),
     ],
 )
-def test_what_stands_around_an_answer_changes_nothing(
-    event: str, stdout: str, stderr: str, outcome: HookOutcome
-) -> None:
+def test_what_is_around_an_answer_changes_nothing(event: str, stdout: str, stderr: str, outcome: HookOutcome) -> None:
     assert read_output(event, 0, stdout, stderr) == outcome
 
 

@@ -92,9 +92,7 @@ def test_accept_edits_lets_files_here_be_written(desk: Desk) -> None:
         assert bash(engine, command).behavior is ASK, command
 
 
-@pytest.mark.parametrize(
-    "path", [".git/config", ".git/hooks/pre-commit", ".mcp.json", ".claude/settings.json", ".bashrc"]
-)
+@pytest.mark.parametrize("path", [".git/config", ".git/hooks/update", ".mcp.json", ".claude/settings.json", ".bashrc"])
 def test_protected_files_ask_even_then(desk: Desk, path: str) -> None:
     engine = desk.engine("acceptEdits", allowed="Edit")
     decision = on_file(engine, "Write", path)

@@ -113,9 +113,8 @@ def _unlike_a_repository(desk: Desk) -> None:
     for name in ("objects", "refs"):
         (desk.cwd / name).write_text("")
         (desk.cwd / name).chmod(0o755)
-    (desk.cwd / "config").write_text(
-        f"[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = {desk.cwd}/run\n"
-    )
+    settings = f"repositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = {desk.cwd}/run\n"
+    (desk.cwd / "config").write_text(f"[core]\n{settings}")
 
 
 def _head_by_commondir(desk: Desk) -> None:

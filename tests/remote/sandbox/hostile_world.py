@@ -65,9 +65,7 @@ class World:
         environment = {**os.environ, "PASSWORD": self.canary}
         self.victim = subprocess.Popen(["sleep", "1000"], env=environment, stdin=subprocess.DEVNULL, cwd="/")
         deadline = time.monotonic() + 10
-        while (
-            Path(f"/proc/{self.victim.pid}/comm").read_text() != "sleep\n"
-        ):  # it has its name a moment after its start
+        while Path(f"/proc/{self.victim.pid}/comm").read_text() != "sleep\n":  # it has its name a moment later
             assert time.monotonic() < deadline
         self._state_of_victim = self._look_at_victim()
         self.before = self.snapshot()
@@ -318,6 +316,5 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
 
 
 if __name__ == "__main__":
-    sys.stdout.write(
-        json.dumps(asyncio.run(run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
-    )
+    _, directory, abi, cage, nth = sys.argv
+    sys.stdout.write(json.dumps(asyncio.run(run_hostile_lines(Path(directory), int(abi), cage, int(nth)))))

@@ -102,9 +102,7 @@ def test_git_is_asked_again_only_when_something_has_changed(tmp_path: Path) -> N
     assert settings.named_by(f"{tmp_path}/inner/.git", f"{tmp_path}/inner", ask) == [], "it is no repository"
 
 
-async def test_where_git_cannot_read_its_settings_there_is_no_cage(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_git_cannot_read_its_settings_there_is_no_cage(workspace: Workspace) -> None:
     _local("[core\n")(workspace)
     with pytest.raises(CageUnavailable, match=r"git cannot list its settings in .*/project"):
         await workspace.start("touch made")

@@ -88,18 +88,16 @@ async def test_what_people_make_before_an_allowed_command_stays(workspace: Works
 
 
 _OF_TOOLS = (".newtool/config", ".newtoolrc", "sub/.newtool", ".tool-versions", ".direnv/x.rc", "x/.lefthook.jsonc")
-_HARMLESS = (
-    *(".gitignore", ".venv/bin/python", ".mypy_cache/x", ".eslintrc.json", ".coverage.host.1", ".env.local", "d/.x"),
-)
+_FREE = ".gitignore .venv/bin/python .mypy_cache/x .eslintrc.json .coverage.host.1 .env.local d/.x"
 
 
 async def test_files_of_unknown_tools_are_set_aside_where_tools_look(workspace: Workspace) -> None:
     """In the session's directory, and in each repository of the project."""
     (workspace.root / ".there").mkdir()
-    script = f"for f in {' '.join((*_OF_TOOLS, *_HARMLESS))}; do mkdir -p $(dirname $f); echo x >$f; done"
+    script = f"for f in {' '.join((*_OF_TOOLS, *_FREE.split()))}; do mkdir -p $(dirname $f); echo x >$f; done"
     process = await workspace.start(f"{script}; echo x >.there/x")
     await process.wait()
-    assert [name for name in _HARMLESS if not (workspace.root / name).exists()] == []
+    assert [name for name in _FREE.split() if not (workspace.root / name).exists()] == []
     assert (workspace.root / ".there" / "x").exists()
     assert [name for name in _OF_TOOLS if (workspace.root / name).exists()] == []
     assert len(process.notes) == len(_OF_TOOLS)
@@ -173,9 +171,7 @@ async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace
         first.close()
 
 
-async def test_without_a_mark_for_its_processes_no_command_starts(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_mark_no_command_starts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a system where no temporary directory can be made. Nothing could tell whether something of it lives."""
     monkeypatch.setattr(TemporaryDirectories, "_make_top", _refuse)
     workspace.host.close()
@@ -297,11 +293,8 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
 
 async def test_what_a_person_edits_in_place_stays(workspace: Workspace) -> None:
     """The mount covers it as before."""
-    script = (
-        "echo up; while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f"
-    )
-    process = await workspace.start(f"{script}; done; sleep 100")
-    await until(lambda: workspace.output.startswith(b"up\n"))
+    script = "while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f; done"
+    process = await workspace.up(f"echo up; {script}; sleep 100")
     with (workspace.root / "AGENTS.md").open("a") as file:
         file.write("mine\n")
     await until(lambda: workspace.output.count(b"Read-only file system") == 2)
@@ -345,7 +338,7 @@ async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
     assert not (workspace.root / evil).exists()
 
 
-async def test_links_between_directories_of_a_session_are_followed_where_both_can_be_written(
+async def test_links_between_directories_of_a_session_are_followed_where_both_are_written(
     workspace: Workspace,
 ) -> None:
     other = workspace.home / "other"

@@ -20,6 +20,7 @@ from ccb.remote.sandbox.outliving import DirectoryGuard
 from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}
+_TOOL_CHAINS = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin", ".fly/bin")
 
 
 def _ask(directory: str) -> bytes:
@@ -59,14 +60,11 @@ def test_a_session_in_the_root_still_has_programs() -> None:
 
 
 def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
-    for name in (
-        *(".cargo/bin", ".local/bin", ".local/share/keys", "bin", ".rustup/toolchains", ".nvm/v22/bin", ".fly/bin"),
-    ):
+    for name in (*_TOOL_CHAINS, ".local/share/keys", ".rustup/toolchains"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".cargo" / "credentials.toml").touch()
     (tmp_path / ".fly" / "config.yml").touch()
-    names = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin", ".fly/bin")
-    path = os.pathsep.join(str(tmp_path / name) for name in names)
+    path = os.pathsep.join(str(tmp_path / name) for name in _TOOL_CHAINS)
     execute = program_directories((), {"PATH": path}, str(tmp_path))
     for allowed in (".cargo/bin/x", ".rustup/toolchains/x", ".local/bin/x", "bin/x", ".nvm/v22/lib/x"):
         assert _covers(execute, f"{tmp_path}/{allowed}"), allowed
@@ -176,9 +174,7 @@ def test_a_stop_at_a_file_is_told_also_where_the_command_went_on(output: str, co
         ("cat kept", "touch: cannot touch 'made': Permission denied", False),
     ],
 )
-def test_what_a_command_prints_of_a_file_or_of_itself_is_no_stop(
-    command: str, output: str, stop: bool, tmp_path: Path
-) -> None:
+def test_what_a_command_prints_of_a_file_is_no_stop(command: str, output: str, stop: bool, tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
     rules = read_only_rules([str(tmp_path)], _LOGIN, "")
     assert bool(stopped(output, 1 if "false" in command else 0, rules, str(tmp_path), command)) is stop

@@ -301,9 +301,8 @@ server = CageServer()
 print(server.availability().mechanism.name, server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
-    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=_with_source())
     mechanism, pid = done.stdout.split()
     assert mechanism in CageMechanism.__members__
     deadline = time.monotonic() + 10
