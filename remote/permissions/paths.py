@@ -12,6 +12,7 @@ from functools import lru_cache
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import NAMES_IN_REPOSITORY, is_repository, why_protected
+from ..search_program.globs import bracket
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 
@@ -195,18 +196,7 @@ def _piece(body: str, at: int) -> tuple[str, int]:
         return _IN_NAME, at + (2 if body.startswith("**", at) else 1)
     if body[at] == "?":
         return "[^/]", at + 1
-    end = body.find("]", at + 2) if body[at] == "[" else -1
-    if end < 0:
-        return re.escape(body[at]), at + 1
-    inner = body[at + 1 : end]
-    negated = inner[:1] in ("!", "^")
-    chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[1:] if negated else inner)
-    piece = f"(?!/)[{'^' if negated else ''}{chars}]"
-    try:
-        re.compile(piece)
-    except re.error:
-        piece = re.escape(body[at : end + 1])
-    return piece, end + 1
+    return bracket(body, at) if body[at] == "[" else (re.escape(body[at]), at + 1)
 
 
 _HOME_PLACES = (
