@@ -30,8 +30,8 @@ class Setting:
         return f"{self.section}.{self.key}"
 
 
-class NotPlain(Exception):
-    """This reader does not follow how the file is written."""
+class UnsafeRepository(Exception):
+    """Git is not safe to run in a directory; the text says why."""
 
 
 _BLANK = re.compile(r"[ \t]*(?:[#;].*)?")
@@ -39,13 +39,13 @@ _SECTION = re.compile(r"[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+\"([^\"\\]*)\")?\][ \t]*
 _KEY = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
 
-def settings(text: str) -> Iterator[Setting]:
-    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way."""
+def _settings(path: str, text: str) -> Iterator[Setting]:
+    """Yield the settings of a configuration file. Raise UnsafeRepository for what git may read in another way."""
     section = subsection = ""
     for line in text.split("\n"):
         line = line.rstrip("\r")
         if line.endswith("\\"):
-            raise NotPlain("a line is continued")
+            raise UnsafeRepository(f"{path} is unusual: a line is continued")
         if _BLANK.fullmatch(line):
             continue
         header, key = _SECTION.fullmatch(line), _KEY.fullmatch(line)
@@ -54,7 +54,7 @@ def settings(text: str) -> Iterator[Setting]:
         elif key and section:
             yield Setting(section, subsection, key[1].lower(), None if key[2] is None else key[2].strip())
         else:
-            raise NotPlain("a line is unusual")
+            raise UnsafeRepository(f"{path} is unusual: a line is unusual")
 
 
 _ALL_KEYS = names("""advice author branch checkout clone color column commit committer credential feature fetch gc
@@ -144,10 +144,6 @@ _MAX_INDEX = 64 << 20
 _MAX_SUBMODULES = 100
 _MAX_DEPTH = 4
 _HOOK = "post-index-change"  # the only hook that reading commands run: `git status` refreshes the index
-
-
-class UnsafeRepository(Exception):
-    """Git is not safe to run in a directory; the text says why."""
 
 
 def why_unsafe(directory: str, roots: Sequence[str], home: str, strict: bool = False) -> str:
@@ -307,10 +303,7 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
         raise UnsafeRepository(f"{path} cannot be read")
     if "\0" in text:  # git ends the value there
         raise UnsafeRepository(f"{path} contains a NUL character")
-    try:
-        held = list(settings(text))
-    except NotPlain as reason:
-        raise UnsafeRepository(f"{path} is unusual: {reason}") from None
+    held = list(_settings(path, text))
     for setting in held:
         if _names_program(setting):
             raise UnsafeRepository(f"{path} sets {setting.name}, which can start a program")

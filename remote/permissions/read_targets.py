@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from .paths import PathScope, expand
-from .shell.read_only import NULL_DEVICE, Unclear, check_plain_files
-from .shell.shell_words import Command, Word, literal, names
+from .shell.read_only import NULL_DEVICE, check_plain_files
+from .shell.shell_words import Command, NotUnderstood, Word, literal, names
 from .shell.wrappers import FOUND, effective, started_by
 
 _MAX_BASES = 32
@@ -78,7 +78,7 @@ def _operands_of_find(command: Command) -> list[Word]:
     if any(reads):
         try:
             check_plain_files(texts[start:], reads)
-        except Unclear:
+        except NotUnderstood:
             raise Unknown(_HANDS_LINKS) from None
         if "-H" in texts:
             raise Unknown(_HANDS_LINKS)

@@ -26,13 +26,9 @@ _OPENING, _CLOSING = _JOINERS | names("! -not ("), _JOINERS | names(")")
 _FIND_WORDS = _VALUED | _BARE | _OPENING | _CLOSING | names("-follow -L -H -P -exec")
 
 
-class Unclear(Exception):
-    """The expression is not understood, or does not guarantee that -exec gets plain files only."""
-
-
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
-    stand before it, with no -o or comma between them, in the same parentheses or outside. `texts` are the words behind
+    """Raise NotUnderstood unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f`
+    stands before it, without -o or comma between them, in the same parentheses or outside. `texts` follow the
     directories."""
     plain, before = False, ""
     around: list[bool] = [False]  # whether the file was surely plain at the start of each open parenthesis
@@ -50,33 +46,31 @@ def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
             plain = True
         before = text
     if len(found) != len(needs) or any(need and not is_plain for need, is_plain in zip(needs, found)):
-        raise Unclear
+        raise NotUnderstood
 
 
 def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the operators, the parentheses, and the tests and actions with their values. Raise Unclear."""
+    """Yield the operators, the parentheses, and the tests and actions with their values. Raise NotUnderstood."""
     rest, before, depth = list(texts), "(", 0
     while rest:
         text, value = rest.pop(0), ""
-        if before in _OPENING and text in _CLOSING:
-            raise Unclear
+        depth += (text == "(") - (text == ")")
+        if depth < 0 or (before in _OPENING and text in _CLOSING):
+            raise NotUnderstood
         if text == "-exec":
             last = ""
             while value != ";" and (last, value) != ("{}", "+"):
                 if not rest:
-                    raise Unclear
+                    raise NotUnderstood
                 last, value = value, rest.pop(0)
         elif text in _VALUED and rest:
             value = rest.pop(0)
         elif text not in _BARE | _OPENING | _CLOSING:
-            raise Unclear
-        depth += (text == "(") - (text == ")")
-        if depth < 0:
-            raise Unclear
+            raise NotUnderstood
         yield text, value
         before = text
     if depth or (texts and before in _OPENING):
-        raise Unclear
+        raise NotUnderstood
 
 
 Words = Sequence[Word]  # the arguments, without the name
