@@ -169,7 +169,7 @@ class PermissionEngine:
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
         """Return whether a rule is about a call, in doubt True."""
-        asked, rules = _NamedTool(tool_name), RuleSet()
+        asked, rules = NamedTool(tool_name), RuleSet()
         try:
             rules.add("", Behavior.DENY, [parse_rule(rule)])
             matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
@@ -322,17 +322,18 @@ class PermissionEngine:
 
 
 @dataclass(frozen=True)
-class _NamedTool:
-    """A tool of which only the name is known."""
+class NamedTool:
+    """A tool of which only the name is known, and perhaps that it reads."""
 
     name: str
+    reads: bool = False
 
     @property
     def traits(self) -> ToolTraits:
         return traits_of(self.name)
 
     def is_read_only(self, tool_input: Json) -> bool:
-        return False
+        return self.reads
 
 
 def read_rule(given: Sourced) -> Rule:
