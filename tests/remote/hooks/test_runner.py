@@ -241,7 +241,9 @@ def test_what_a_gating_hook_may_have_refused_is_refused(stdout: str, stderr: str
         ("UserPromptSubmit", "int f() {\n  g(\n", "", HookOutcome(context=("int f() {\n  g(",))),
     ],
 )
-def test_what_is_around_an_answer_changes_nothing(event: str, stdout: str, stderr: str, outcome: HookOutcome) -> None:
+def test_what_stands_around_an_answer_changes_nothing(
+    event: str, stdout: str, stderr: str, outcome: HookOutcome
+) -> None:
     assert read_output(event, 0, stdout, stderr) == outcome
 
 
