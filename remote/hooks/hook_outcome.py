@@ -10,16 +10,9 @@ from dataclasses import field, fields, replace
 from itertools import chain
 from typing import Any, Callable
 
+from ccb.tunnel.wire import hook_output
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.hook_output import (
-    ANSWERS,
-    PrintedAnswers,
-    could_not_decide,
-    names_decision,
-    names_refusal,
-    plain,
-    read_printed,
-)
+from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
 from ccb.tunnel.wire.messages import as_dict
 
 from . import hook_table as events
@@ -139,7 +132,9 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
 
 
-def _unread(event: str, read: PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool) -> str:
+def _unread(
+    event: str, read: hook_output.PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool
+) -> str:
     """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
     strict = event in GATES and event not in _TEXT_EVENTS
     if read.has_broken_json if strict else read.broken.startswith("{"):

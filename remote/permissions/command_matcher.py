@@ -9,21 +9,12 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
 
 from ..sandbox.cage_rules import CageRules
-from . import rule_suggestions
+from . import read_targets, rule_suggestions
 from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, OFF, PLAN, Trust
 from .paths import PathPattern, PathScope, may_name_one, protection, sensitive_patterns
-from .read_targets import (
-    Unknown,
-    check_directories,
-    directories_inside,
-    has_deep_wildcards,
-    is_pathless,
-    operands_read,
-    resolve,
-    shell_directories,
-)
+from .read_targets import Unknown, is_pathless, operands_read, resolve, shell_directories
 from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
@@ -238,7 +229,7 @@ class BashPolicy:
         if hides_lines(command):
             raise Unknown("the text does not show what it runs")
         for line in lines_inside(command):
-            inside = directories_inside(line, self._places, bases)
+            inside = read_targets.directories_inside(line, self._places, bases)
             if inside is None:
                 raise Unknown("it is not clear where it runs")
             for part in line:
@@ -260,7 +251,7 @@ class BashPolicy:
             for word in words:
                 resolve(word, self._places, bases)
             if reads_files:
-                check_directories(command, words, self._places, bases)
+                read_targets.check_directories(command, words, self._places, bases)
 
     def _problems(self, command: Command) -> list[_Problem]:
         run = self._run_problem(command) if command.words or command.assignments else None
@@ -350,7 +341,7 @@ class BashPolicy:
             files = (self._file_problem(word, writes=False) for word in words)
             problem = next(filter(None, places), None) or next(filter(None, files), None)
             if problem is None:
-                check_directories(command, words, self._places, self._bases or [])
+                read_targets.check_directories(command, words, self._places, self._bases or [])
             return problem
         except Unknown as reason:
             rule = rule_suggestions.command_rule(inner) if inner else None
@@ -430,7 +421,7 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
 
 def _is_unclear(word: Word) -> bool:
     """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
-    return word.dynamic or (word.is_glob and (has_deep_wildcards(word) or "[" in word.skeleton))
+    return word.dynamic or (word.is_glob and (read_targets.has_deep_wildcards(word) or "[" in word.skeleton))
 
 
 def _ask(reason: str, rule: Rule | None = None) -> Decision:

@@ -15,27 +15,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
+from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
-from .rules import (
-    ANY_TOOL,
-    CLIENT,
-    COMMAND,
-    COMMAND_LINE,
-    SKILLS,
-    Behavior,
-    Decision,
-    Rule,
-    RuleError,
-    RuleSet,
-    UpdateError,
-    broken_rules,
-    listed_in,
-    parse_rule,
-    parse_rules,
-    updated_rules,
-)
+from .rules import Behavior, Decision, Rule, RuleError, RuleSet, UpdateError, parse_rule, parse_rules
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
@@ -123,8 +107,8 @@ class PermissionEngine:
         self._allow_bypass, self._sandbox = may_bypass, launch.sandbox
         self._switch(launch.mode)
         self._work_in(launch.add_dirs)
-        self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
-        self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
+        self._rules.replace(permission_rules.COMMAND_LINE, Behavior.ALLOW, allow)
+        self._rules.replace(permission_rules.COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
@@ -137,11 +121,11 @@ class PermissionEngine:
                 except RuleError as error:
                     if behavior is Behavior.ALLOW:
                         raise
-                    rules = broken_rules(each.value, str(error)) if each.value else []
+                    rules = permission_rules.broken_rules(each.value, str(error)) if each.value else []
                 found[each.layer.source, behavior] += rules
         for layer in settings.layers:
             if layer.broken:
-                found[layer.source, Behavior.DENY].append(Rule(ANY_TOOL, broken=layer.broken))
+                found[layer.source, Behavior.DENY].append(Rule(permission_rules.ANY_TOOL, broken=layer.broken))
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
         self._set_dirs = settings.directories
@@ -153,12 +137,12 @@ class PermissionEngine:
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
-        self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
+        self._rules.replace(permission_rules.COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
         """Replace the rules that a client has for the tools of its own MCP servers, each a name."""
         for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
-            self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
+            self._rules.replace(permission_rules.CLIENT, behavior, [Rule(name) for name in names])
 
     def remember_in(self, directory: str) -> None:
         """Let files in this directory be used for notes of the agent. Only real paths count: a link opens nothing."""
@@ -189,9 +173,9 @@ class PermissionEngine:
             except RuleError as error:
                 log.warning("a rule of a skill does not count: %s", error)
         if for_turn:
-            self._rules.add(COMMAND, Behavior.ALLOW, found)
+            self._rules.add(permission_rules.COMMAND, Behavior.ALLOW, found)
         else:
-            self._rules.replace(SKILLS, Behavior.ALLOW, found)
+            self._rules.replace(permission_rules.SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
         rules = self._rules.about(Behavior.DENY, tool_name)
@@ -226,12 +210,12 @@ class PermissionEngine:
         if kind == "setMode":
             self.set_mode(str(update.get("mode", "")))
         elif kind in changes:
-            behavior, rules = updated_rules(update)
+            behavior, rules = permission_rules.updated_rules(update)
             changes[kind](destination, behavior, rules)
             if kind == "removeRules" and destination == "localSettings":
                 self._rules.remove("kept", behavior, rules)  # those that the laptop has kept came with its settings
         elif kind in ("addDirectories", "removeDirectories"):
-            self._change_directories(kind, listed_in(update, "directories"))
+            self._change_directories(kind, permission_rules.listed_in(update, "directories"))
         else:
             raise UpdateError(f"unknown permission update {kind!r}")
 

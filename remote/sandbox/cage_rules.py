@@ -215,7 +215,7 @@ _ROWS = (
 
 
 AT_THE_TOP = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_BE_MADE for name in row.names.split())
-AT_THE_TOP_IF_THERE = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_CHANGE for name in row.names.split())
+AT_TOP_IF_THERE = tuple(name for row in _ROWS if row.at_top is AtTop.MAY_NOT_CHANGE for name in row.names.split())
 _HARMLESS = [row for row in _ROWS if row.kind is Kind.HARMLESS]
 _ACTING = [row for row in _ROWS if row.kind not in (Kind.HARMLESS, Kind.OTHER)]
 _HARMLESS_NAMES = frozenset(name.casefold() for row in _HARMLESS for name in row.names.split())

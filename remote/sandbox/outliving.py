@@ -16,15 +16,7 @@ from itertools import islice
 from typing import Callable, NamedTuple, Optional
 
 from .cage_directories import let_in
-from .cage_rules import (
-    AT_THE_TOP,
-    AT_THE_TOP_IF_THERE,
-    REPOSITORY_HEAD,
-    SET_ASIDE,
-    acts_later,
-    is_repository,
-    is_unknown,
-)
+from .cage_rules import AT_THE_TOP, AT_TOP_IF_THERE, REPOSITORY_HEAD, SET_ASIDE, acts_later, is_repository, is_unknown
 
 _LONGEST_NAME = 255
 
@@ -186,7 +178,7 @@ class LaterActors:
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
         paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
-        paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
+        paths += [path for name in AT_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
         paths += sorted(found)
         if len(self._directories) > _MAX_DIRECTORIES:
             raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")

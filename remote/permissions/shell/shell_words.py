@@ -57,7 +57,7 @@ ANY = Word("", "\1", dynamic=True)  # a word, or an input, whose text is known o
 
 
 @dataclass
-class WordPieces:
+class Pieces:
     """A word that is being read."""
 
     text: list[str] = field(default_factory=list)

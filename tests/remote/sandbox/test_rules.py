@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sandbox.cage_rules import (
-    CageKind,
-    acts_later,
-    program_directories,
-    read_only_rules,
-    why_protected,
-    workspace_rules,
-)
+from ccb.remote.sandbox import cage_rules
+from ccb.remote.sandbox.cage_rules import CageKind, program_directories, read_only_rules, workspace_rules
 from ccb.remote.sandbox.outliving import DirectoryGuard
 from ccb.remote.sandbox.stops import stopped
 
@@ -203,5 +197,5 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
     "name", [".hg", ".pdbrc", ".cargo", "QWEN.md", "lefthook-local.toml", ".RData", "x.code-workspace"]
 )
 def test_names_that_tools_take_by_themselves_are_protected(name: str) -> None:
-    assert acts_later(name) and why_protected(f"sub/{name}")
-    assert why_protected("sub/.hg/hgrc") == "it is inside .hg"
+    assert cage_rules.acts_later(name) and cage_rules.why_protected(f"sub/{name}")
+    assert cage_rules.why_protected("sub/.hg/hgrc") == "it is inside .hg"
