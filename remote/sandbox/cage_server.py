@@ -115,16 +115,16 @@ class CageServer:
         self._connection: socket.socket | None = None
         # ends the zygote also if nobody closes this server
         self._ending: weakref.finalize[[subprocess.Popen[bytes], socket.socket], CageServer] | None = None
-        self._available: Availability | None = None
+        self.known: Availability | None = None  # what `availability` has returned
         self._directories = TemporaryDirectories()
 
     def availability(self) -> Availability:
         """Return which cages hold here. The first call starts the zygote, which takes 50 ms."""
-        if self._available is not None:  # without the lock, which a start may hold for long
-            return self._available
+        if self.known is not None:  # without the lock, which a start may hold for long
+            return self.known
         with self._lock:
-            if self._available is not None:
-                return self._available
+            if self.known is not None:
+                return self.known
             if self._closed:
                 return Availability(CageMechanism.NONE, 0, False, "the session has ended")
             temporary = self._directories.make()
@@ -139,12 +139,8 @@ class CageServer:
             other = CageMechanism.NAMESPACES if answer.get("namespaces") else CageMechanism.NONE
             why = str(answer.get("why") or answer.get("error") or "")
             mechanism = CageMechanism.LANDLOCK if abi else other
-            self._available = Availability(mechanism, abi, bool(answer.get("workspace")), why)
-            return self._available
-
-    @property
-    def known(self) -> Availability | None:
-        return self._available
+            self.known = Availability(mechanism, abi, bool(answer.get("workspace")), why)
+            return self.known
 
     def start(
         self,
