@@ -22,6 +22,7 @@ _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
 _TEXT_EVENTS = (events.USER_PROMPT_SUBMIT, events.SESSION_START, events.SETUP, events.PRE_COMPACT)
 """The events for which plain output counts."""
+_STRICT = tuple(event for event in GATES if event not in _TEXT_EVENTS)
 _MAX_SHOWN = 200  # characters
 _MAX_NAME = 60
 _WATCH = "watchPaths"
@@ -119,12 +120,12 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     if code == 2:
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
     text, beside = plain(stdout), plain(stderr)
-    read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
+    read = read_printed(text)
     if code != 0:
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        first = _text(stderr or stdout).partition("\n")[0]
-        why = f"exit code {code}: {first}" if first else f"exit code {code}"
-        return failed(event, why) if refuses or (strict and read.has_broken_json) else HookOutcome(errors=(why,))
+        return _ended_badly(
+            event, code, _text(stderr or stdout), refuses or (event in _STRICT and read.has_broken_json)
+        )
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
@@ -132,16 +133,21 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     return merged([outcome, failed(event, why)]) if why else _with_text(event, outcome, read.rest)
 
 
+def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome:
+    first = said.partition("\n")[0]
+    why = f"exit code {code}: {first}" if first else f"exit code {code}"
+    return failed(event, why) if refuses else HookOutcome(errors=(why,))
+
+
 def _unread(
     event: str, read: hook_output.PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool
 ) -> str:
     """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
-    strict = event in GATES and event not in _TEXT_EVENTS
-    if read.has_broken_json if strict else read.broken.startswith("{"):
+    if read.has_broken_json if event in _STRICT else read.broken.startswith("{"):
         return f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
     if event in GATES and (names_decision(read.rest) or _contradicts(printed[1], outcome)):
         return f"it names a decision, but not in one JSON object on stdout: {_short(printed[0] or printed[1])!r}"
-    return "it has printed more than ccb reads" if strict and not whole else ""
+    return "it has printed more than ccb reads" if event in _STRICT and not whole else ""
 
 
 def _with_text(event: str, outcome: HookOutcome, text: str) -> HookOutcome:
@@ -227,13 +233,12 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         counting = [each for each in outcomes if name not in _OF_DECIDING or each.decision == strictest]
         given = [each.own.get(name) if name in _OWN else getattr(each, name) for each in counting]
         told = [value for value in given if value != getattr(NOTHING, name, None)]
-        if not told:
-            continue
-        if isinstance(told[0], tuple):
-            one: object = tuple(chain.from_iterable(told))
-        elif name in _JOINED:
-            one = "\n".join(told)
-        else:
-            one = told[-1 if name in _LAST else 0]
-        (found["own"] if name in _OWN else found)[name] = one
+        if told:
+            (found["own"] if name in _OWN else found)[name] = _one(name, told)
     return HookOutcome(**found)
+
+
+def _one(name: str, told: Sequence[Any]) -> object:
+    if isinstance(told[0], tuple):
+        return tuple(chain.from_iterable(told))
+    return "\n".join(told) if name in _JOINED else told[-1 if name in _LAST else 0]

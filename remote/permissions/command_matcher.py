@@ -297,13 +297,15 @@ class BashPolicy:
         reads_code = command.fed or (command.gets is not None and runs_its_input(command.words))
         uncovered = ""
         for pattern in self._allow:
-            for words in [words for text, words in texts.items() if text and pattern.matches(text)]:
-                if pattern.is_exact and reads_code:  # no rule about its words has seen what it runs
-                    continue
-                if not pattern.is_exact and words == own and 0 < hidden >= pattern.words:
+            for words in [words for text, words in texts.items() if pattern.matches(text)]:
+                if pattern.is_exact:
+                    if reads_code:  # no rule about its words has seen what it runs
+                        continue
+                    return None
+                if words == own and 0 < hidden >= pattern.words:
                     continue  # the wildcard stands for the program
                 skipped = len(command.assignments) if words == own else 0
-                found = None if pattern.is_exact else self._uncovered(words[skipped:], pattern.words - skipped)
+                found = self._uncovered(words[skipped:], pattern.words - skipped)
                 if found is None:
                     return None
                 uncovered = found
@@ -397,7 +399,7 @@ class BashPolicy:
 def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple[Word, ...]]:
     """Return the texts that a rule may match, each with its words; none if it is not clear what the command starts."""
     own = (*command.assignments, *command.words)
-    texts = {canonical(own): own, **({} if command.redirects else {command.raw: own})}
+    texts = {canonical(own): own, **({command.raw: own} if command.raw and not command.redirects else {})}
     if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
         if started_by(inner) is None:
             return {}

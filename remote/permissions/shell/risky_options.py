@@ -383,13 +383,16 @@ class _Call:
             return "an argument that is too long to check"
         if operand and re.fullmatch(operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
             return text
+        return None if self._covers(word, following) else text
+
+    def _covers(self, word: Word, following: str | None) -> bool:
+        text = word.text
         if text.startswith("-") and len(text) > 1:
-            is_bad = self._is_excluded if self.listed_for is None else self._is_unlisted
-            return text if is_bad(text, following) else None
-        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]
-        are_files = "" in self.table.listed
-        is_unsure = word.dynamic and not is_never_option(word)
-        return text if are_files and (is_unsure or not self.inside(path)) else None
+            return not (self._is_excluded if self.listed_for is None else self._is_unlisted)(text, following)
+        if "" not in self.table.listed:
+            return True
+        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
+        return self.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _of_tar(self) -> str | None:
         call, first = self, self.words[1]

@@ -158,8 +158,12 @@ def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
             return None
         if any(word.text == "+" for word in own):
             return None  # some versions of find end the command here, others take it for an argument
-        found.append(Command(tuple(FOUND if word.text == "{}" else ANY if "{}" in word.text else word for word in own)))
+        found.append(Command(tuple(map(_exec_argument, own))))
     return found
+
+
+def _exec_argument(word: Word) -> Word:
+    return FOUND if word.text == "{}" else ANY if "{}" in word.text else word
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
