@@ -242,7 +242,7 @@ class BashPolicy:
                 raise Unknown("a path is known only when it runs")
         reads_files = not is_pathless(command)
         if not reads_only(command):
-            if about != {"line"} and reads_files and any(map(_is_unclear, command.words)):
+            if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
                 raise Unknown("an argument is known only when it runs")
         elif "reads" in about:
             if splits_into_files(command, line):

@@ -306,9 +306,9 @@ _SYSTEM_PLACES = ("/etc", "/boot", "/lib", "/usr/lib", "/var/spool")
 _READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")  # git insists
 
 
-def read_only_rules(directories: Sequence[str], environ: Mapping[str, str], home: str) -> CageRules:
-    """Return the cage of commands that only read `directories`; `environ` and `home` are those of the login."""
-    own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
+def read_only_rules(tops: Sequence[str], environ: Mapping[str, str], home: str) -> CageRules:
+    """Return the cage of commands that only read `tops`; `environ` and `home` are those of the login."""
+    own = tuple(dict.fromkeys(os.path.realpath(each) for each in tops))
     execute = program_directories(own, environ, home)
     read = (*own, *_outside(_system(), execute), *_configuration(environ, home))
     return CageRules(CageKind.READ_ONLY, read, (), execute)
