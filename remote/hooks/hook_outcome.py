@@ -122,10 +122,8 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     text, beside = plain(stdout), plain(stderr)
     read = read_printed(text)
     if code != 0:
-        refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        return _ended_badly(
-            event, code, _text(stderr or stdout), refuses or (event in _STRICT and read.has_broken_json)
-        )
+        denies = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
+        return _ended_badly(event, code, _text(stderr or stdout), denies or (event in _STRICT and read.has_broken_json))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
