@@ -22,7 +22,7 @@ from ccb.tunnel.wire.tool_traits import BASH, LS, READ, READ_MCP_RESOURCE, TASK
 
 from ..context.reminders import reminder_block
 from ..hooks.hook_runner import HookTurn
-from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT, sources_of
+from ..hooks.hook_table import USER_PROMPT_EXPANSION, USER_PROMPT_SUBMIT
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules import Behavior, parse_rules
 from ..slash_commands.command_registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
@@ -66,7 +66,7 @@ class PromptOpening:
             return Opened(prompts)
         judge = partial(judged, config, self._context.deps, self._context.agent)
         turn = HookTurn(config.models.names, judge, new_uuid(), config.models.reasoning.effort or "")
-        for problem in self._hooks.begin_turn(turn, sources_of(config.settings)):
+        for problem in self._hooks.begin_turn(turn, config.settings.hooks):
             self._warn(f"This hook is not used: {problem}")
         commands.refresh()
         if len(prompts) == 1 and prompts[0].shell:
@@ -75,7 +75,7 @@ class PromptOpening:
         if config.refusal and (found is None or not found[0].local):
             await self._take(prompts)
             return Opened(ending=TurnEnding(EndReason.SETUP_FAILED, errors=(config.refusal,)))
-        self._name((await self._hooks.begin_session(config.models.model or "")).title)
+        self._name((await self._hooks.begin_session(config.models.model or "")).own.get("sessionTitle"))
         opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
         said = self._hooks.take_initial() if opened.ending is None else ""
         if said:
@@ -117,7 +117,7 @@ class PromptOpening:
         """Run the hooks of a prompt. Return what the person is told if they refuse it."""
         text = _text(prompt)
         outcome = await self._hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
-        self._name(outcome.title)
+        self._name(outcome.own.get("sessionTitle"))
         if outcome.refuses:
             return self._warn(f"{BLOCKED_PROMPT}\n{outcome.why}\n\nOriginal prompt: {text}")
         remind(self._context, f"prompt:{prompt.input_id}", USER_PROMPT_SUBMIT, outcome)
@@ -141,7 +141,7 @@ class PromptOpening:
         self._log.message(agent_messages.informational(text, "warning"))
         return text
 
-    def _name(self, title: str) -> None:
+    def _name(self, title: str | None) -> None:
         if title:
             self._log.message(agent_messages.session_title(title))
 

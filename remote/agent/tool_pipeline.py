@@ -180,9 +180,9 @@ async def pre_tool_use(context: TurnContext, call: ParsedCall) -> ParsedCall:
 async def post_tool_use(context: TurnContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
     hooked = await agent_hooks.after_tool(context, call, outcome.result)
     await context.deps.hooks.directory_is(calls.call_context(context).shells.cwd, context.log.agent_id)
-    output = hooked.output
+    output = hooked.own.get("updatedToolOutput")
     if output is None and call.name.startswith("mcp__"):
-        output = hooked.mcp_output
+        output = hooked.own.get("updatedMCPToolOutput")
     if output is not None:
         from ..mcp.mcp_tools import replaced_result
 
@@ -332,7 +332,7 @@ async def _deny_unasked(context: TurnContext, call: ParsedCall, decision: Decisi
     else:
         text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
     context.log.message(agent_messages.permission_denied(call.name, call.id, text, decision))
-    if (await agent_hooks.run_for_call(context, PERMISSION_DENIED, call, reason=text)).retry:
+    if (await agent_hooks.run_for_call(context, PERMISSION_DENIED, call, reason=text)).own.get("retry"):
         text += "\nA hook says that you may try this call again."
     return calls.denied(context, call, text, DecidedBy.CONFIG)
 

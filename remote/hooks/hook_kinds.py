@@ -27,8 +27,7 @@ _GRACE_S = 1.0  # until the rest of stderr has come
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """How a command ended. `code` is its exit code, negative for a signal, None if it was stopped at its timeout.
-    `whole`: all of its stdout is here."""
+    """How a command ended: `code` is negative for a signal, None at its timeout. `whole`: all of its stdout is here."""
 
     code: int | None
     stdout: str
@@ -131,8 +130,8 @@ _PLACE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 async def send(target: HttpTarget, payload: Json, timeout_s: float, *, allow_private: bool) -> str:
-    """Post `payload` to the target. Return the body of the answer. Raise WebRefused without one, and for a status that
-    is not 2xx."""
+    """Post `payload` to the target, and return the body of the answer. Raise WebRefused without one of the status
+    2xx."""
     fetcher = WebFetcher(allow_private=allow_private, max_body=_MAX_ANSWER)
 
     def value(found: re.Match[str]) -> str:

@@ -6,56 +6,74 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
+from dataclasses import field, fields, replace
 from itertools import chain
+from typing import Any, Callable
 
+from ccb.tunnel.wire import hook_output
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.hook_output import (
-    ANSWERS,
-    PrintedAnswers,
-    could_not_decide,
-    names_decision,
-    names_refusal,
-    plain,
-    read_printed,
-)
+from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
 from ccb.tunnel.wire.messages import as_dict
 
-from .hook_table import (
-    GATES,
-    POST_TOOL_USE,
-    PRE_COMPACT,
-    SESSION_START,
-    SETUP,
-    TELLS_ONLY,
-    USER_PROMPT_SUBMIT,
-    WATCHES,
-    WORKTREE_CREATE,
-    Json,
-)
+from . import hook_table as events
+from .hook_table import GATES, Json
 
 _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
-_ACTIONS = ("accept", "decline", "cancel")
-_FIELDS = """
-hookEventName additionalContext permissionDecision permissionDecisionReason updatedInput decision updatedMCPToolOutput
-updatedToolOutput initialUserMessage sessionTitle retry action content worktreePath"""
-_KNOWN = frozenset(_FIELDS.split())
-"""The fields of `hookSpecificOutput`."""
-_TEXT_EVENTS = (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT)
+_TEXT_EVENTS = (events.USER_PROMPT_SUBMIT, events.SESSION_START, events.SETUP, events.PRE_COMPACT)
 """The events for which plain output counts."""
+_STRICT = tuple(event for event in GATES if event not in _TEXT_EVENTS)
 _MAX_SHOWN = 200  # characters
-_WATCH = "watchPaths"
 _MAX_NAME = 60
+_WATCH = "watchPaths"
 _MAX_TEXT = 30_000  # characters of one text that goes to the model or the person
+
+
+def _object(value: object) -> Json | None:
+    return value if isinstance(value, dict) else None
+
+
+def _objects(value: object) -> tuple[Json, ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    text = value.strip()
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… (cut)"
+
+
+def _as_it_is(value: object) -> object:
+    return value
+
+
+def _text_if_any(value: object) -> str | None:
+    return _text(value) or None
+
+
+_OWN: dict[str, tuple[Callable[[Any], Any], tuple[str, ...]]] = {
+    "updatedToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
+    "updatedMCPToolOutput": (_as_it_is, (events.POST_TOOL_USE,)),
+    "initialUserMessage": (_text_if_any, (events.SESSION_START,)),
+    "sessionTitle": (_text_if_any, ()),
+    "worktreePath": (_text_if_any, ()),
+    "retry": (lambda value: value is True or None, ()),
+    "action": (lambda value: value if value in ("accept", "decline", "cancel") else None, ()),
+    "content": (_object, ()),
+    _WATCH: (lambda value: tuple(map(str, value)) if isinstance(value, list) else None, events.WATCHES),
+}
+"""What reads a field of `HookOutcome.own`, None for nothing, and the events for which it counts; () is any."""
+_COMMON = "hookEventName additionalContext permissionDecision permissionDecisionReason updatedInput decision"
+_KNOWN = frozenset((*_COMMON.split(), *_OWN)) - {_WATCH}
+"""The fields of `hookSpecificOutput`."""
 
 
 @dataclass(frozen=True)
 class HookOutcome:
     """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
     `allow`, or "" for none. `context` is for the model, `notes` for the person, `errors` tell of hooks that failed.
-    `output` takes the place of the result of a tool, `mcp_output` only of that of an MCP tool. `watch` None: the files
-    of before. `unknown` are names of fields that ccb does not know."""
+    `own` is what hooks of few events can answer, by its name there; `unknown` are other names."""
 
     decision: str = ""
     reason: str = ""
@@ -67,15 +85,7 @@ class HookOutcome:
     updated_input: Json | None = None
     updates: tuple[Json, ...] = ()
     interrupt: bool = False
-    output: object = None
-    mcp_output: object = None
-    initial: str = ""
-    title: str = ""
-    retry: bool = False
-    action: str = ""
-    content: Json | None = None
-    watch: tuple[str, ...] | None = None
-    worktree: str = ""
+    own: Json = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
 
     @property
@@ -105,15 +115,15 @@ def failed(event: str, why: str) -> HookOutcome:
 
 def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool = True) -> HookOutcome:
     """Return the answer of a command that has ended. `whole`: nothing of stdout was cut off."""
-    if code == 2 and event in TELLS_ONLY:
+    if code == 2 and event in events.TELLS_ONLY:
         return HookOutcome(errors=(_text(stderr) or "exit code 2",))
     if code == 2:
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
     text, beside = plain(stdout), plain(stderr)
-    read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
+    read = read_printed(text)
     if code != 0:
-        refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
-        return _ended_badly(event, code, _text(stderr or stdout), refuses or (strict and read.has_broken_json))
+        denies = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
+        return _ended_badly(event, code, _text(stderr or stdout), denies or (event in _STRICT and read.has_broken_json))
     outcome = merged([read_answer(event, each) for each in read.answers])
     if outcome.errors or outcome.blocked:
         return outcome
@@ -127,20 +137,21 @@ def _ended_badly(event: str, code: int, said: str, refuses: bool) -> HookOutcome
     return failed(event, why) if refuses else HookOutcome(errors=(why,))
 
 
-def _unread(event: str, read: PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool) -> str:
+def _unread(
+    event: str, read: hook_output.PrintedAnswers, printed: tuple[str, str], outcome: HookOutcome, whole: bool
+) -> str:
     """Return why a hook decides something that cannot be read, "" if it does not. `printed` are stdout and stderr."""
-    strict = event in GATES and event not in _TEXT_EVENTS
-    if read.has_broken_json if strict else read.broken.startswith("{"):
+    if read.has_broken_json if event in _STRICT else read.broken.startswith("{"):
         return f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
     if event in GATES and (names_decision(read.rest) or _contradicts(printed[1], outcome)):
         return f"it names a decision, but not in one JSON object on stdout: {_short(printed[0] or printed[1])!r}"
-    return "it has printed more than ccb reads" if strict and not whole else ""
+    return "it has printed more than ccb reads" if event in _STRICT and not whole else ""
 
 
 def _with_text(event: str, outcome: HookOutcome, text: str) -> HookOutcome:
     """Return an outcome with what the command has printed beside its answers, where that counts."""
-    if text and event == WORKTREE_CREATE and not outcome.worktree:
-        return replace(outcome, worktree=text.splitlines()[-1].strip())
+    if text and event == events.WORKTREE_CREATE and "worktreePath" not in outcome.own:
+        return replace(outcome, own={**outcome.own, "worktreePath": text.splitlines()[-1].strip()})
     if text and event in _TEXT_EVENTS:
         return replace(outcome, context=(_text(text), *outcome.context))
     return outcome
@@ -165,8 +176,8 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     why = _misread(event, answer, own, words)
     if why:
         return failed(event, why)
-    known = _KNOWN | {_WATCH} if event in WATCHES else _KNOWN
-    replaces, watched = own if event == POST_TOOL_USE else {}, own.get(_WATCH) if event in WATCHES else None
+    known = _KNOWN | {_WATCH} if event in events.WATCHES else _KNOWN
+    told = {name: read(own.get(name)) for name, (read, when) in _OWN.items() if event in (when or (event,))}
     return HookOutcome(
         decision=max((_WORDS[word] for word in words if word), key=_RANK.__getitem__, default=""),
         reason=_text(own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")),
@@ -177,15 +188,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         updated_input=_object((nested or own).get("updatedInput")),
         updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
-        output=replaces.get("updatedToolOutput"),
-        mcp_output=replaces.get("updatedMCPToolOutput"),
-        initial=_text(own.get("initialUserMessage")) if event == SESSION_START else "",
-        title=_text(own.get("sessionTitle")),
-        retry=own.get("retry") is True,
-        action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
-        content=_object(own.get("content")),
-        watch=tuple(map(str, watched)) if isinstance(watched, list) else None,
-        worktree=_text(own.get("worktreePath")),
+        own={name: value for name, value in told.items() if value is not None},
         unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),
     )
 
@@ -213,8 +216,8 @@ def _odd(given: Json, known: Collection[str]) -> Json:
 
 _OF_DECIDING = ("reason", "updates", "interrupt")
 """The fields that count only in the answers of the hooks that made the decision."""
-_JOINED = ("reason", "stop_reason", "initial")
-_LAST = ("updated_input", "output", "mcp_output")
+_JOINED = ("reason", "stop_reason", "initialUserMessage")
+_LAST = ("updated_input", "updatedToolOutput", "updatedMCPToolOutput")
 
 
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
@@ -223,31 +226,17 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     if len(outcomes) == 1:
         return outcomes[0]
     strictest = max((each.decision for each in outcomes), key=_RANK.__getitem__, default="")
-    found: Json = {}
-    for name in (each.name for each in fields(HookOutcome)):
+    found: Json = {"decision": strictest, "own": {}}
+    for name in (*(each.name for each in fields(HookOutcome) if each.name not in found), *_OWN):
         counting = [each for each in outcomes if name not in _OF_DECIDING or each.decision == strictest]
-        told = [value for each in counting if (value := getattr(each, name)) != getattr(NOTHING, name)]
-        if not told:
-            continue
-        if isinstance(told[0], tuple):
-            found[name] = tuple(chain.from_iterable(told))
-        elif name in _JOINED:
-            found[name] = "\n".join(told)
-        else:
-            found[name] = told[-1 if name in _LAST else 0]
-    return HookOutcome(**{**found, "decision": strictest})
+        given = [each.own.get(name) if name in _OWN else getattr(each, name) for each in counting]
+        told = [value for value in given if value != getattr(NOTHING, name, None)]
+        if told:
+            (found["own"] if name in _OWN else found)[name] = _one(name, told)
+    return HookOutcome(**found)
 
 
-def _object(value: object) -> Json | None:
-    return value if isinstance(value, dict) else None
-
-
-def _objects(value: object) -> tuple[Json, ...]:
-    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    text = value.strip()
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… (cut)"
+def _one(name: str, told: Sequence[Any]) -> object:
+    if isinstance(told[0], tuple):
+        return tuple(chain.from_iterable(told))
+    return "\n".join(told) if name in _JOINED else told[-1 if name in _LAST else 0]

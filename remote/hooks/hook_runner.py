@@ -8,7 +8,7 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable, Optional
@@ -21,26 +21,12 @@ from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
 from ..permissions.engine import PermissionEngine
 from ..session_store.journal import NotKept
 from ..session_store.session_log import SessionLog
+from ..settings.worker_settings import Sourced
 from ..system.deadline import in_thread, within, within_while
 from ..system.host import Host, nearest_directory
+from . import hook_table as events
 from .hook_outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
-from .hook_table import (
-    CWD_CHANGED,
-    EVENTS,
-    FILE_CHANGED,
-    NOTIFICATION,
-    SESSION_END,
-    SESSION_START,
-    SETS_VARIABLES,
-    SETUP,
-    STOP,
-    SUBAGENT_STOP,
-    Hook,
-    HookSource,
-    HttpTarget,
-    Json,
-    read_hooks,
-)
+from .hook_table import Hook, HttpTarget, Json, read_hooks
 
 if TYPE_CHECKING:
     from .hook_kinds import Judge
@@ -78,8 +64,7 @@ class HookTurn:
 
 @dataclass(frozen=True)
 class HookWork:
-    """An agent that works: its name, the hooks of its own, and the directory in which hooks run for it, "" for that of
-    the session."""
+    """An agent that works: its name, its own hooks, and the directory where hooks run for it, "" for the session's."""
 
     agent_type: str = ""
     hooks: Sequence[Hook] = ()
@@ -106,9 +91,7 @@ class HookRunner:
     the Setup hooks that are due before those of SessionStart, "" for none. `source` is `startup` for a new session,
     else `resume`. `ran` are the keys of the hooks that have run and run only once."""
 
-    def __init__(
-        self, session: HookContext, setup: str = "", source: str = "startup", ran: Collection[str] = ()
-    ) -> None:
+    def __init__(self, session: HookContext, setup: str = "", source: str = "startup", ran: Iterable[str] = ()) -> None:
         self.variables: dict[str, str] = {}
         """What SessionStart hooks have set for the commands of the session."""
         self.problems: list[str] = []
@@ -132,13 +115,13 @@ class HookRunner:
         """All hooks, with those of the agents that work."""
         return (*self._configured, *self._callbacks, *chain.from_iterable(each.hooks for each in self._agents.values()))
 
-    def begin_turn(self, turn: HookTurn, sources: Iterable[HookSource]) -> Sequence[str]:
+    def begin_turn(self, turn: HookTurn, sources: Iterable[Sourced]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
         the laptop and is left out. Return what is wrong with others, once."""
         self._turn = turn
         self.problems = []
         hooks = read_hooks(sources, self.problems.append, turn.names)
-        self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+        self._configured = tuple(each for each in hooks if (each.event, each.source) != (events.NOTIFICATION, "user"))
         self._look_at_files()
         return [text for text in self.problems if self._is_news(text)]
 
@@ -155,16 +138,16 @@ class HookRunner:
         setup, source = self._due
         self._due = "", source
         if setup:
-            self._remind(SETUP, SETUP, await self.run(SETUP, {"trigger": setup}, setup))
+            self._remind(events.SETUP, events.SETUP, await self.run(events.SETUP, {"trigger": setup}, setup))
         self._due = None
         outcome = await self.conversation_starts(source, model)
-        self._initial = outcome.initial
+        self._initial = outcome.own.get("initialUserMessage", "")
         return outcome
 
     async def conversation_starts(self, source: str, model: str) -> HookOutcome:
         """Run the SessionStart hooks, and let the main agent know what they say. Raise NotKept."""
-        outcome = await self.run(SESSION_START, {"source": source, "model": model}, source)
-        self._remind(SESSION_START, SESSION_START, outcome)
+        outcome = await self.run(events.SESSION_START, {"source": source, "model": model}, source)
+        self._remind(events.SESSION_START, events.SESSION_START, outcome)
         return outcome
 
     def take_initial(self) -> str:
@@ -178,17 +161,17 @@ class HookRunner:
             self._session.remind(key, f"{name} hook additional context: {said}")
 
     def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
-        """Replace the callbacks of the driving program (see `client_hooks`). Return the events that there are not here,
-        for which they will not be called."""
+        """Use the callbacks of the driving program (`client_hooks`). Return those of its events that ccb does not
+        have."""
         self._callbacks = tuple(hooks)
         self._look_at_files()
-        return sorted({hook.event for hook in hooks} - {*EVENTS})
+        return sorted({hook.event for hook in hooks} - {*events.EVENTS})
 
     def begin(self, agent_id: str, agent_type: str, hooks: Sequence[Hook], cwd: str = "") -> None:
         """Let these hooks run for the events of one agent, besides the others, until `leave` is called. The end of a
         sub-agent is a Stop for them. All hooks of its events run in `cwd`, "" for the session's directory."""
         if agent_id:
-            hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
+            hooks = [replace(each, event=events.SUBAGENT_STOP) if each.event == events.STOP else each for each in hooks]
         self._agents[agent_id] = HookWork(agent_type, hooks, cwd)
 
     def leave(self, agent_id: str) -> None:
@@ -206,8 +189,8 @@ class HookRunner:
     async def run(
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
-        """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
-        `about` the id of the tool call. Raise NotKept."""
+        """Run the hooks of an event. `match` is what matchers are compared with, `about` the id of the tool call. Raise
+        NotKept."""
         session = self._session
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
@@ -227,8 +210,8 @@ class HookRunner:
         env_file = self._env_file(event, hooks)
         running = {asyncio.ensure_future(self._one(hook, match, whole, about, env_file)): hook for hook in waited}
         outcome = await self._together(running, env_file, agent_id)
-        if outcome.watch is not None:
-            self._watched = outcome.watch
+        if "watchPaths" in outcome.own:
+            self._watched = outcome.own["watchPaths"]
             self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
@@ -241,28 +224,26 @@ class HookRunner:
 
     def _env_file(self, event: str, hooks: Iterable[Hook]) -> str:
         """Return a new file for the variables that commands set, "" where none may be set."""
-        if event not in SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
+        if event not in events.SETS_VARIABLES or not self._session.directory or not any(hook.command for hook in hooks):
             return ""
         from .hook_kinds import make_env_file
 
         return make_env_file(self._session.directory)
 
-    async def _together(
-        self, running: Mapping[asyncio.Task[HookOutcome], Hook], env_file: str, agent_id: str
-    ) -> HookOutcome:
+    async def _together(self, tasks: Mapping[asyncio.Task[HookOutcome], Hook], file: str, agent_id: str) -> HookOutcome:
         try:
-            if any(hook.status for hook in running.values()):
-                _, slow = await asyncio.wait(running, timeout=_QUICK_S)
-                for status in filter(None, (running[task].status for task in slow)):
+            if any(hook.status for hook in tasks.values()):
+                _, slow = await asyncio.wait(tasks, timeout=_QUICK_S)
+                for status in filter(None, (tasks[task].status for task in slow)):
                     self._tell(f"{status} …", "info", agent_id)
-            outcome = merged(await asyncio.gather(*running))
-            if env_file:
-                await self._take_variables(env_file)
+            outcome = merged(await asyncio.gather(*tasks))
+            if file:
+                await self._take_variables(file)
             return outcome
         finally:
-            for task in running:
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait(running)
+            await asyncio.wait(tasks)
 
     def _facts(self, event: str, agent_id: str) -> Json:
         session, working, turn = self._session, self._agents.get(agent_id, NOBODY), self._turn
@@ -287,7 +268,7 @@ class HookRunner:
             self._watching = asyncio.ensure_future(self._watch_files())
 
     def _named_files(self) -> list[str]:
-        wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
+        wanted = [each for each in (*self._configured, *self._callbacks) if each.event == events.FILE_CHANGED]
         here = self._directories.get(MAIN_AGENT, self._session.cwd)
         names = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
         return list(dict.fromkeys(os.path.join(here, name) for name in names))[:_MAX_FILES]
@@ -299,7 +280,7 @@ class HookRunner:
             for path, state in now.items():
                 if path in known and state != known[path]:
                     event = "unlink" if state is None else "add" if known[path] is None else "change"
-                    self.run_later(FILE_CHANGED, {"file_path": path, "event": event}, path)
+                    self.run_later(events.FILE_CHANGED, {"file_path": path, "event": event}, path)
             known = now
             await asyncio.sleep(_EVERY_S)
 
@@ -309,7 +290,7 @@ class HookRunner:
         self._directories[agent_id] = directory
         if directory != old:
             self._look_at_files()
-            await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
+            await self.run(events.CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
 
     async def _take_variables(self, env_file: str) -> None:
         from .hook_kinds import take_env_file
@@ -357,13 +338,13 @@ class HookRunner:
     async def conversation_ends(self, reason: str) -> None:
         """Run the SessionEnd hooks, for 5 seconds at most. Raise NotKept."""
         try:
-            await within(_END_S, self.run(SESSION_END, {"reason": reason}, reason))
+            await within(_END_S, self.run(events.SESSION_END, {"reason": reason}, reason))
         except asyncio.TimeoutError:
             _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
 
     async def end(self, reason: str) -> None:
-        """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
-        The hooks have 5 seconds. Does not raise."""
+        """Run the SessionEnd hooks if a turn ever began in this worker, and stop those beside the turns. Does not
+        raise."""
         if self._due is None:
             self._callbacks = ()
             try:

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_messages import unmarked
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
 
-from ..settings.worker_settings import WorkerSettings, at_line
+from ..settings.worker_settings import Layer, Sourced, at_line
 
 Json = dict[str, Any]
 
@@ -91,9 +91,8 @@ class PromptTarget:
 @dataclass(frozen=True)
 class Hook:
     """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
-    drives (source `client`). `must_decide`: what it is asked about is blocked if it fails. `condition` is a permission
-    rule for the calls it runs for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a
-    gate it then refuses."""
+    drives (source `client`). `must_decide`: its failure blocks. `condition` is a permission rule for the calls it runs
+    for. `beside`: nothing waits for it. `broken` says why its settings cannot be used: at a gate it then refuses."""
 
     event: str
     matcher: str
@@ -146,36 +145,15 @@ class Hook:
         return any(re.search(self.matcher, name) for name in names)
 
 
-@dataclass(frozen=True)
-class HookSource:
-    """A `hooks` object of one settings file, as the file has it, and where it comes from. `lines` are the lines of its
-    values, see `settings_text.lines_in`."""
-
-    value: Any
-    source: str
-    path: str = ""
-    lines: Mapping[str, int] = field(default_factory=dict)
-
-    def place(self, *keys: object) -> str:
-        """Return where the value below these keys stands, in words."""
-        name = ".".join(map(str, ("hooks", *keys)))
-        return f"{at_line(self.path or self.source, self.lines, name)}: {name}"
-
-
-def sources_of(settings: WorkerSettings) -> list[HookSource]:
-    return [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks]
-
-
 def read_hooks(
-    sources: Iterable[HookSource], report: Callable[[str], None], names: ModelNames = CCB_NAMES
+    sources: Iterable[Sourced], report: Callable[[str], None], names: ModelNames = CCB_NAMES
 ) -> tuple[Hook, ...]:
-    """Return the hooks of all sources in order. What cannot be used is reported in words. `names` are the short names
-    of models."""
+    """Return the hooks of all `hooks` objects in order. Report what cannot be used. `names` are those of models."""
     found: list[Hook] = []
     for given in sources:
         for event, matcher, where, hook in _listed(given):
-            full = len(found) >= _MAX_HOOKS
-            read = hook if isinstance(hook, str) else _read(event, matcher, hook, given, names)
+            layer, full = given.layer, len(found) >= _MAX_HOOKS
+            read = hook if isinstance(hook, str) else _read(event, matcher, hook, layer, names)
             if full:
                 event, matcher, read = PRE_TOOL_USE, "", f"more than {_MAX_HOOKS} hooks; the rest is left out"
             if not isinstance(read, str):
@@ -185,7 +163,7 @@ def read_hooks(
             report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
             if gates:
                 known = "" if _matcher_problem(matcher, event) else str(matcher or "")
-                found.append(Hook(event, known, source=given.source, path=given.path, broken=f"{where}: {read}"))
+                found.append(Hook(event, known, source=layer.source, path=layer.path, broken=f"{where}: {read}"))
             if full:
                 return tuple(found)
     return tuple(found)
@@ -208,10 +186,15 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
     return tuple(found[:_MAX_HOOKS])
 
 
-def _listed(given: HookSource) -> Iterator[tuple[str, object, str, Json | str]]:
+def _place(layer: Layer, *keys: object) -> str:
+    name = ".".join(map(str, ("hooks", *keys)))
+    return f"{at_line(layer.path, layer.lines, name)}: {name}"
+
+
+def _listed(given: Sourced) -> Iterator[tuple[str, object, str, Json | str]]:
     """Yield the event, the matcher, the place and the object of each hook. A text in its place says what is wrong."""
     if not isinstance(given.value, dict):
-        yield PRE_TOOL_USE if given.value else "", "", given.place(), "it is no object"
+        yield PRE_TOOL_USE if given.value else "", "", _place(given.layer), "it is no object"
         return
     for event, entries in given.value.items():
         if event not in EVENTS:
@@ -219,20 +202,20 @@ def _listed(given: HookSource) -> Iterator[tuple[str, object, str, Json | str]]:
 
             near = get_close_matches(event, EVENTS, 1, 0.85)
             meant = f"; did you mean {near[0]}?" if near else ""
-            yield near[0] if near else event, "", given.place(event), f"there is no such event{meant}"
+            yield near[0] if near else event, "", _place(given.layer, event), f"there is no such event{meant}"
             continue
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             hooks = entry.get("hooks") if isinstance(entry, dict) else None
             matcher = entry.get("matcher") if isinstance(entry, dict) else None
             if not isinstance(hooks, list):
-                yield event, matcher, given.place(event, number), _SHAPE
+                yield event, matcher, _place(given.layer, event, number), _SHAPE
                 continue
             for each, hook in enumerate(hooks):
-                where = given.place(event, number, "hooks", each)
+                where = _place(given.layer, event, number, "hooks", each)
                 yield event, matcher, where, hook if isinstance(hook, dict) else _SHAPE
 
 
-def _read(event: str, matcher: object, hook: Json, given: HookSource, names: ModelNames) -> Hook | str:
+def _read(event: str, matcher: object, hook: Json, layer: Layer, names: ModelNames) -> Hook | str:
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type", "command"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
@@ -253,8 +236,8 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource, names: Mod
         str(matcher or ""),
         what if kind == "command" else "",
         timeout_s=float(timeout),
-        source=given.source,
-        path=given.path,
+        source=layer.source,
+        path=layer.path,
         target=target,
         condition=str(condition or ""),
         beside=hook.get("async") is True,

@@ -272,10 +272,11 @@ class ServerForms:
         outcome = await self._hooks.run(event, payload, server)
         if outcome.refuses:
             return {"action": "decline"}
-        if not outcome.action:
+        action = outcome.own.get("action")
+        if not action:
             return None
-        given = {"content": outcome.content or {}} if outcome.action == "accept" else {}
-        return {"action": outcome.action, **given}
+        given = {"content": outcome.own.get("content", {})} if action == "accept" else {}
+        return {"action": action, **given}
 
 
 Ask = Callable[[Json], Awaitable[Json]]

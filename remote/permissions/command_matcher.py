@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
 
 from ..sandbox.cage_rules import CageRules
-from . import rule_suggestions
+from . import read_targets, rule_suggestions
 from .git_repositories import why_unsafe
 from .matchers import LEAVE_SANDBOX, Askable, RuleMatcher, RuleState
 from .modes import BYPASS, OFF, PLAN, Trust
 from .paths import PathPattern, PathScope, may_name_one, protection, sensitive_patterns
-from .read_targets import (
-    Unknown,
-    check_directories,
-    directories_inside,
-    has_deep_wildcards,
-    is_pathless,
-    operands_read,
-    resolve,
-    shell_directories,
-)
+from .read_targets import Unknown, is_pathless, operands_read, resolve, shell_directories
 from .rules import Behavior, CommandPattern, Decision, Rule, RuleSet
 from .shell import risky_options
 from .shell.read_only import is_null, is_read_only_command, reads_only, reads_only_together, runs_git
@@ -53,9 +44,10 @@ class CommandMatcher(RuleMatcher):
     def question_about_deny_rules(
         self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
     ) -> Decision | None:
-        denied = [bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name)]
+        kinds = {"commands": tool.name, "reads": READ.name, "writes": EDIT.name}
+        about = {kind for kind, name in kinds.items() if state.rules.contents(Behavior.DENY, name)}
         policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), DeniedKinds(*denied), by_rules=by_rules) if any(denied) else None
+        return policy.understand(_command(tool_input), about, by_rules=by_rules) if about else None
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
@@ -69,14 +61,14 @@ class CommandMatcher(RuleMatcher):
         command = _command(tool_input)
         whole = state.rules.whole_tool(Behavior.ALLOW, tool.name)
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
-        if whole or cage is not None:
-            question = self.question_about_deny_rules(tool, tool_input, state)
-            if cage is not None:
-                decision = question or Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
-            else:
-                decision = question or Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
+        if cage is not None:
+            decision = Decision(Behavior.ALLOW, "It runs in the workspace cage.", "mode", cage=cage)
+        elif whole:
+            decision = Decision(Behavior.ALLOW, f"The rule {whole} allows this.", "rule")
         else:
             decision = self._decide_by_rules(tool, tool_input, state)
+        if cage is not None or whole:
+            decision = self.question_about_deny_rules(tool, tool_input, state) or decision
         if decision.behavior is not Behavior.ALLOW or whole:
             return decision
         if not may_name_one(command) or _policy(state).allows_exactly(command):
@@ -102,6 +94,8 @@ class CommandMatcher(RuleMatcher):
 def _decide_caged(command: str, state: RuleState) -> Decision | None:
     """Return ALLOW for a line that only reads or makes accepted edits, if this host has the cage for it; else None."""
     places, sandbox = state.places, state.sandbox
+    if sandbox.mode == OFF:
+        return None
     readable = state.rules.only(Behavior.ALLOW, READ.name)
     if _allows(BashPolicy(readable, places, False, state.start), command):
         if readable.whole_tool(Behavior.ALLOW, READ.name):
@@ -109,11 +103,11 @@ def _decide_caged(command: str, state: RuleState) -> Decision | None:
         else:
             patterns = [PathPattern(rule.content or "") for rule in readable.contents(Behavior.ALLOW, READ.name)]
             opened = [path for pattern in patterns for path in pattern.opened(places) if path != "/"]
-        cage = None if sandbox.mode == OFF else sandbox.cages.read_only(places.roots, opened)
+        cage = sandbox.cages.read_only(places.roots, opened)
         return Decision(Behavior.ALLOW, "It only reads, in the read-only cage.", cage=cage) if cage else None
     editable = state.rules.only(Behavior.ALLOW, READ.name, EDIT.name)
     if state.mode != PLAN and _allows(BashPolicy(editable, places, state.accepts_edits, state.start), command):
-        cage = None if sandbox.mode == OFF else sandbox.cages.workspace(places.roots, network=False)
+        cage = sandbox.cages.workspace(places.roots, network=False)
         if cage is not None:
             return Decision(Behavior.ALLOW, "It only makes accepted edits, in the workspace cage.", "mode", cage=cage)
     return None
@@ -157,26 +151,15 @@ class _Problem:
     is_write_inside: bool = False
 
 
-@dataclass(frozen=True)
-class DeniedKinds:
-    """Which kinds of deny rules there are: about commands, about files that are read, about files that are written."""
-
-    commands: bool
-    reads: bool
-    writes: bool
-
-
 class BashPolicy:
     """Decides on one command line. `start` is the real path of the shell's current directory."""
 
-    def __init__(
-        self, rules: RuleSet, places: PathScope, accepts_edits: bool, start: str, *, trust: Trust = Trust.ANY
-    ) -> None:
+    def __init__(self, rules: RuleSet, places: PathScope, edits: bool, start: str, *, trust: Trust = Trust.ANY) -> None:
         self._start = start
         self._trust = trust
         self._is_trusted = True
         self._places = places
-        self._accepts_edits = accepts_edits
+        self._accepts_edits = edits
         self._allow = [CommandPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, BASH.name)]
         self._edit = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, EDIT.name)]
         self._read = [PathPattern(rule.content or "") for rule in rules.contents(Behavior.ALLOW, READ.name)]
@@ -213,21 +196,21 @@ class BashPolicy:
     def allows_exactly(self, text: str) -> bool:
         return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
 
-    def understand(self, text: str, about: DeniedKinds, *, by_rules: bool = False) -> Decision | None:
-        """Return the question if the deny rules that there are (`about`) have not seen all of the line. `by_rules`: a
-        rule or a check of its own covers each command with its arguments."""
+    def understand(self, text: str, about: Set[str], *, by_rules: bool = False) -> Decision | None:
+        """Return the question if the deny rules, `about` `commands` or files that somebody `reads` or `writes`, have
+        not seen all of the line. `by_rules`: a rule or a check covers each command with its arguments."""
         try:
             commands = parse(text)
             bases = self._bases_shown(commands)
-            if about.commands and any(map(hides_commands, commands)):
+            if "commands" in about and any(map(hides_commands, commands)):
                 raise NotUnderstood("the text does not show what it runs")
-            for command in commands:
-                risk = risky_options.risk(command.words) if command.words and about.commands and not by_rules else None
+            for command in commands if "commands" in about and not by_rules else ():
+                risk = risky_options.risk(command.words) if command.words else None
                 if risk:
                     raise NotUnderstood(f"{_shortened(risk)} may run another program")
             for command in commands:
-                self._check_files_shown(command, commands, bases, about)
-                if about.reads or about.writes:
+                self._check_files(command, commands, bases, about)
+                if about != {"commands"}:
                     self._check_lines_inside(command, bases, about)
         except (NotUnderstood, Unknown) as reason:
             whole = rule_suggestions.exact_rule(text)
@@ -242,35 +225,33 @@ class BashPolicy:
             raise NotUnderstood("it is not clear what it runs, or where")
         return bases
 
-    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: DeniedKinds) -> None:
+    def _check_lines_inside(self, command: Command, bases: Sequence[str], about: Set[str]) -> None:
         if hides_lines(command):
             raise Unknown("the text does not show what it runs")
         for line in lines_inside(command):
-            inside = directories_inside(line, self._places, bases)
+            inside = read_targets.directories_inside(line, self._places, bases)
             if inside is None:
                 raise Unknown("it is not clear where it runs")
             for part in line:
-                self._check_files_shown(part, line, inside, about)
+                self._check_files(part, line, inside, about)
 
-    def _check_files_shown(
-        self, command: Command, commands: Sequence[Command], bases: Sequence[str], about: DeniedKinds
-    ) -> None:
+    def _check_files(self, command: Command, line: Sequence[Command], bases: Sequence[str], about: Set[str]) -> None:
         """Raise Unknown if the text does not show which files the command opens that deny rules may be about."""
         for redirect in command.redirects:
-            if redirect.target.dynamic and (about.writes if redirect.writes else about.reads):
+            if redirect.target.dynamic and ("writes" if redirect.writes else "reads") in about:
                 raise Unknown("a path is known only when it runs")
         reads_files = not is_pathless(command)
         if not reads_only(command):
-            if (about.reads or about.writes) and reads_files and any(map(_is_unclear, command.words)):
+            if about != {"commands"} and reads_files and any(map(_is_unclear, command.words)):
                 raise Unknown("an argument is known only when it runs")
-        elif about.reads:
-            if splits_into_files(command, commands):
+        elif "reads" in about:
+            if splits_into_files(command, line):
                 raise Unknown("the shell may take the value of an expansion for wildcards")
             words = operands_read(command) if reads_files else []
             for word in words:
                 resolve(word, self._places, bases)
             if reads_files:
-                check_directories(command, words, self._places, bases)
+                read_targets.check_directories(command, words, self._places, bases)
 
     def _problems(self, command: Command) -> list[_Problem]:
         run = self._run_problem(command) if command.words or command.assignments else None
@@ -316,13 +297,15 @@ class BashPolicy:
         reads_code = command.fed or (command.gets is not None and runs_its_input(command.words))
         uncovered = ""
         for pattern in self._allow:
-            for words in [words for text, words in texts.items() if text and pattern.matches(text)]:
-                if pattern.is_exact and reads_code:  # no rule about its words has seen what it runs
-                    continue
-                if not pattern.is_exact and words == own and 0 < hidden >= pattern.words:
+            for words in [words for text, words in texts.items() if pattern.matches(text)]:
+                if pattern.is_exact:
+                    if reads_code:  # no rule about its words has seen what it runs
+                        continue
+                    return None
+                if words == own and 0 < hidden >= pattern.words:
                     continue  # the wildcard stands for the program
                 skipped = len(command.assignments) if words == own else 0
-                found = None if pattern.is_exact else self._uncovered(words[skipped:], pattern.words - skipped)
+                found = self._uncovered(words[skipped:], pattern.words - skipped)
                 if found is None:
                     return None
                 uncovered = found
@@ -360,7 +343,7 @@ class BashPolicy:
             files = (self._file_problem(word, writes=False) for word in words)
             problem = next(filter(None, places), None) or next(filter(None, files), None)
             if problem is None:
-                check_directories(command, words, self._places, self._bases or [])
+                read_targets.check_directories(command, words, self._places, self._bases or [])
             return problem
         except Unknown as reason:
             rule = rule_suggestions.command_rule(inner) if inner else None
@@ -416,7 +399,7 @@ class BashPolicy:
 def _texts_for_rules(command: Command, inner: Command | None) -> dict[str, tuple[Word, ...]]:
     """Return the texts that a rule may match, each with its words; none if it is not clear what the command starts."""
     own = (*command.assignments, *command.words)
-    texts = {canonical(own): own, **({} if command.redirects else {command.raw: own})}
+    texts = {canonical(own): own, **({command.raw: own} if command.raw and not command.redirects else {})}
     if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
         if started_by(inner) is None:
             return {}
@@ -440,7 +423,7 @@ def _suggestions(problems: Sequence[_Problem], whole: Rule | None) -> list[Json]
 
 def _is_unclear(word: Word) -> bool:
     """Return whether the text does not show what the program gets; the locale explains brackets in wildcards."""
-    return word.dynamic or (word.is_glob and (has_deep_wildcards(word) or "[" in word.skeleton))
+    return word.dynamic or (word.is_glob and (read_targets.has_deep_wildcards(word) or "[" in word.skeleton))
 
 
 def _ask(reason: str, rule: Rule | None = None) -> Decision:

@@ -15,27 +15,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
+from . import rules as permission_rules
 from .matchers import AgentMatcher, Askable, DomainMatcher, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, NO_CAGE, PLAN, Cages, Sandbox, check_mode, stricter
 from .paths import ROOT_MARK, PathPattern, PathScope, sensitive_patterns
-from .rules import (
-    ANY_TOOL,
-    CLIENT,
-    COMMAND,
-    COMMAND_LINE,
-    SKILLS,
-    Behavior,
-    Decision,
-    Rule,
-    RuleError,
-    RuleSet,
-    UpdateError,
-    broken_rules,
-    listed_in,
-    parse_rule,
-    parse_rules,
-    updated_rules,
-)
+from .rules import Behavior, Decision, Rule, RuleError, RuleSet, UpdateError, parse_rule, parse_rules
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
@@ -123,8 +107,8 @@ class PermissionEngine:
         self._allow_bypass, self._sandbox = may_bypass, launch.sandbox
         self._switch(launch.mode)
         self._work_in(launch.add_dirs)
-        self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
-        self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
+        self._rules.replace(permission_rules.COMMAND_LINE, Behavior.ALLOW, allow)
+        self._rules.replace(permission_rules.COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
         """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
@@ -137,11 +121,11 @@ class PermissionEngine:
                 except RuleError as error:
                     if behavior is Behavior.ALLOW:
                         raise
-                    rules = broken_rules(each.value, str(error)) if each.value else []
+                    rules = permission_rules.broken_rules(each.value, str(error)) if each.value else []
                 found[each.layer.source, behavior] += rules
         for layer in settings.layers:
             if layer.broken:
-                found[layer.source, Behavior.DENY].append(Rule(ANY_TOOL, broken=layer.broken))
+                found[layer.source, Behavior.DENY].append(Rule(permission_rules.ANY_TOOL, broken=layer.broken))
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
         self._set_dirs = settings.directories
@@ -153,12 +137,12 @@ class PermissionEngine:
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
-        self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
+        self._rules.replace(permission_rules.COMMAND, Behavior.ALLOW, parse_rules(rules))
 
     def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
         """Replace the rules that a client has for the tools of its own MCP servers, each a name."""
         for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
-            self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
+            self._rules.replace(permission_rules.CLIENT, behavior, [Rule(name) for name in names])
 
     def remember_in(self, directory: str) -> None:
         """Let files in this directory be used for notes of the agent. Only real paths count: a link opens nothing."""
@@ -169,7 +153,7 @@ class PermissionEngine:
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
         """Return whether a rule is about a call, in doubt True."""
-        asked, rules = _NamedTool(tool_name), RuleSet()
+        asked, rules = NamedTool(tool_name), RuleSet()
         try:
             rules.add("", Behavior.DENY, [parse_rule(rule)])
             matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
@@ -189,9 +173,9 @@ class PermissionEngine:
             except RuleError as error:
                 log.warning("a rule of a skill does not count: %s", error)
         if for_turn:
-            self._rules.add(COMMAND, Behavior.ALLOW, found)
+            self._rules.add(permission_rules.COMMAND, Behavior.ALLOW, found)
         else:
-            self._rules.replace(SKILLS, Behavior.ALLOW, found)
+            self._rules.replace(permission_rules.SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
         rules = self._rules.about(Behavior.DENY, tool_name)
@@ -226,12 +210,12 @@ class PermissionEngine:
         if kind == "setMode":
             self.set_mode(str(update.get("mode", "")))
         elif kind in changes:
-            behavior, rules = updated_rules(update)
+            behavior, rules = permission_rules.updated_rules(update)
             changes[kind](destination, behavior, rules)
             if kind == "removeRules" and destination == "localSettings":
                 self._rules.remove("kept", behavior, rules)  # those that the laptop has kept came with its settings
         elif kind in ("addDirectories", "removeDirectories"):
-            self._change_directories(kind, listed_in(update, "directories"))
+            self._change_directories(kind, permission_rules.listed_in(update, "directories"))
         else:
             raise UpdateError(f"unknown permission update {kind!r}")
 
@@ -249,9 +233,8 @@ class PermissionEngine:
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
     ) -> Decision:
         """Return the decision on one call. `can_ask`: a person can be asked, so plan mode asks instead of denying.
-        `shell_cwd` is the directory where Bash would run now, if an earlier `cd` left the session's directory.
-        `granted`: a hook of the person allows the call, which holds where bypassPermissions would, but not in plan
-        mode. Never raises."""
+        `shell_cwd` is where Bash would run now, if an earlier `cd` left the session's directory. `granted`: a hook of
+        the person allows the call, which holds where bypassPermissions would, but not in plan mode. Never raises."""
         try:
             matcher = _matcher(tool.traits.rules)
             state = self._state(os.path.realpath(shell_cwd) if shell_cwd else self._places.cwd)
@@ -278,36 +261,34 @@ class PermissionEngine:
         except TypeError:  # an input that the matcher cannot read
             return False
 
-    def _decide(
-        self, matcher: RuleMatcher, tool: Askable, tool_input: Json, can_ask: bool, state: RuleState
-    ) -> Decision:
+    def _decide(self, matcher: RuleMatcher, tool: Askable, given: Json, can_ask: bool, state: RuleState) -> Decision:
         for behavior, verb, end in (
             (Behavior.DENY, "denies", "is denied"),
             (Behavior.ASK, "wants a question before", "asks"),
         ):
             rule = self._rules.whole_tool(behavior, tool.name)
-            rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)
+            rule = rule or matcher.matching_rule(behavior, tool, given, state)
             if rule:
                 broken = f"{rule.broken}. Until that is corrected, every use of {tool.name} {end}."
                 return Decision(behavior, broken if rule.broken else f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
-            ways = self._ways_out_of_plan(tool_input) if tool.traits.view is View.PLAN else []
+            ways = self._ways_out_of_plan(given) if tool.traits.view is View.PLAN else []
             return Decision(Behavior.ASK, "", suggestions=ways)
         above, name = os.path.split(self._plan_file)
         plan = os.path.join(os.path.realpath(above), name)  # a link in its place is not the plan
-        if name and matcher.real_path(tool, tool_input, self._places) == plan:
+        if name and matcher.real_path(tool, given, self._places) == plan:
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
-        question = matcher.question_in_any_mode(tool, tool_input, state)
+        question = matcher.question_in_any_mode(tool, given, state)
         if question:
             return question
-        if self._mode == PLAN and not matcher.only_reads(tool, tool_input):
+        if self._mode == PLAN and not matcher.only_reads(tool, given):
             if can_ask:
                 return Decision(Behavior.ASK, "Plan mode: this call would change something.", "mode")
             return Decision(Behavior.DENY, _PLAN_DENIAL, "mode")
         if state.mode == BYPASS:
-            question = matcher.question_about_deny_rules(tool, tool_input, state)
+            question = matcher.question_about_deny_rules(tool, given, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
-        return matcher.decide(tool, tool_input, state)
+        return matcher.decide(tool, given, state)
 
     def _ways_out_of_plan(self, tool_input: Json) -> list[Json]:
         """Return the modes that the person may choose with a plan, and the rule for the commands that it asks for."""
@@ -325,17 +306,18 @@ class PermissionEngine:
 
 
 @dataclass(frozen=True)
-class _NamedTool:
-    """A tool of which only the name is known."""
+class NamedTool:
+    """A tool of which only the name is known, and perhaps that it reads."""
 
     name: str
+    reads: bool = False
 
     @property
     def traits(self) -> ToolTraits:
         return traits_of(self.name)
 
     def is_read_only(self, tool_input: Json) -> bool:
-        return False
+        return self.reads
 
 
 def read_rule(given: Sourced) -> Rule:

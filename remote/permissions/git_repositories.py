@@ -30,8 +30,8 @@ class Setting:
         return f"{self.section}.{self.key}"
 
 
-class NotPlain(Exception):
-    """This reader does not follow how the file is written."""
+class UnsafeRepository(Exception):
+    """Git is not safe to run in a directory; the text says why."""
 
 
 _BLANK = re.compile(r"[ \t]*(?:[#;].*)?")
@@ -39,13 +39,13 @@ _SECTION = re.compile(r"[ \t]*\[([A-Za-z0-9-]+)(?:[ \t]+\"([^\"\\]*)\")?\][ \t]*
 _KEY = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=[ \t]*(.*))?")
 
 
-def settings(text: str) -> Iterator[Setting]:
-    """Yield the settings of a configuration file. Raise NotPlain for what git may read in another way."""
+def _settings(path: str, text: str) -> Iterator[Setting]:
+    """Yield the settings of a configuration file. Raise UnsafeRepository for what git may read in another way."""
     section = subsection = ""
     for line in text.split("\n"):
         line = line.rstrip("\r")
         if line.endswith("\\"):
-            raise NotPlain("a line is continued")
+            raise UnsafeRepository(f"{path} is unusual: a line is continued")
         if _BLANK.fullmatch(line):
             continue
         header, key = _SECTION.fullmatch(line), _KEY.fullmatch(line)
@@ -54,45 +54,34 @@ def settings(text: str) -> Iterator[Setting]:
         elif key and section:
             yield Setting(section, subsection, key[1].lower(), None if key[2] is None else key[2].strip())
         else:
-            raise NotPlain("a line is unusual")
+            raise UnsafeRepository(f"{path} is unusual: a line is unusual")
 
 
-_ALL_KEYS = names(
-    "advice author branch checkout clone color column commit committer credential feature fetch gc"
-    " gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh"
-    " stash submodule tag transfer url user versionsort worktree"
-)
+_ALL_KEYS = names("""advice author branch checkout clone color column commit committer credential feature fetch gc
+    gitflow grep gui http i18n index init maintenance pack protocol pull push rebase rerere sparse ssh stash submodule
+    tag transfer url user versionsort worktree""")
 """Sections of which no key makes a reading command run a program. Those about the network are among them: a reading
 command asks no remote, unless it is a promisor."""
 
 _KEYS = {
-    "core": names(
-        "abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar"
-        " commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode"
-        " filesreflocktimeout fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat"
-        " logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref packedgitlimit"
-        " packedgitwindowsize packedrefstimeout precomposeunicode preloadindex protecthfs protectntfs"
-        " quotepath repositoryformatversion restrictinheritedhandles safecrlf sharedrepository sparsecheckout"
-        " sparsecheckoutcone splitindex sshcommand symlinks trustctime unsetenvvars untrackedcache"
-        " usereplacerefs warnambiguousrefs whitespace"
-    ),
-    "diff": names(
-        "algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool"
-        " ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit"
-        " renames statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"
-    ),
-    "merge": names(
-        "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name recursive"
-        " renamelimit renames stat suppressdest tool verbosity"
-    ),
+    "core": names("""abbrev askpass autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar
+        commitgraph compression createobject deltabasecachelimit disambiguate editor eol filemode filesreflocktimeout
+        fscache fsync fsyncmethod fsyncobjectfiles hidedotfiles ignorecase ignorestat logallrefupdates longpaths
+        loosecompression maxtreedepth multipackindex notesref packedgitlimit packedgitwindowsize packedrefstimeout
+        precomposeunicode preloadindex protecthfs protectntfs quotepath repositoryformatversion restrictinheritedhandles
+        safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex sshcommand symlinks trustctime
+        unsetenvvars untrackedcache usereplacerefs warnambiguousrefs whitespace"""),
+    "diff": names("""algorithm autorefreshindex binary colormoved colormovedws context dirstat funcname guitool
+        ignoresubmodules indentheuristic interhunkcontext mnemonicprefix noprefix relative renamelimit renames
+        statgraphwidth statnamewidth suppressblankempty tool wordregex wserrorhighlight xfuncname"""),
+    "merge": names("""autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log name
+        recursive renamelimit renames stat suppressdest tool verbosity"""),
     "log": names("abbrevcommit date decorate diffmerges excludedecoration follow graphcolors mailmap showroot"),
     "status": names(
         "aheadbehind branch displaycommentprefix relativepaths renamelimit renames short showstash showuntrackedfiles"
     ),
-    "remote": names(
-        "fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl skipdefaultupdate"
-        " skipfetchall tagopt url"
-    ),
+    "remote": names("""fetch followremotehead gh-resolved mirror prune prunetags push pushdefault pushurl
+        skipdefaultupdate skipfetchall tagopt url"""),
     "blame": names("blankboundary coloring date markignoredlines markunblamablelines showemail showroot"),
     "extensions": names("compatobjectformat noop objectformat refstorage relativeworktrees worktreeconfig"),
     "lfs": names("access locksverify repositoryformatversion"),
@@ -155,10 +144,6 @@ _MAX_INDEX = 64 << 20
 _MAX_SUBMODULES = 100
 _MAX_DEPTH = 4
 _HOOK = "post-index-change"  # the only hook that reading commands run: `git status` refreshes the index
-
-
-class UnsafeRepository(Exception):
-    """Git is not safe to run in a directory; the text says why."""
 
 
 def why_unsafe(directory: str, roots: Sequence[str], home: str, strict: bool = False) -> str:
@@ -283,8 +268,7 @@ class _Repository:
 
 
 def _points_back(own: str, entry: str) -> bool:
-    """Return whether a linked work tree names the `.git` that leads to it, as only the owner of the repository can
-    arrange. That must be this user or root."""
+    """Return whether a linked work tree names the `.git` that leads to it, as only this user or root arranged."""
     back = _text(os.path.join(own, "gitdir")) or ""
     return (
         is_ours(own)
@@ -319,10 +303,7 @@ def _check_settings(path: str, top: str, roots: Sequence[str], is_own: bool = Fa
         raise UnsafeRepository(f"{path} cannot be read")
     if "\0" in text:  # git ends the value there
         raise UnsafeRepository(f"{path} contains a NUL character")
-    try:
-        held = list(settings(text))
-    except NotPlain as reason:
-        raise UnsafeRepository(f"{path} is unusual: {reason}") from None
+    held = list(_settings(path, text))
     for setting in held:
         if _names_program(setting):
             raise UnsafeRepository(f"{path} sets {setting.name}, which can start a program")

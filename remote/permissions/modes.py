@@ -154,10 +154,8 @@ class Cages:
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
         # a session may work in a /tmp that holds such a place, from where the next worker runs code outside of any cage
-        workers = map(os.path.realpath, map(os.path.dirname, worker_directories()))
-        protected = tuple(
-            real for real in workers if os.path.isdir(real) and any(is_under(real, top) for top in rules.write)
-        )
+        workers = filter(os.path.isdir, map(os.path.realpath, map(os.path.dirname, worker_directories())))
+        protected = tuple(real for real in workers if any(is_under(real, top) for top in rules.write))
         return replace(rules, read=(*rules.read, *self._read_by_git(directories)), protected=protected)
 
     def _read_by_git(self, directories: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_rules import NAMES_IN_REPOSITORY, is_repository, why_protected
+from ..search_program.globs import bracket
 from ..session_store.session_registry import worker_directories
 from ..system.host import is_under
 
@@ -195,18 +196,7 @@ def _piece(body: str, at: int) -> tuple[str, int]:
         return _IN_NAME, at + (2 if body.startswith("**", at) else 1)
     if body[at] == "?":
         return "[^/]", at + 1
-    end = body.find("]", at + 2) if body[at] == "[" else -1
-    if end < 0:
-        return re.escape(body[at]), at + 1
-    inner = body[at + 1 : end]
-    negated = inner[:1] in ("!", "^")
-    chars = re.sub(r"([\\\[\]^&~|])", r"\\\1", inner[1:] if negated else inner)
-    piece = f"(?!/)[{'^' if negated else ''}{chars}]"
-    try:
-        re.compile(piece)
-    except re.error:
-        piece = re.escape(body[at : end + 1])
-    return piece, end + 1
+    return bracket(body, at) if body[at] == "[" else (re.escape(body[at]), at + 1)
 
 
 _HOME_PLACES = (
@@ -251,16 +241,9 @@ NAMES = (
 )
 _SENSITIVE_HOME_PLACES = (
     *(".ssh", ".aws", ".gnupg", ".kube", ".docker/config.json", ".config/gcloud", ".azure", ".config/gh"),
-    *(
-        ".config/hub",
-        ".config/op",
-        ".config/rclone",
-        ".password-store",
-        ".local/share/keyrings",
-        ".terraform.d",
-        ".npmrc",
-    ),
-    *(".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome", ".config/chromium"),
+    *(".config/hub", ".config/op", ".config/rclone", ".password-store", ".local/share/keyrings", ".terraform.d"),
+    *(".npmrc", ".cargo/credentials.toml", ".claude/.credentials.json", ".mozilla", ".config/google-chrome"),
+    ".config/chromium",
 )
 _SYSTEM_PLACES = ("/etc/ssh", "/etc/ssl/private", "/run/secrets", "/var/run/secrets", "/proc", "/root")
 _HOMES = ("/home", "/Users", "/var/home")
@@ -279,8 +262,7 @@ def is_sensitive(real: str, home: str) -> bool:
 
 
 def is_too_wide(directory: str, home: str) -> bool:
-    """Return whether a rule for all of a directory would be about more than a person has seen: a home or above, or a
-    place or directory with secrets."""
+    """Return whether a rule for a directory would be about a home or above, or a place or directory with secrets."""
     if is_under(os.path.realpath(home), directory) or os.path.dirname(directory) in _HOMES or directory in _HOMES:
         return True
     if any(f"/{place}/" in f"{directory}/" for place in _SENSITIVE_HOME_PLACES):

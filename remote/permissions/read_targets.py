@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from .paths import PathScope, expand
-from .shell.read_only import NULL_DEVICE, Unclear, check_plain_files
-from .shell.shell_words import Command, Word, literal, names
+from .shell.read_only import NULL_DEVICE, check_plain_files
+from .shell.shell_words import Command, NotUnderstood, Word, literal, names
 from .shell.wrappers import FOUND, effective, started_by
 
 _MAX_BASES = 32
@@ -20,10 +20,8 @@ _MAX_NAME = 255
 _MAX_DEPTH = 3  # directories with wildcards in one word: each multiplies the time that the search takes
 
 # These commands print their arguments or query the system. None of their arguments opens a file.
-_PATHLESS = names(
-    "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime free tr"
-    " sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink"
-)
+_PATHLESS = names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname
+    uptime free tr sleep ps pwd env hostname printenv whereis test [ printf command set realpath readlink""")
 _PATTERN_FIRST = frozenset(("grep", "egrep", "fgrep", "rg", "sed"))
 _PATTERN_OPTIONS = ("--regexp", "--file", "--files", "--expression")
 _FILE_OPTIONS = ("--exclude-from", "--ignore-file")  # their value stands before the pattern
@@ -46,8 +44,8 @@ class Unknown(Exception):
 
 
 def operands_read(command: Command) -> list[Word]:
-    """Return the words that may name files to read, including `cd` targets and input redirections. Raise Unknown if the
-    command may read others."""
+    """Return the words that may name files to read, as `cd` targets and input redirections. Raise Unknown if there may
+    be others."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:
@@ -80,7 +78,7 @@ def _operands_of_find(command: Command) -> list[Word]:
     if any(reads):
         try:
             check_plain_files(texts[start:], reads)
-        except Unclear:
+        except NotUnderstood:
             raise Unknown(_HANDS_LINKS) from None
         if "-H" in texts:
             raise Unknown(_HANDS_LINKS)
@@ -145,11 +143,9 @@ def option_values(text: str) -> list[str]:
     return [text[at:] for at in range(max(2, letters.end() - _MAX_NAME), letters.end() + 1) if text[at:]]
 
 
-_JQ_FLAGS = names(
-    "--seq --stream --stream-errors --slurp --raw-input --null-input --compact-output --tab --color-output"
-    " --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output"
-    " --exit-status --args --jsonargs --version --help --build-configuration"
-)
+_JQ_FLAGS = names("""--seq --stream --stream-errors --slurp --raw-input --null-input --compact-output --tab
+    --color-output --monochrome-output --ascii-output --unbuffered --sort-keys --raw-output --raw-output0 --join-output
+    --exit-status --args --jsonargs --version --help --build-configuration""")
 _JQ_FILES = names("--slurpfile --rawfile --argfile")
 _JQ_VALUES = {"--indent": 1, "--arg": 2, "--argjson": 2, **dict.fromkeys(_JQ_FILES, 2)}
 _JQ_OPENS = re.compile(r"(?<![\w.\"])(?:import|include|modulemeta)\b(?!\s*:)")

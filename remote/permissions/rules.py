@@ -40,7 +40,7 @@ class Decision:
     pinned: str = ""
 
 
-def headless_denial(decision: Decision, tool_name: str) -> str:
+def headless_denial(decision: Decision, tool: str) -> str:
     """Return the text for the model, with the flag that would have allowed the call."""
     hint, update = "", decision.suggestions[0] if decision.suggestions else {}
     if update.get("type") == "addRules":
@@ -51,9 +51,7 @@ def headless_denial(decision: Decision, tool_name: str) -> str:
     elif update.get("type") == "addDirectories":
         hint = f"--add-dir {_quoted(update['directories'][0])}"
     way = f"To allow it, start the session with {hint}." if hint else "An interactive session can allow it."
-    return (
-        f"Permission to use {tool_name} was not granted: {decision.reason} Nobody can be asked in this session. {way}"
-    )
+    return f"Permission to use {tool} was not granted: {decision.reason} Nobody can be asked in this session. {way}"
 
 
 def _quoted(text: str) -> str:

@@ -12,18 +12,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..system.host import is_under
+from . import read_targets
 from .paths import PathPattern, PathScope
-from .read_targets import (
-    Unknown,
-    directories_inside,
-    is_pathless,
-    matches,
-    operands_read,
-    option_values,
-    resolve,
-    shell_directories,
-    without_own_view,
-)
+from .read_targets import Unknown, is_pathless, operands_read, resolve, shell_directories, without_own_view
 from .rules import Behavior, CommandPattern, Rule, RuleSet
 from .shell.read_only import is_null, reads_only
 from .shell.shell_parser import parse
@@ -51,7 +42,7 @@ class _Search:
                 return rule
             is_about_files = self.reads or self.writes or self.no_writes
             for line in lines_inside(command) if is_about_files else ():  # as in `sh -c 'cat file'`
-                inside = directories_inside(line, self.places, bases) or bases
+                inside = read_targets.directories_inside(line, self.places, bases) or bases
                 rule = next(filter(None, (self._about_files(part, inside) for part in line)), None)
                 if rule:
                     return rule
@@ -68,7 +59,8 @@ class _Search:
         return None
 
     def _matching(self, texts: Iterable[str]) -> Rule | None:
-        found = (rule for text in texts if text for rule in self.commands if _pattern(rule).matches(text))
+        named = filter(None, texts)
+        found = (rule for text in named for rule in self.commands if CommandPattern(rule.content or "").matches(text))
         return next(found, None)
 
     def _about_command(self, command: Command) -> Rule | None:
@@ -96,22 +88,16 @@ class _Search:
     def _about_path(self, word: Word, rules: Sequence[Rule], bases: Sequence[str]) -> Rule | None:
         texts = {word.text, word.text.partition("=")[2], *re.split("[=:@,]", word.text)}  # HEAD:path, -d@path
         if word.text.startswith("-"):
-            texts.update(option_values(word.text))
+            texts.update(read_targets.option_values(word.text))
         texts.discard("")
         for rule in rules:
             pattern = PathPattern(rule.content or "")
-            if any(
-                pattern.forbids(without_own_view(text, base), self.places, base) for text in texts for base in bases
-            ):
+            if any(pattern.forbids(without_own_view(text, at), self.places, at) for text in texts for at in bases):
                 return rule
-            found = matches(word, self.places, bases) if word.is_glob and not word.dynamic else []
+            found = read_targets.matches(word, self.places, bases) if word.is_glob and not word.dynamic else []
             if any(pattern.forbids(path, self.places) for path in found):
                 return rule
         return None
-
-
-def _pattern(rule: Rule) -> CommandPattern:
-    return CommandPattern(rule.content or "")
 
 
 def forbidding_rule(text: str, rules: RuleSet, behavior: Behavior, places: PathScope, start: str) -> Rule | None:

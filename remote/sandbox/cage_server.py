@@ -99,16 +99,6 @@ class Availability:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class _Launch:
-    argv: Sequence[str]
-    cwd: str
-    env: Mapping[str, str]
-    rules: CageRules | None = None
-    redirect: Sequence[int] = ()
-    program: str | None = None
-
-
 class CageServer:
     """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests."""
 
@@ -125,16 +115,16 @@ class CageServer:
         self._connection: socket.socket | None = None
         # ends the zygote also if nobody closes this server
         self._ending: weakref.finalize[[subprocess.Popen[bytes], socket.socket], CageServer] | None = None
-        self._available: Availability | None = None
+        self.known: Availability | None = None  # what `availability` has returned
         self._directories = TemporaryDirectories()
 
     def availability(self) -> Availability:
         """Return which cages hold here. The first call starts the zygote, which takes 50 ms."""
-        if self._available is not None:  # without the lock, which a start may hold for long
-            return self._available
+        if self.known is not None:  # without the lock, which a start may hold for long
+            return self.known
         with self._lock:
-            if self._available is not None:
-                return self._available
+            if self.known is not None:
+                return self.known
             if self._closed:
                 return Availability(CageMechanism.NONE, 0, False, "the session has ended")
             temporary = self._directories.make()
@@ -149,12 +139,8 @@ class CageServer:
             other = CageMechanism.NAMESPACES if answer.get("namespaces") else CageMechanism.NONE
             why = str(answer.get("why") or answer.get("error") or "")
             mechanism = CageMechanism.LANDLOCK if abi else other
-            self._available = Availability(mechanism, abi, bool(answer.get("workspace")), why)
-            return self._available
-
-    @property
-    def known(self) -> Availability | None:
-        return self._available
+            self.known = Availability(mechanism, abi, bool(answer.get("workspace")), why)
+            return self.known
 
     def start(
         self,
@@ -167,24 +153,24 @@ class CageServer:
     ) -> RunningCommand:
         """Start `argv` in its own session with its output in a pipe, and stdin from /dev/null or stdin and stderr from
         `redirect`. With rules it is caged, and has a TMPDIR. Raise CageUnavailable, or another OSError."""
-        launch = _Launch(argv, cwd, env, rules, redirect, program)
+        start = functools.partial(self._start, argv, cwd, env, redirect, program)
         if rules is None:
             try:
-                return self._start(launch)
+                return start(None)
             except CageUnavailable as error:
                 raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
             if available.mechanism is CageMechanism.NONE:
                 raise CageUnavailable(f"there is no read-only cage on this host: {available.why}")
-            return self._start(launch)
+            return start(rules)
         if not available.workspace:
             raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
         with _held(self._workspace):
             for _ in range(_MAX_TRIES - 1):
                 with contextlib.suppress(PathVanished):
-                    return self._start_for_workspace(launch, rules)
-            return self._start_for_workspace(launch, rules)
+                    return self._start_for_workspace(start, env, rules)
+            return self._start_for_workspace(start, env, rules)
 
     @property
     def watches(self) -> bool:
@@ -251,7 +237,7 @@ class CageServer:
             return b""
         reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
         try:
-            command = self._start(_Launch(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh"))
+            command = self._start(["/bin/sh", "-c", LIST_SETTINGS, git], directory, env, (), None, reads)
         except (FileNotFoundError, NotADirectoryError):
             return b""
         try:
@@ -267,19 +253,21 @@ class CageServer:
             return b""
         raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
-    def _start_for_workspace(self, launch: _Launch, rules: CageRules) -> RunningCommand:
+    def _start_for_workspace(
+        self, start: Callable[[CageRules], RunningCommand], env: Mapping[str, str], rules: CageRules
+    ) -> RunningCommand:
         from .outliving import DirectoryGuard, TooLarge
 
         alone = self._guard is None or not (self._unchecked or self._lives())
         self._guard = self._guard or DirectoryGuard()
         try:
-            ask = functools.partial(self._git, launch.env, rules)
+            ask = functools.partial(self._git, env, rules)
             paths, linked = self._guard.begin(rules.write, alone, ask, rules.protected)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-            child = self._start(replace(launch, rules=replace(rules, protected=protected, linked=tuple(linked))))
+            child = start(replace(rules, protected=protected, linked=tuple(linked)))
             self._unchecked.add(child)
             self._living.add(child)
             return child
@@ -292,10 +280,17 @@ class CageServer:
         mark = self._directories.mark
         return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
-    def _start(self, launch: _Launch) -> RunningCommand:
-        rules = launch.rules
+    def _start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        redirect: Sequence[int],
+        program: str | None,
+        rules: CageRules | None,
+    ) -> RunningCommand:
         if rules is None:
-            return self._fork(_request(launch, "", 0), launch.redirect, lambda _: self.accept())
+            return self._fork(_request(argv, cwd, env, program), redirect, lambda _: self.accept())
         with contextlib.ExitStack() as on_failure:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
@@ -303,10 +298,13 @@ class CageServer:
             if rules.kind is CageKind.WORKSPACE:
                 if not mark:
                     raise CageUnavailable("no temporary directory could be made, by which its processes are known")
-                launch = replace(launch, rules=replace(rules, protected=(*rules.protected, mark)))
-            fields = _request(launch, temporary, self.availability().abi)
-            ended = functools.partial(self._ended, rules, temporary)
-            command = self._fork(fields, launch.redirect, ended)
+                rules = replace(rules, protected=(*rules.protected, mark))
+            own = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
+            fields = _request(argv, cwd, {**env, **own}, program)
+            fields.update({each: list(map(os.fsencode, getattr(rules, each))) for each in _LISTS_OF_PATHS})
+            fields.update(caged=True, abi=self.availability().abi, workspace=rules.kind is CageKind.WORKSPACE)
+            fields.update(temporary=os.fsencode(temporary), network=rules.network, own=rules.own)
+            command = self._fork(fields, redirect, functools.partial(self._ended, rules, temporary))
             on_failure.pop_all()
             return command
 
@@ -460,28 +458,21 @@ _MAX_REPORT = 1 << 16
 _LISTS_OF_PATHS = ("read", "write", "execute", "protected", "linked")
 
 
-def _request(launch: _Launch, temporary: str, abi: int) -> dict[str, object]:
+def _request(argv: Sequence[str], cwd: str, env: Mapping[str, str], program: str | None) -> dict[str, object]:
+    """Return the request for a command without a cage."""
     import shutil
 
-    name = launch.argv[0]
-    program = launch.program or (name if "/" in name else shutil.which(name, path=launch.env.get("PATH", os.defpath)))
+    program = program or (argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath)))
     if program is None:
-        raise FileNotFoundError(2, os.strerror(2), name)
-    whole = {**launch.env, **(dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {})}
-    fields: dict[str, object] = {
+        raise FileNotFoundError(2, os.strerror(2), argv[0])
+    return {
         "ask": "start",
         "program": os.fsencode(program),
-        "argv": list(map(os.fsencode, launch.argv)),
-        "cwd": os.fsencode(launch.cwd),
-        "environment": {os.fsencode(key): os.fsencode(value) for key, value in whole.items()},
-        "caged": launch.rules is not None,
+        "argv": list(map(os.fsencode, argv)),
+        "cwd": os.fsencode(cwd),
+        "environment": {os.fsencode(key): os.fsencode(value) for key, value in env.items()},
+        "caged": False,
     }
-    rules = launch.rules
-    if rules is not None:
-        fields.update({each: list(map(os.fsencode, getattr(rules, each))) for each in _LISTS_OF_PATHS})
-        fields.update(abi=abi, workspace=rules.kind is CageKind.WORKSPACE, temporary=os.fsencode(temporary))
-        fields.update(network=rules.network, own=rules.own)
-    return fields
 
 
 def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:

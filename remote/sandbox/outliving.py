@@ -12,22 +12,11 @@ import secrets
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
-from dataclasses import field
 from itertools import islice
 from typing import Callable, NamedTuple, Optional
 
-from ccb.tunnel.wire.dataclass import dataclass
-
 from .cage_directories import let_in
-from .cage_rules import (
-    AT_THE_TOP,
-    AT_THE_TOP_IF_THERE,
-    REPOSITORY_HEAD,
-    SET_ASIDE,
-    acts_later,
-    is_repository,
-    is_unknown,
-)
+from .cage_rules import AT_THE_TOP, AT_TOP_IF_THERE, REPOSITORY_HEAD, SET_ASIDE, acts_later, is_repository, is_unknown
 
 _LONGEST_NAME = 255
 
@@ -80,6 +69,7 @@ def _opened(top: str, inner: str) -> Iterator[int]:
 _MAX_DIRECTORIES = 200_000
 _MAX_PROTECTED = 4000
 _MAX_LINKED = 1000
+_MAX_OPEN = 200
 _DEPTH, _MAX_ENTRIES = 2, 200  # of the links in a directory that acts later
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _TICK_NS = 2_500_000_000  # the coarsest clock of a file system: a directory may change again within the tick
@@ -105,8 +95,7 @@ class _Name(NamedTuple):
 
 
 class _Directory(NamedTuple):
-    """What was found in a directory. `settled`: a change shows in its state. `linked` are names of files with
-    several."""
+    """What is in a directory. `settled`: a change shows in its state. `linked` are names of files with several."""
 
     state: _State
     settled: bool
@@ -115,11 +104,62 @@ class _Directory(NamedTuple):
     linked: list[_Name]
 
 
+class _Held(NamedTuple):
+    """A file as it was when a command got it as a mount. As long as it is open, no other file gets its number."""
+
+    file: int
+    device: int
+    number: int
+    changed: int
+
+    @staticmethod
+    def of(path: str, opens: bool) -> _Held | None:
+        try:
+            file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
+            info = os.fstat(file) if opens else os.lstat(path)
+        except OSError:
+            return None
+        changed = 0 if opens or stat.S_ISDIR(info.st_mode) else info.st_ctime_ns
+        return _Held(file, info.st_dev, info.st_ino, changed)
+
+    def is_replaced(self, path: str) -> bool:
+        """Return whether another file is there now, which no mount covers."""
+        info = _lstat(path)
+        if info is None:
+            return False
+        same = (info.st_dev, info.st_ino) == (self.device, self.number)
+        return not same or self.changed not in (0, info.st_ctime_ns)
+
+
 class LaterActors:
+    """What acts later in one directory. `known` was there before, or accepted; `named` is what git names, `held` what
+    is mounted."""
+
     def __init__(self, top: str) -> None:
         self.top = top
+        self.tops: Collection[str] = ()
+        self.known: set[str] = set()
+        self.named: set[str] = set()
+        self.held: dict[str, _Held] = {}
         self._directories: dict[str, _Directory] = {}
         self._settings = GitSettings()
+
+    def accept(self, found: set[str]) -> None:
+        """Take what is there now for known, of which `found` acts later for sure."""
+        self.known = found | steps(found | self.named, self.tops) | self.unknown(found)
+        self.release()
+
+    def hold(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            held = None if path in self.held else _Held.of(path, len(self.held) < _MAX_OPEN)
+            if held is not None:
+                self.held[path] = held
+
+    def release(self) -> None:
+        for held in self.held.values():
+            if held.file >= 0:
+                os.close(held.file)
+        self.held.clear()
 
     def take(self) -> set[str]:
         """Return the paths that are there now, behind no link. A repository without a `.git` counts as a whole."""
@@ -138,7 +178,7 @@ class LaterActors:
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
         paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
-        paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
+        paths += [path for name in AT_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
         paths += sorted(found)
         if len(self._directories) > _MAX_DIRECTORIES:
             raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")
@@ -240,11 +280,9 @@ def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str
         seen.setdefault((name.device, name.number), []).append(name)
     paths: set[str] = set()
     for same in seen.values():
-        inside = [
-            name.path for name in same if not places.get(name.path) and not _is_in(os.path.dirname(name.path), places)
-        ]
-        if len(inside) < max(name.links for name in same):
-            paths.update(inside)
+        here = [one.path for one in same if not places.get(one.path) and not _is_in(os.path.dirname(one.path), places)]
+        if len(here) < max(name.links for name in same):
+            paths.update(here)
     while len(paths) > _MAX_LINKED:
         deepest = max(path.count("/") for path in paths)
         paths = {os.path.dirname(path) if path.count("/") == deepest else path for path in paths}
@@ -396,69 +434,13 @@ def _text(path: str) -> str:
 _log = logging.getLogger(__name__)
 
 _MAX_ROUNDS = 20
-_MAX_OPEN = 200
-
-
-class _Held(NamedTuple):
-    """A file as it was when a command got it as a mount. As long as it is open, no other file gets its number."""
-
-    file: int
-    device: int
-    number: int
-    changed: int
-
-    @staticmethod
-    def of(path: str, opens: bool) -> _Held | None:
-        try:
-            file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC) if opens else -1
-            info = os.fstat(file) if opens else os.lstat(path)
-        except OSError:
-            return None
-        changed = 0 if opens or stat.S_ISDIR(info.st_mode) else info.st_ctime_ns
-        return _Held(file, info.st_dev, info.st_ino, changed)
-
-    def is_replaced(self, path: str) -> bool:
-        """Return whether another file is there now, which no mount covers."""
-        info = _lstat(path)
-        if info is None:
-            return False
-        same = (info.st_dev, info.st_ino) == (self.device, self.number)
-        return not same or self.changed not in (0, info.st_ctime_ns)
-
-
-@dataclass
-class _Watched:
-    """One directory. `known` was there before, or accepted; `named` is what git names, `held` what is mounted now."""
-
-    census: LaterActors
-    tops: Collection[str] = ()
-    known: set[str] = field(default_factory=set)
-    named: set[str] = field(default_factory=set)
-    held: dict[str, _Held] = field(default_factory=dict)
-
-    def accept(self, found: set[str]) -> None:
-        """Take what is there now for known, of which `found` acts later for sure."""
-        self.known = found | steps(found | self.named, self.tops) | self.census.unknown(found)
-        self.release()
-
-    def hold(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            held = None if path in self.held else _Held.of(path, len(self.held) < _MAX_OPEN)
-            if held is not None:
-                self.held[path] = held
-
-    def release(self) -> None:
-        for held in self.held.values():
-            if held.file >= 0:
-                os.close(held.file)
-        self.held.clear()
 
 
 class DirectoryGuard:
     """Watches the session's directories from the first command on. It belongs to one thread at a time."""
 
     def __init__(self) -> None:
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, LaterActors] = {}
         self._links_changed = False
         self._linked: set[str] = set()  # also elsewhere, when a command started
 
@@ -469,17 +451,17 @@ class DirectoryGuard:
         `alone`: what is there is accepted. `ask` tells the settings of git. Raise OSError, as TooLarge."""
         paths: list[str] = []
         for top in filter(os.path.isdir, tops):
-            watched = self._watched.get(top) or _Watched(LaterActors(top))
+            watched = self._watched.get(top) or LaterActors(top)
             accepts = alone or top not in self._watched
             if alone and self._links_changed:
-                watched.census.forget()
-            found = watched.census.take()
-            named = watched.census.named_by_git(found, tops, ask)
+                watched.forget()
+            found = watched.take()
+            named = watched.named_by_git(found, tops, ask)
             if accepts:
                 watched.tops, watched.named = tops, named
                 watched.accept(found)
             self._watched[top] = watched
-            inside = [*watched.census.protected(found), *sorted(steps(found | named, tops))]
+            inside = [*watched.protected(found), *sorted(steps(found | named, tops))]
             watched.hold(inside)
             paths += inside
         self._links_changed = self._links_changed and not alone
@@ -506,7 +488,7 @@ class DirectoryGuard:
     def accept(self) -> None:
         """Take what is there now for known, as a person has allowed what made it, and links it may have made."""
         for watched in self._watched.values():
-            watched.accept(watched.census.take())
+            watched.accept(watched.take())
         self._links_changed = True
 
     def acts_later(self, path: str) -> bool:
@@ -514,7 +496,7 @@ class DirectoryGuard:
         return any(_acts_in(watched, path) for watched in self._watched.values())
 
     def _linked_outside(self, tops: Iterable[str], protected: Iterable[str]) -> list[str]:
-        names = {name.path: name for top in tops if top in self._watched for name in self._watched[top].census.names()}
+        names = {name.path: name for top in tops if top in self._watched for name in self._watched[top].names()}
         return linked_outside(names.values(), protected)
 
     def release(self) -> None:
@@ -522,8 +504,8 @@ class DirectoryGuard:
             watched.release()
 
 
-def _acts_in(watched: _Watched, path: str) -> bool:
-    top = watched.census.top
+def _acts_in(watched: LaterActors, path: str) -> bool:
+    top = watched.top
     while path.startswith(top + "/"):
         above, name = os.path.split(path)
         if acts_later(name) or path in watched.held or path in watched.named:
@@ -535,12 +517,12 @@ def _acts_in(watched: _Watched, path: str) -> bool:
     return False
 
 
-def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
+def _set_new_aside(watched: LaterActors, ours: Set[str]) -> list[str]:
     lines: list[str] = []
     left = set(ours)
     for _ in range(_MAX_ROUNDS):  # what is set aside may hold more
-        found = watched.census.take()
-        found |= steps(found | watched.named, watched.tops) | watched.census.unknown(watched.known)
+        found = watched.take()
+        found |= steps(found | watched.named, watched.tops) | watched.unknown(watched.known)
         watched.known &= found
         replaced = {path for path, held in watched.held.items() if held.is_replaced(path)}
         new = (found - watched.known | replaced) - left
@@ -558,5 +540,5 @@ def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
                 left.add(path)
                 lines.append(f"{os.path.relpath(path, top)} could not be set aside: {error.strerror}")
     if lines:
-        _log.warning("set aside in %s: %s", watched.census.top, "; ".join(lines[:20]))
+        _log.warning("set aside in %s: %s", watched.top, "; ".join(lines[:20]))
     return lines

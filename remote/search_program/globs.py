@@ -122,7 +122,7 @@ def translate(glob: str) -> str:
         elif char == "?":
             piece, at = "[^/]", at + 1
         elif char == "[":
-            piece, at = _bracket(glob, at)
+            piece, at = bracket(glob, at)
         elif char == "\\" and at + 1 < len(glob):
             piece, at = re.escape(glob[at + 1]), at + 2
         else:
@@ -144,7 +144,8 @@ def _stars(glob: str, start: int) -> tuple[str, int]:
     return "[^/]*", end
 
 
-def _bracket(glob: str, start: int) -> tuple[str, int]:
+def bracket(glob: str, start: int) -> tuple[str, int]:
+    """Return the expression for a set of characters, and the index after it."""
     at = start + 1
     negated = glob[at : at + 1] in ("!", "^")
     at += negated

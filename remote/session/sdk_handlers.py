@@ -16,7 +16,7 @@ from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import READ
 
-from ..hooks.hook_table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, read_hooks, sources_of
+from ..hooks.hook_table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, read_hooks
 from ..mcp.mcp_client import McpError
 from ..model.retry import ModelError
 from ..permissions.rules import Behavior
@@ -161,7 +161,7 @@ async def _resource(session: Session, given: Json) -> Json:
 
 
 def _hooks(session: Session, _: Json) -> Json:
-    sources = sources_of(session.settings.current)
+    sources = session.settings.current.hooks
     callbacks = [each for each in session.hooks.hooks if each.callback]
     names = session.agent.config.models.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))

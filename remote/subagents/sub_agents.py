@@ -333,9 +333,10 @@ class SubAgents:
         if not hooks.matching(WORKTREE_CREATE):
             return None
         outcome = await hooks.run(WORKTREE_CREATE, {"name": f"agent-{facts.id}"})
-        path = os.path.realpath(outcome.worktree) if os.path.isabs(outcome.worktree) else ""
+        named = str(outcome.own.get("worktreePath", ""))
+        path = os.path.realpath(named) if os.path.isabs(named) else ""
         if outcome.blocked or not os.path.isdir(path):
-            said = outcome.reason or f"it named no directory: {outcome.worktree[:200]!r}"
+            said = outcome.reason or f"it named no directory: {named[:200]!r}"
             raise WorktreeRefused(f"the {WORKTREE_CREATE} hook has made none: {said}")
         return WorktreeRecord(path, "", "", os.path.realpath(cwd))
 

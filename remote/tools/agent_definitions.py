@@ -12,10 +12,10 @@ from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.model_facts import CCB_NAMES, ModelNames
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, TASK, WRITE, own_name
 
-from ..hooks.hook_table import Hook, HookSource, read_hooks
+from ..hooks.hook_table import Hook, read_hooks
 from ..model.model_request import SMALL
 from ..settings.front_matter import NESTED, read_markdown, read_nested
-from ..settings.worker_settings import LOCAL, PROJECT, USER
+from ..settings.worker_settings import LOCAL, PROJECT, USER, Layer, Sourced
 from .input_schema import choice, flag, object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
@@ -156,7 +156,7 @@ def from_fields(
     if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
         problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
         memory = ""
-    hooks = [HookSource(fields["hooks"], source, f"the agent {name}")] if fields.get("hooks") else []
+    hooks = [Sourced(fields["hooks"], Layer(source, f"the agent {name}", {}))] if fields.get("hooks") else []
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],

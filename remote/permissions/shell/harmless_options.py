@@ -7,70 +7,51 @@ behind the `--` of a command."""
 
 from __future__ import annotations
 
-_PYTEST = (
-    "@ -q --quiet -v --verbose -x --exitfirst -s -l --showlocals --no-showlocals -k= -m= -n= -r= --last-failed --lf"
-    " --ff --failed-first --nf --new-first --sw --stepwise --stepwise-skip --sw-skip --maxfail= --tb= --co"
-    " --collect-only --durations= --durations-min= --capture= --color= --strict --strict-config --strict-markers"
-    " --runxfail --fixtures --markers --setup-show --setup-only --setup-plan --cache-clear --cache-show= --no-header"
-    " --no-summary --numprocesses= --maxprocesses= --dist= --deselect= --ignore@ --ignore-glob= --import-mode="
-    " --doctest-modules --doctest-glob= --disable-warnings --disable-pytest-warnings --show-capture= --full-trace"
-    " --log-level= --log-cli-level= --timeout= --reruns= --asyncio-mode= --cov@ --cov-report@ --cov-append --cov-branch"
-    " --cov-fail-under= --no-cov --junitxml@ --junit-xml@ --hypothesis-seed= --hypothesis-show-statistics"
-)
-_SCRIPT = (
-    "@ -t= --testNamePattern= --grep= --watch= --watchAll= --run --ci --coverage= --bail= --verbose --silent"
-    " --runInBand --passWithNoTests --updateSnapshot --findRelatedTests --maxWorkers= --testTimeout= --mode= --fix"
-    " --check --max-warnings= --noEmit --production --dev --prod --minify --sourcemap"
-)
+_PYTEST = """@ -q --quiet -v --verbose -x --exitfirst -s -l --showlocals --no-showlocals -k= -m= -n= -r= --last-failed
+    --lf --ff --failed-first --nf --new-first --sw --stepwise --stepwise-skip --sw-skip --maxfail= --tb= --co
+    --collect-only --durations= --durations-min= --capture= --color= --strict --strict-config --strict-markers
+    --runxfail --fixtures --markers --setup-show --setup-only --setup-plan --cache-clear --cache-show= --no-header
+    --no-summary --numprocesses= --maxprocesses= --dist= --deselect= --ignore@ --ignore-glob= --import-mode=
+    --doctest-modules --doctest-glob= --disable-warnings --disable-pytest-warnings --show-capture= --full-trace
+    --log-level= --log-cli-level= --timeout= --reruns= --asyncio-mode= --cov@ --cov-report@ --cov-append --cov-branch
+    --cov-fail-under= --no-cov --junitxml@ --junit-xml@ --hypothesis-seed= --hypothesis-show-statistics"""
+_SCRIPT = """@ -t= --testNamePattern= --grep= --watch= --watchAll= --run --ci --coverage= --bail= --verbose --silent
+    --runInBand --passWithNoTests --updateSnapshot --findRelatedTests --maxWorkers= --testTimeout= --mode= --fix --check
+    --max-warnings= --noEmit --production --dev --prod --minify --sourcemap"""
 """Options of the usual tools behind `npm test`: the text does not show which tool it is."""
-_NODE_INSTALL = (
-    "-D --save-dev -S --save -E --save-exact -O --save-optional -P --save-prod --save-peer --no-save --omit= --include="
-    " --legacy-peer-deps --strict-peer-deps --force -f --no-audit --audit= --no-fund --fund= --prefer-offline"
-    " --prefer-online --offline --ignore-scripts --package-lock-only --no-package-lock --dry-run --silent -s --quiet"
-    " --verbose --loglevel= --no-progress --production= --no-optional --workspaces --frozen-lockfile --immutable"
-    " --no-frozen-lockfile --lockfile-only --fix-lockfile --prod --dev -r --recursive --filter= --check-files"
-    " --non-interactive --ignore-engines --network-timeout= --json"
-)
-_CARGO = (
-    "-p= --package= --workspace --all --exclude= --lib --bin= --bins --example= --examples --test= --tests --bench="
-    " --benches --all-targets -F= --features= --all-features --no-default-features -r --release --profile= -j= --jobs="
-    " --keep-going --target@ -v --verbose -q --quiet --color= --frozen --locked --offline --message-format= --no-run"
-    " --no-fail-fast --doc --no-deps --document-private-items --ignore-rust-version --fix --allow-dirty --allow-staged"
-    " --check -e= --edges= -i= --invert= --depth= -d --duplicates --prefix= --format-version= --timings"
-    " --manifest-path@ --target-dir@ -- @ --nocapture --test-threads= --exact --ignored --include-ignored --skip="
-    " --show-output -q --quiet --list -D= -W= -A= --check"
-)
+_NODE_INSTALL = """-D --save-dev -S --save -E --save-exact -O --save-optional -P --save-prod --save-peer --no-save
+    --omit= --include= --legacy-peer-deps --strict-peer-deps --force -f --no-audit --audit= --no-fund --fund=
+    --prefer-offline --prefer-online --offline --ignore-scripts --package-lock-only --no-package-lock --dry-run --silent
+    -s --quiet --verbose --loglevel= --no-progress --production= --no-optional --workspaces --frozen-lockfile
+    --immutable --no-frozen-lockfile --lockfile-only --fix-lockfile --prod --dev -r --recursive --filter= --check-files
+    --non-interactive --ignore-engines --network-timeout= --json"""
+_CARGO = """-p= --package= --workspace --all --exclude= --lib --bin= --bins --example= --examples --test= --tests
+    --bench= --benches --all-targets -F= --features= --all-features --no-default-features -r --release --profile= -j=
+    --jobs= --keep-going --target@ -v --verbose -q --quiet --color= --frozen --locked --offline --message-format=
+    --no-run --no-fail-fast --doc --no-deps --document-private-items --ignore-rust-version --fix --allow-dirty
+    --allow-staged --check -e= --edges= -i= --invert= --depth= -d --duplicates --prefix= --format-version= --timings
+    --manifest-path@ --target-dir@ -- @ --nocapture --test-threads= --exact --ignored --include-ignored --skip=
+    --show-output -q --quiet --list -D= -W= -A= --check"""
 _MAKE = "-j= -k -s -n -B -i -q -l= -O= -w -r -R -d --keep-going --silent --always-make"
-_MVN = (
-    "-q --quiet -B --batch-mode -o --offline -e --errors -X --debug -U --update-snapshots -pl= --projects= -am"
-    " --also-make -amd --also-make-dependents -ntp --no-transfer-progress -nsu -rf= --resume-from= -T= --threads= -ff"
-    " --fail-fast -fae --fail-at-end -fn --fail-never -N --non-recursive -V --show-version -v -P= --activate-profiles="
-    " -f@ --file@"
-)
-_GRADLE = (
-    "-q --quiet -i --info -w --warn -s --stacktrace -S --full-stacktrace --daemon --no-daemon --parallel --no-parallel"
-    " --offline --continue --rerun-tasks --tests= --console= --build-cache --no-build-cache --configuration-cache"
-    " --no-configuration-cache -x= --exclude-task= --warning-mode= --max-workers= -m --dry-run --refresh-dependencies"
-)
-_GO = (
-    "@ -v -race -run= -count= -short -cover= -covermode= -coverpkg= -coverprofile@ -bench= -benchmem -benchtime="
-    " -timeout= -failfast -parallel= -p= -json -tags= -x -n -a -shuffle= -skip= -list= -cpu= -mod= -trimpath -m -u -e"
-    " -f= -deps -test -find -o@ -all -buildvcs= -vet= -msan -asan"
-)
-_GIT_PICK = (
-    "-x -n --no-commit -e --edit --no-edit -m= --mainline= -s --signoff --abort --continue --skip --quit --ff"
-    " --allow-empty --allow-empty-message --keep-redundant-commits -X= --strategy-option= --empty= --reference"
-)
-_GIT_MERGE = (
-    "--ff --no-ff --ff-only --squash --no-squash --commit --no-commit -e --edit --no-edit --stat --no-stat -n --log="
-    " -q --quiet -v --verbose --progress --no-progress --autostash --no-autostash --signoff --no-signoff --no-verify"
-    " -X= --strategy-option= --allow-unrelated-histories"
-)
-_GIT_FETCH = (
-    " --all -p --prune -t --tags --no-tags --depth= --deepen= --shallow-since= --unshallow -f --force -k --keep -j="
-    " --jobs= --dry-run --set-upstream --recurse-submodules= --no-recurse-submodules -4 --ipv4 -6 --ipv6 -q --quiet -v"
-    " --verbose --progress --no-progress"
-)
+_MVN = """-q --quiet -B --batch-mode -o --offline -e --errors -X --debug -U --update-snapshots -pl= --projects= -am
+    --also-make -amd --also-make-dependents -ntp --no-transfer-progress -nsu -rf= --resume-from= -T= --threads= -ff
+    --fail-fast -fae --fail-at-end -fn --fail-never -N --non-recursive -V --show-version -v -P= --activate-profiles= -f@
+    --file@"""
+_GRADLE = """-q --quiet -i --info -w --warn -s --stacktrace -S --full-stacktrace --daemon --no-daemon --parallel
+    --no-parallel --offline --continue --rerun-tasks --tests= --console= --build-cache --no-build-cache
+    --configuration-cache --no-configuration-cache -x= --exclude-task= --warning-mode= --max-workers= -m --dry-run
+    --refresh-dependencies"""
+_GO = """@ -v -race -run= -count= -short -cover= -covermode= -coverpkg= -coverprofile@ -bench= -benchmem -benchtime=
+    -timeout= -failfast -parallel= -p= -json -tags= -x -n -a -shuffle= -skip= -list= -cpu= -mod= -trimpath -m -u -e -f=
+    -deps -test -find -o@ -all -buildvcs= -vet= -msan -asan"""
+_GIT_PICK = """-x -n --no-commit -e --edit --no-edit -m= --mainline= -s --signoff --abort --continue --skip --quit --ff
+    --allow-empty --allow-empty-message --keep-redundant-commits -X= --strategy-option= --empty= --reference"""
+_GIT_MERGE = """--ff --no-ff --ff-only --squash --no-squash --commit --no-commit -e --edit --no-edit --stat --no-stat -n
+    --log= -q --quiet -v --verbose --progress --no-progress --autostash --no-autostash --signoff --no-signoff
+    --no-verify -X= --strategy-option= --allow-unrelated-histories"""
+_GIT_FETCH = """--all -p --prune -t --tags --no-tags --depth= --deepen= --shallow-since= --unshallow -f --force -k
+    --keep -j= --jobs= --dry-run --set-upstream --recurse-submodules= --no-recurse-submodules -4 --ipv4 -6 --ipv6 -q
+    --quiet -v --verbose --progress --no-progress"""
 
 _LISTS = {
     # Checks, builds and tests, of which every use can be allowed.
@@ -246,5 +227,5 @@ def _each(key: str) -> list[str]:
     return [f"{program} {subcommand}" for subcommand in subcommands] or [program]
 
 
-HARMLESS = {name: text for key, text in _LISTS.items() for name in _each(key)}
+HARMLESS = {name: " ".join(text.split()) for key, text in _LISTS.items() for name in _each(key)}
 """The lists, each by the name of a program, or of a program and one of its sub-commands."""

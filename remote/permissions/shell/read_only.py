@@ -6,95 +6,71 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
 from .shell_parser import parse
 from .shell_words import Command, NotUnderstood, Word, is_harmless_assignment, names
 from .wrappers import effective, started_by
 
-_VALUED = names(
-    "-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type -xtype -maxdepth"
-    " -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt -newerct"
-    " -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype"
-)
+_VALUED = names("""-name -iname -path -ipath -wholename -iwholename -lname -ilname -regex -iregex -regextype -type
+    -xtype -maxdepth -mindepth -size -perm -user -group -uid -gid -links -inum -samefile -newer -anewer -cnewer -newermt
+    -newerct -mtime -mmin -atime -amin -ctime -cmin -used -printf -fstype""")
 """Tests and actions that take the next word, whatever it looks like."""
 
-_BARE = names(
-    "-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable -writable"
-    " -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit"
-)
+_BARE = names("""-empty -prune -print -print0 -ls -true -false -depth -d -mount -xdev -daystart -executable -readable
+    -writable -nouser -nogroup -noleaf -ignore_readdir_race -warn -nowarn -quit""")
 
 _JOINERS = names(", -o -or -a -and")
-_FIND_WORDS = _VALUED | _BARE | _JOINERS | names("! ( ) -not -follow -L -H -P -exec")
-
-
-class Unclear(Exception):
-    """The expression is not understood, or does not guarantee that -exec gets plain files only."""
+_OPENING, _CLOSING = _JOINERS | names("! -not ("), _JOINERS | names(")")
+_FIND_WORDS = _VALUED | _BARE | _OPENING | _CLOSING | names("-follow -L -H -P -exec")
 
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
-    """Raise Unclear unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f` must
-    hold on every path to it. `texts` are the words after the directories."""
-    expression = _Expression(texts, needs)
-    if texts:
-        expression.read(False)
-    if expression.rest or expression.needs:
-        raise Unclear
-
-
-class _Expression:
-    """A reader of expressions. `plain` is whether the file is known to be plain before a part; the methods return
-    whether it is after the part was true. `!` binds closest, then -a, then -o, then the comma."""
-
-    def __init__(self, texts: Sequence[str], needs: Sequence[bool]) -> None:
-        self.rest = list(texts)
-        self.needs = list(needs)
-
-    def read(self, plain: bool) -> bool:
-        """Read up to a `)` or the end."""
-        before, branch, has_operand = True, plain, False  # `before`: of the branches of an -o that came before
-        while self.rest and self.rest[0] != ")":
-            text = self.rest[0]
-            if text not in _JOINERS:
-                branch, has_operand = self._one(branch), True
-                continue
-            self.rest.pop(0)
-            if not has_operand:
-                raise Unclear
-            has_operand = False
-            if text not in ("-a", "-and"):
-                before, branch = text == "," or (before and branch), plain
-        if not has_operand:
-            raise Unclear
-        return before and branch
-
-    def _one(self, plain: bool) -> bool:
-        text = self._next()
-        if text in ("!", "-not"):
-            self._one(plain)
-            return plain
+    """Raise NotUnderstood unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f`
+    stands before it, without -o or comma between them, in the same parentheses or outside. `texts` follow the
+    directories."""
+    plain, before = False, ""
+    around: list[bool] = [False]  # whether the file was surely plain at the start of each open parenthesis
+    found: list[bool] = []
+    for text, value in _terms(texts):
         if text == "(":
-            found = self.read(plain)
-            if self._next() != ")":
-                raise Unclear
-            return found
-        if text == "-exec":
-            while (inner := self._next()) != ";" and (text, inner) != ("{}", "+"):
-                text = inner
-            if not self.needs or (self.needs.pop(0) and not plain):
-                raise Unclear
-            return plain
-        if text in _VALUED:
-            return (text, self._next()) == ("-type", "f") or plain
-        if text not in _BARE:
-            raise Unclear
-        return plain
+            around.append(plain)
+        elif text == ")":
+            plain = around.pop()
+        elif text in (",", "-o", "-or"):
+            plain = around[-1]
+        elif text == "-exec":
+            found.append(plain)
+        elif (text, value) == ("-type", "f") and before not in ("!", "-not"):
+            plain = True
+        before = text
+    if len(found) != len(needs) or any(need and not is_plain for need, is_plain in zip(needs, found)):
+        raise NotUnderstood
 
-    def _next(self) -> str:
-        if not self.rest:
-            raise Unclear
-        return self.rest.pop(0)
+
+def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the operators, the parentheses, and the tests and actions with their values. Raise NotUnderstood."""
+    rest, before, depth = list(texts), "(", 0
+    while rest:
+        text, value = rest.pop(0), ""
+        depth += (text == "(") - (text == ")")
+        if depth < 0 or (before in _OPENING and text in _CLOSING):
+            raise NotUnderstood
+        if text == "-exec":
+            last = ""
+            while value != ";" and (last, value) != ("{}", "+"):
+                if not rest:
+                    raise NotUnderstood
+                last, value = value, rest.pop(0)
+        elif text in _VALUED and rest:
+            value = rest.pop(0)
+        elif text not in _BARE | _OPENING | _CLOSING:
+            raise NotUnderstood
+        yield text, value
+        before = text
+    if depth or (texts and before in _OPENING):
+        raise NotUnderstood
 
 
 Words = Sequence[Word]  # the arguments, without the name
@@ -231,9 +207,7 @@ def _rg(words: Words) -> bool:
 
 _SED_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?[^\]\^\[/\\\n][^\]\[/\\\n]*\])*/"
 _SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX}I?)"
-_SED_OTHER = "|".join(
-    rf"s{mark}[^{mark}\\\n\[]*{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}" for mark in map(re.escape, "|#,@:!")
-)
+_SED_OTHER = "|".join(rf"s{sep}[^{sep}\\\n\[]*{sep}(?:[^{sep}\\\n]|\\[^\n])*{sep}" for sep in map(re.escape, "|#,@:!"))
 _SED_COMMAND = (
     rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?\s*)?(?:!\s*)?"
     rf"(?:[pdq=]|(?:s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/|{_SED_OTHER})[gpiI0-9]*)\s*"
@@ -337,8 +311,8 @@ def _is_git_hazard(text: str) -> bool:
 
 
 def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
-    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
-    name something to create, move or delete."""
+    """Return a check that allows operands only with one of the options `asks`: else they name what to make or
+    delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: list[str]) -> bool:
@@ -379,11 +353,9 @@ def _git_config(words: list[str]) -> bool:
 _QUIET_OF_GIT = ("--short", "-q", "--quiet")
 _GIT_CHECKS: dict[str, Callable[[list[str]], bool]] = {
     **dict.fromkeys(
-        names(
-            "status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe"
-            " merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file"
-            " count-objects check-ignore check-attr cherry range-diff"
-        ),
+        names("""status log show diff whatchanged shortlog blame annotate rev-parse rev-list ls-files ls-tree describe
+            merge-base name-rev diff-tree diff-index diff-files for-each-ref show-ref show-branch cat-file count-objects
+            check-ignore check-attr cherry range-diff"""),
         lambda words: True,
     ),
     # -O opens a pager, also inside a cluster of letters
@@ -421,19 +393,12 @@ def _git(words: Words) -> bool:
     return _settled(words) and (reads or texts in (["--version"], ["version"]))
 
 
-def _cd(words: Words) -> bool:
-    target = words[0] if len(words) == 1 else None
-    return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
-
-
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(
-        names(
-            "echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime"
-            " free tr sleep cat head tail wc stat ls du df cut nl tac rev od cmp comm join paste fold expand unexpand"
-            " fmt column md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum b2sum sum realpath readlink"
-            " printenv whereis grep egrep fgrep jq xargs"
-        ),
+        names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime
+            free tr sleep cat head tail wc stat ls du df cut nl tac rev od cmp comm join paste fold expand unexpand fmt
+            column md5sum sha1sum sha224sum sha256sum sha384sum sha512sum cksum b2sum sum realpath readlink printenv
+            whereis grep egrep fgrep jq xargs"""),
         lambda words: True,
     ),
     **dict.fromkeys(("pwd", "env", "hostname"), lambda words: not words),
@@ -459,7 +424,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "date": _date,
     "command": lambda words: len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V"),
     "set": _set,
-    "cd": _cd,
+    "cd": lambda words: [w.dynamic or w.is_glob or w.text.startswith(("-", "+")) for w in words] == [False],
     "git": _git,
 }
 

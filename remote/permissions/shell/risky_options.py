@@ -27,9 +27,7 @@ Inside = Callable[[str], bool]
 _GIT_RISKY = " ".join((*GIT_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
 """The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
 _GIT_RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
-_GIT_VALUED_BEFORE_SUBCOMMAND = names(
-    "-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source"
-)
+_GIT_VALUED_BEFORE = names("-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
 _GIT_RISKY_OF_SUBCOMMAND = {
     "am": "--directory@ -S= -p= -C=",
     "archive": "-o --remote --add-file@",
@@ -56,10 +54,9 @@ _GIT_RISKY_OF_SUBCOMMAND = {
     "rebase": "-x -s --strategy -X= -C= -S=",
     "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
 }
-_GIT_RUNNING_SUBCOMMANDS = names(
-    "filter-branch filter-repo remote-ext remote-fd shell credential credential-store credential-cache web--browse"
-    " instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper p4 cvsserver daemon"
-)
+_GIT_RUNNING_SUBCOMMANDS = names("""filter-branch filter-repo remote-ext remote-fd shell credential credential-store
+    credential-cache web--browse instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper
+    p4 cvsserver daemon""")
 _GIT_RUNNING_WORDS = {"bisect": names("run"), "submodule": names("foreach"), "hook": names("run")}
 _GIT_REMOTE = names("fetch pull push clone ls-remote remote submodule archive")
 _GIT_URL = re.compile(r".*://.*|[^/:]+@[^/:]+:.*|[/~].*|\.\.?(?:/.*)?", re.DOTALL)
@@ -88,13 +85,11 @@ def _names_git_risk(subcommand: str, text: str, is_first: bool) -> bool:
 
 _MAX_TEXT = 2000
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
-_DOCKER = (
-    "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
-    " --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link"
-    " --opt --log-opt --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey"
-    " --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh"
-    " --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"
-)
+_DOCKER = """-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt
+    --pid --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link
+    --opt --log-opt --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey
+    --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh
+    --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"""
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
 _APT = "-o --option -c --config-file"
 
@@ -324,13 +319,16 @@ def _has_table(word: Word) -> bool:
 
 @dataclass(frozen=True)
 class _Call:
-    """A command of which a rule spells out the first `head` words; `inside` and `bases` as for `uncovered`."""
+    """A command of which a rule spells out the first `head` words; `inside` and `bases` as for `uncovered`. The `table`
+    judges its arguments, as a closed list if it is `listed_for` a first argument."""
 
     name: str
     words: Sequence[Word]
     head: int
     inside: Inside
     bases: Sequence[str] | None
+    table: _Table = _table("")
+    listed_for: str | None = None
 
     def uncovered(self) -> str | None:
         name, words = self.name, self.words
@@ -353,24 +351,48 @@ class _Call:
     def _by(self, text: str, listed_for: str | None = None) -> str | None:
         """Return the first argument that a table excludes, or that is not in the list for `listed_for`. Those that the
         rule spells out, each with its value, are not looked at."""
-        words, is_list = self.words, listed_for is not None
+        words = self.words
         text, _, behind = text.partition(" -- ")
-        judge = _Judge(self, _table(text), listed_for)
+        judge = replace(self, table=_table(text), listed_for=listed_for)
         for at, word in enumerate(words[1:], 1):
             following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
             if word.text == "--" and behind:
-                judge = _Judge(self, _table(behind), listed_for)
+                judge = replace(judge, table=_table(behind))
             if at < self.head - 1:
                 continue
             if at < self.head:  # the last word that the rule spells out: its value may be behind the wildcard
                 has_no_value = at + 1 == len(words) or words[at + 1].text.startswith("-")
                 is_complete = not word.text.startswith("-") or "=" in word.text
-                if is_complete or word.text.startswith(judge.table.flags) or (is_list and has_no_value):
+                is_closed = listed_for is not None
+                if is_complete or word.text.startswith(judge.table.flags) or (is_closed and has_no_value):
                     continue
-            found = judge.why_not(word, following)
+            found = judge._why_not(word, following)
             if found:
                 return found
         return None
+
+    def _why_not(self, word: Word, following: str | None) -> str | None:
+        """Return an argument that is not covered, or what it is, None for one that is covered."""
+        text, family = word.text, _LIKE.get(self.name, self.name)
+        operand = _OPERANDS.get(f"{self.name} {self.listed_for}", _OPERANDS.get(family))
+        if self._is_unclear(word):
+            return "an argument that is known only when it runs"
+        if family in _FINE and any(re.fullmatch(_FINE[family], each) for each in (text, f"{text} {following}")):
+            return None
+        if operand and len(text) > _MAX_TEXT:
+            return "an argument that is too long to check"
+        if operand and re.fullmatch(operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
+            return text
+        return None if self._covers(word, following) else text
+
+    def _covers(self, word: Word, following: str | None) -> bool:
+        text = word.text
+        if text.startswith("-") and len(text) > 1:
+            return not (self._is_excluded if self.listed_for is None else self._is_unlisted)(text, following)
+        if "" not in self.table.listed:
+            return True
+        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
+        return self.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _of_tar(self) -> str | None:
         call, first = self, self.words[1]
@@ -385,14 +407,14 @@ class _Call:
                 bundle = re.match(r"-[^-f=]*f(.*)", word.text)
                 following = words[at + 1].text if at + 1 < len(words) else None
                 archive = bundle[1] if bundle and "/" in bundle[1] else following
-                if at >= self.head - 1 and bundle and archive != "-" and not self.is_place(archive):
+                if at >= self.head - 1 and bundle and archive != "-" and not self._is_place(archive):
                     return word.text
         return call._by(TABLES["tar"])
 
     def _of_git(self) -> str | None:
         words, head, at = self.words, self.head, 1
         while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
-            at += 2 if words[at].text in _GIT_VALUED_BEFORE_SUBCOMMAND else 1
+            at += 2 if words[at].text in _GIT_VALUED_BEFORE else 1
         found = replace(self, words=words[:at])._by(f"{_GIT_RISKY} {_GIT_RISKY_BEFORE_SUBCOMMAND}")
         if found or at >= len(words):
             return found
@@ -412,89 +434,46 @@ class _Call:
             return behind._by(listed, subcommand)
         return behind._by(f"{_GIT_RISKY} {_GIT_RISKY_OF_SUBCOMMAND.get(subcommand, '')}")
 
-    def is_place(self, value: str | None) -> bool:
+    def _is_place(self, value: str | None) -> bool:
         """Return whether a value names files of the session's directories, or nothing that looks like a path."""
         if value is None or value == "-" or not _PLACE.fullmatch(value):
             return False
         return all(self.inside(part) for part in re.split("[=:,]", value) if part)
-
-
-def _text_of_table(name: str, words: Sequence[Word]) -> str:
-    """Return the table of a program, without or with what one of its commands changes."""
-    text, texts = TABLES[name], [word.text for word in words]
-    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
-        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
-    return f"{text} @" if name == "find" and "-delete" in texts else text
-
-
-class _Judge:
-    """Judges the arguments of a call by a table, or by a closed list for the first argument `listed_for`."""
-
-    def __init__(self, call: _Call, table: _Table, listed_for: str | None) -> None:
-        family = _LIKE.get(call.name, call.name)
-        self.table = table
-        self._call = call
-        self._name = call.name
-        self._is_closed = listed_for is not None
-        self._operand = _OPERANDS.get(f"{call.name} {listed_for}", _OPERANDS.get(family))
-        self._fine = _FINE.get(family)
-
-    def why_not(self, word: Word, following: str | None) -> str | None:
-        """Return an argument that is not covered, or what it is, None for one that is covered."""
-        text = word.text
-        if self._is_unclear(word):
-            return "an argument that is known only when it runs"
-        if self._fine and any(re.fullmatch(self._fine, each) for each in (text, f"{text} {following}")):
-            return None
-        if self._operand and len(text) > _MAX_TEXT:
-            return "an argument that is too long to check"
-        if self._operand and re.fullmatch(self._operand, text.replace("||", ""), re.DOTALL | re.IGNORECASE):
-            return text
-        return None if self._covers(word, following) else text
-
-    def _covers(self, word: Word, following: str | None) -> bool:
-        text = word.text
-        if text.startswith("-") and len(text) > 1:
-            return not (self._is_unlisted if self._is_closed else self._is_excluded)(text, following)
-        if "" not in self.table.listed:
-            return True
-        path = re.split(r"[*?\[]", text)[0] if word.is_glob else text.partition("::")[0]  # the operands are files
-        return self._call.inside(path) and (not word.dynamic or is_never_option(word))
 
     def _is_unclear(self, word: Word) -> bool:
         """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
         if word.dynamic and word != FOUND and not is_never_option(word):
             quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
             return not quoted_value or "=" in word.text
-        if not word.is_glob or self._call.bases is None:
+        if not word.is_glob or self.bases is None:
             return word.is_glob
         pattern = re.sub(r"\[.*|\?", "*", word.text.split("/")[0], flags=re.DOTALL)
         try:
-            names_here = [name for base in self._call.bases for name in os.listdir(base)]
+            names_here = [name for base in self.bases for name in os.listdir(base)]
         except OSError:
             return True
         return any((each.startswith("-") or "=" in each) and fnmatchcase(each, pattern) for each in names_here)
 
     def _is_unlisted(self, text: str, following: str | None) -> bool:
-        if text == "--" or (text in ("--help", "--version") and self._name != "git"):
+        if text == "--" or (text in ("--help", "--version") and self.name != "git"):
             return False
-        if not text.startswith("--") and self._name not in _WHOLE:
+        if not text.startswith("--") and self.name not in _WHOLE:
             return self._has_bad_letter(text, following)
         numbered = re.fullmatch(r"(-\w)\d+", text)
         option = numbered[1] if numbered else re.split("[=:]", text)[0]
-        sign = self.table.listed.get(re.sub("^--", "-", option) if self._name in _SINGLE_DASH else option)
+        sign = self.table.listed.get(re.sub("^--", "-", option) if self.name in _SINGLE_DASH else option)
         if sign == "@":
-            return not self._call.is_place(text[len(option) + 1 :] if option != text else following)
+            return not self._is_place(text[len(option) + 1 :] if option != text else following)
         return sign is None or (sign == "" and option != text)
 
     def _is_excluded(self, text: str, following: str | None) -> bool:
         option = re.split("[=:]", text)[0]
         given = text[len(option) + 1 :] if option != text else following
-        if self._name in _SINGLE_DASH:
+        if self.name in _SINGLE_DASH:
             return self._is_bad_name(_plain(option), given, abbreviated=False)
         if text.startswith("--"):
             return text != "--" and self._is_bad_name(_plain(option), given)
-        if self._name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
+        if self.name in _ANY_DASHES and len(option) > 2 and self._is_bad_name(_plain(option), given):
             return True
         is_long = len(_plain(option)) > 1 and self.table.long.get(_plain(option)) == ""  # as `-SP` and `-gs`
         return is_long or self._has_bad_letter(text, following)
@@ -505,17 +484,25 @@ class _Judge:
             if sign == "=":
                 return False
             if sign == "@":
-                return not self._call.is_place(text[at:].lstrip("=") or following)
-            if (sign is None) is self._is_closed:
+                return not self._is_place(text[at:].lstrip("=") or following)
+            if (sign is None) is (self.listed_for is not None):
                 return True
         return False
 
     def _is_bad_name(self, name: str, value: str | None, *, abbreviated: bool = True) -> bool:
         """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
         sign, long = self.table.long.get(name), self.table.long.items()
-        if sign in ("+", "=") or sign == "@":
-            return sign == "@" and not self._call.is_place(value)
+        if sign in ("+", "=", "@"):
+            return sign == "@" and not self._is_place(value)
         if sign == "" or any(each == "*" and name.startswith(beginning) for beginning, each in long):
             return True
         longer = {each for option, each in long if abbreviated and option.startswith(name)}
-        return "" in longer or ("@" in longer and not self._call.is_place(value))
+        return "" in longer or ("@" in longer and not self._is_place(value))
+
+
+def _text_of_table(name: str, words: Sequence[Word]) -> str:
+    """Return the table of a program, without or with what one of its commands changes."""
+    text, texts = TABLES[name], [word.text for word in words]
+    if text == _DOCKER and {"exec", "run"} & {*texts[1 : 3 if texts[1] == "compose" else 2]}:
+        return text.replace(" -H ", " ").replace(" -c ", " ")  # here they are the program's in the container
+    return f"{text} @" if name == "find" and "-delete" in texts else text

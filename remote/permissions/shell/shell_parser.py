@@ -10,19 +10,7 @@ from typing import Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .shell_words import (
-    ANY,
-    KEYWORDS,
-    PLAIN_NAME,
-    Command,
-    NotUnderstood,
-    Redirect,
-    Word,
-    WordPieces,
-    literal,
-    names,
-    reads_utf8,
-)
+from .shell_words import ANY, KEYWORDS, PLAIN_NAME, Command, NotUnderstood, Pieces, Redirect, Word, literal, reads_utf8
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
@@ -36,7 +24,7 @@ _SEPARATOR = re.compile(r";[;&|]|&&|\|\||\|&|[;&|]")
 _REDIRECT = re.compile(r"(?:([0-9]+)(?!&)|(?![<>]\())(&>>|&>|<<<|<<-|<<|<>|<&|>>|>\||>&|<|>)")  # <(…) is a word
 _DESCRIPTOR = re.compile(r"[<>]&(?:[0-9]+-?|-)")
 _WRITES = {"<": (False,), "<&": (False,), "<>": (False, True)}  # the other redirections write
-_TELLS_FILES = names("cat zcat curl wget")
+_TELLS_FILES = ("cat", "zcat", "curl", "wget")
 
 
 def parse(text: str) -> list[Command]:
@@ -321,7 +309,7 @@ class _Reader:
         self._heredocs = []
 
     def _read_word(self, depth: int) -> Word:
-        pieces = WordPieces()
+        pieces = Pieces()
         while (char := self._peek()) and char not in " \t\n;&|)":
             if char in "<>" and self._peek(1) != "(":  # <(…) and >(…) are part of a word
                 break
@@ -337,7 +325,7 @@ class _Reader:
             raise NotUnderstood("a redirection sets a variable")
         return word
 
-    def _read_piece(self, char: str, pieces: WordPieces, depth: int) -> None:
+    def _read_piece(self, char: str, pieces: Pieces, depth: int) -> None:
         if char in "<>":
             if pieces.skeleton[-1:] == ["}"]:
                 raise NotUnderstood("a redirection sets a variable")
@@ -367,7 +355,7 @@ class _Reader:
             pieces.add(char, quoted=False)
             self.at += 1
 
-    def _read_escape(self, pieces: WordPieces) -> None:
+    def _read_escape(self, pieces: Pieces) -> None:
         before, escaped, after = self.text[self.at - 1 : self.at], self._peek(1), self._peek(2)
         if not escaped:
             raise NotUnderstood("it ends in a backslash")
@@ -377,7 +365,7 @@ class _Reader:
             raise NotUnderstood("a line break joins two parts")  # they may mean something else when joined
         self.at += 2
 
-    def _read_double_quoted(self, pieces: WordPieces, depth: int) -> None:
+    def _read_double_quoted(self, pieces: Pieces, depth: int) -> None:
         pieces.started = True
         self.at += 1
         while (char := self._peek()) != '"':
@@ -394,7 +382,7 @@ class _Reader:
                 self.at += 1
         self.at += 1
 
-    def _read_dollar(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
+    def _read_dollar(self, pieces: Pieces, depth: int, quoted: bool) -> None:
         if self._starts("$\\\n"):
             raise NotUnderstood("a line break splits an expansion")  # the shell joins the lines first
         if self._starts("$((") or self._starts("$["):
@@ -429,7 +417,7 @@ class _Reader:
         self._input, self._own_input, self._printer = held
         return self.commands[before:]
 
-    def _read_backticks(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
+    def _read_backticks(self, pieces: Pieces, depth: int, quoted: bool) -> None:
         end = self.text.find("`", self.at + 1)
         inner = self.text[self.at + 1 : end]
         if end < 0 or "\\" in inner:

@@ -25,10 +25,9 @@ class NotUnderstood(Exception):
 
 @dataclass(frozen=True)
 class Word:
-    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: the
-    shell treats only the others specially. `bare` names the expansions outside of quotes, whose values the shell splits
-    and takes for wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or
-    commands."""
+    """One word after quote removal. `skeleton` has a NUL for each quoted character and an SOH for each expansion: only
+    the others are special. `bare` names the expansions outside of quotes, whose values the shell splits and takes for
+    wildcards: a variable, or "(" for a substitution. `expands` has all: a variable's name, or commands."""
 
     text: str
     skeleton: str
@@ -58,7 +57,7 @@ ANY = Word("", "\1", dynamic=True)  # a word, or an input, whose text is known o
 
 
 @dataclass
-class WordPieces:
+class Pieces:
     """A word that is being read."""
 
     text: list[str] = field(default_factory=list)
@@ -82,10 +81,8 @@ class WordPieces:
 
     def word(self) -> Word:
         skeleton = "".join(self.skeleton)
-        hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
-        return Word(
-            "".join(self.text), skeleton, bool(self.expands) or hidden_tilde, tuple(self.bare), tuple(self.expands)
-        )
+        tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
+        return Word("".join(self.text), skeleton, bool(self.expands) or tilde, tuple(self.bare), tuple(self.expands))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .shell_parser import parse
@@ -34,15 +34,13 @@ _BROAD = (
     | _RUN_TEXT
     | _TOOL_RUNNERS
     | _FOLLOWED
-    | names(
-        "sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap"
-        " strace ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64"
-        " uname26 runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst"
-        " envdir softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail"
-        " systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session"
-        " dbus-launch xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock"
-        " chronic ifne caffeinate arch"
-    )
+    | names("""sudo doas pkexec gosu su-exec exec builtin timelimit ionice chrt taskset setsid fd fdfind unbuffer rlwrap
+        strace ltrace gdb lldb valgrind perf eatmydata setpriv prlimit numactl setarch linux32 linux64 i386 x86_64
+        uname26 runcon cgexec cpulimit faketime choom start-stop-daemon daemon daemonize setuidgid envuidgid chpst
+        envdir softlimit tini dumb-init catatonit nsenter unshare chroot fakeroot fakechroot proot bwrap firejail
+        systemd-run systemd-inhibit systemd-nspawn systemd-cat machinectl lxc-attach ip dbus-run-session dbus-launch
+        xvfb-run gnome-terminal konsole ssh-agent torsocks proxychains proxychains4 catchsegv setlock chronic ifne
+        caffeinate arch""")
 )
 _RUN_WITH = {
     "git": names("bisect submodule rebase filter-branch"),
@@ -103,12 +101,8 @@ def _unwrap(words: Sequence[Word]) -> Command | None:
 
 
 def _names_command(words: Sequence[Word]) -> bool:
-    return (
-        bool(words)
-        and words[0].is_literal
-        and words[0].text not in KEYWORDS
-        and PLAIN_NAME.fullmatch(words[0].text) is not None
-    )
+    name = words[0].text if words and words[0].is_literal else ""
+    return name not in KEYWORDS and PLAIN_NAME.fullmatch(name) is not None
 
 
 _EXEC = ("-exec", "-execdir", "-ok", "-okdir")
@@ -151,25 +145,21 @@ def _started_by_find(words: Sequence[Word]) -> list[Command] | None:
     if any(word.dynamic or (word.is_glob and word.text[0] in "*?[-") for word in words):
         return None  # it may expand to `-exec`
     found: list[Command] = []
-    at = 0
+    texts, at = [word.text for word in words], 0
     while at < len(words):
         at += 1
-        if words[at - 1].text not in _EXEC:
+        if texts[at - 1] not in _EXEC:
             continue
         start = at
-        while at < len(words) and not _ends_exec(words[max(start, at - 1) : at + 1]):
+        while at < len(words) and texts[at] != ";" and texts[max(start, at - 1) : at + 1] != ["{}", "+"]:
             at += 1
-        inner = words[start:at]
-        if not _names_command(inner):
+        own = words[start:at]
+        if not _names_command(own):
             return None
-        if any(word.text == "+" for word in inner):
+        if any(word.text == "+" for word in own):
             return None  # some versions of find end the command here, others take it for an argument
-        found.append(Command(tuple(map(_exec_argument, inner))))
+        found.append(Command(tuple(map(_exec_argument, own))))
     return found
-
-
-def _ends_exec(words: Sequence[Word]) -> bool:
-    return words[-1].text == ";" or [word.text for word in words[-2:]] == ["{}", "+"]
 
 
 def _exec_argument(word: Word) -> Word:
@@ -219,10 +209,9 @@ def runs_its_input(words: Sequence[Word]) -> bool:
     return any(os.path.basename(word.text) in _SHELLS | _RUN_INPUT for word in words[:MAX_STARTS])
 
 
-def lines_inside(command: Command) -> Iterator[list[Command]]:
-    """Yield each command line that a command may run, as the text of `sh -c`, if it can be parsed."""
-    for part in everything_behind(command):
-        yield from filter(None, _lines_of(part))
+def lines_inside(command: Command) -> list[list[Command]]:
+    """Return each command line that a command may run, as the text of `sh -c`, if it can be parsed."""
+    return [line for part in everything_behind(command) for line in _lines_of(part) if line]
 
 
 def is_runner(name: str, words: Sequence[Word]) -> bool:

@@ -35,27 +35,19 @@ _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 # f2fs, ext4 and the common ones, XFS, versions of files, FAT; each with the one number that only reads, -1 for none.
 _FILE_SYSTEM_REQUESTS = ((0x94, -1), (0xF5, -1), (0x66, 1), (0x58, 31), (0x76, 1), (0x72, 16))
 
-_NEVER = (
-    *("unshare", "setns", "chroot", "pivot_root", "mount", "umount2", "open_tree", "move_mount", "fsopen", "fsconfig"),
-    *("fsmount", "fspick", "mount_setattr", "open_tree_attr", "ptrace", "process_vm_readv", "process_vm_writev"),
-    *("kcmp", "pidfd_getfd", "process_madvise", "process_mrelease", "io_uring_setup", "io_uring_enter"),
-    *("io_uring_register", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd"),
-    *("name_to_handle_at", "open_by_handle_at", "fanotify_init", "shmget", "shmat", "shmctl", "shmdt", "semget"),
-    *("semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink", "reboot"),
-    *("kexec_load", "kexec_file_load", "swapon", "swapoff", "init_module", "finit_module", "delete_module"),
-    *("quotactl", "quotactl_fd", "clock_settime", "clock_adjtime", "adjtimex", "settimeofday", "syslog", "acct"),
-    *("sethostname", "setdomainname", "iopl", "ioperm", "vhangup"),
-)
-_OF_OTHERS = (
-    *("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "migrate_pages"),
-    "move_pages",
-)  # calls that name a process in their first argument; 0 is the caller
+_NEVER = """unshare setns chroot pivot_root mount umount2 open_tree move_mount fsopen fsconfig fsmount fspick
+    mount_setattr open_tree_attr ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd process_madvise
+    process_mrelease io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key bpf perf_event_open
+    userfaultfd name_to_handle_at open_by_handle_at fanotify_init shmget shmat shmctl shmdt semget semop semctl
+    semtimedop msgget msgsnd msgrcv msgctl mq_open mq_unlink reboot kexec_load kexec_file_load swapon swapoff
+    init_module finit_module delete_module quotactl quotactl_fd clock_settime clock_adjtime adjtimex settimeofday syslog
+    acct sethostname setdomainname iopl ioperm vhangup"""
+# calls that name a process in their first argument; 0 is the caller
+_OF_OTHERS = """prlimit64 sched_setaffinity sched_setscheduler sched_setparam sched_setattr migrate_pages move_pages"""
 
-_ATTRIBUTES = (
-    *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "setxattr", "lsetxattr"),
-    *("fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "utime", "utimes"),
-    *("futimesat", "utimensat", "file_setattr"),
-)  # calls that change attributes of files: Landlock does not cover them
+# calls that change attributes of files: Landlock does not cover them
+_ATTRIBUTES = """chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat setxattr lsetxattr fsetxattr setxattrat
+    removexattr lremovexattr fremovexattr removexattrat utime utimes futimesat utimensat file_setattr"""
 
 _SIGNALS = ("tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 _MODES = (("open", 2), ("openat", 3), ("creat", 1), ("mknod", 1), ("mknodat", 2))
@@ -149,10 +141,10 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
     made = Filter(machine)
     if not workspace:
         made.deny_truncation_by_readers(ends=True)
-    made.deny(*_NEVER)
+    made.deny(*_NEVER.split())
     made.deny("clone3", error=_ENOSYS)
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
-    for name in _OF_OTHERS:
+    for name in _OF_OTHERS.split():
         made.deny_unless(name, 0, (0,))
     for name, own in (("setpriority", (0, 1)), ("ioprio_set", (1, 2))):  # a process or a group, not all of a user
         made.deny_unless(name, 0, own)
@@ -165,7 +157,7 @@ def filter_code(machine: str, abi: int, workspace: bool) -> bytes:
         made.deny_if("fcntl", 1, (_F_SETOWN, _F_SETSIG, _F_SETOWN_EX))
     if not workspace:
         made.deny_other_sockets(())
-        made.deny(*_ATTRIBUTES)
+        made.deny(*_ATTRIBUTES.split())
         return made.code()
     if abi < 3:
         made.deny_truncation_by_readers()

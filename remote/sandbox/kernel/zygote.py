@@ -238,14 +238,12 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
     return fields, descriptors.tolist()
 
 
-def _run(
-    kernel: Kernel, request: CageRequest, code: bytes | None, descriptors: list[int], main: Main | None
-) -> NoReturn:
+def _run(kernel: Kernel, request: CageRequest, code: bytes | None, files: list[int], main: Main | None) -> NoReturn:
     """Become the command, or run `main` in its place. If it fails, report the step and end: nothing runs uncaged."""
     step = "cage"
     try:
         os.setsid()
-        output, report, *redirected = descriptors
+        output, report, *redirected = files
         stdin, error = redirected or (0, output)
         for descriptor, number in ((stdin, 0), (error, 2), (output, 1)):
             os.dup2(descriptor, number)

@@ -15,7 +15,8 @@ from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
 from ccb.local.session.remote_session import RemoteSession
-from ccb.remote.hooks.hook_table import HookSource, read_hooks
+from ccb.remote.hooks.hook_table import read_hooks
+from ccb.remote.settings.worker_settings import Layer, Sourced
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.link.link import limited_hello
 from ccb.tunnel.wire.control_protocol import ProjectTrust, Request, RequestFailed
@@ -72,7 +73,8 @@ async def test_the_worker_that_checks_hooks_is_told_where_they_stand(projects: P
     settings = load_settings({"HOME": str(tmp_path)}, SettingsChoice(user=False, flag=text, managed=tmp_path / "none"))
     (layer,) = (await ProjectDesk(parse_arguments([]), settings, projects).option(HELLO)).layers
     problems: list[str] = []
-    read_hooks([HookSource(layer["values"]["hooks"], "flag", layer["path"], layer["lines"])], problems.append)
+    source = Layer("flag", layer["path"], {}, lines=layer["lines"])
+    read_hooks([Sourced(layer["values"]["hooks"], source)], problems.append)
     assert len(problems) == 1 and problems[0].startswith("--settings, line 3: hooks.Stop.0.hooks.0: ")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,8 +15,9 @@ from tests.support.worker.cages import sandbox
 
 from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
 from ccb.remote.hooks.hook_runner import HookContext, HookRunner, HookTurn
-from ccb.remote.hooks.hook_table import Hook, HookSource, client_hooks, read_hooks
+from ccb.remote.hooks.hook_table import Hook, client_hooks, read_hooks
 from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
+from ccb.remote.settings.worker_settings import Layer, Sourced
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
@@ -69,7 +70,7 @@ class Desk:
         self.durable = len(self.records)
 
     def use(self, value: Json, source: str = "user") -> None:
-        self.runner.begin_turn(HookTurn(), [HookSource(value, source, f"/{source}.json")])
+        self.runner.begin_turn(HookTurn(), [sourced(value, source)])
 
     def said(self) -> list[str]:
         return [each.body["content"] for each, _ in self.records if isinstance(each, MessageRecord)]
@@ -83,6 +84,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk.host.close()
 
 
+def sourced(value: object, source: str = "user", lines: Mapping[str, int] = {}) -> Sourced:
+    return Sourced(value, Layer(source, f"/{source}.json", {}, lines=lines))
+
+
 def one(event: str, *commands: str, matcher: str = "", timeout: float | None = None) -> Json:
     more = {} if timeout is None else {"timeout": timeout}
     return {event: [{"matcher": matcher, "hooks": [{"type": "command", "command": c, **more} for c in commands]}]}
@@ -91,9 +96,7 @@ def one(event: str, *commands: str, matcher: str = "", timeout: float | None = N
 @pytest.mark.parametrize(
     ("matcher", "runs", "not_for"),
     [
-        ("", ["Bash", "x"], []),
-        ("*", ["Bash"], []),
-        ("Bash", ["Bash"], ["BashOutput", "bash"]),
+        *(("", ["Bash", "x"], []), ("*", ["Bash"], []), ("Bash", ["Bash"], ["BashOutput", "bash"])),
         ("Edit|Write", ["Edit", "Write"], ["MultiEdit", "Edit|Write"]),
         ("mcp__.*__get", ["mcp__a__get"], ["mcp__a__put"]),
     ],
@@ -108,19 +111,17 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     value = {
         "PreToolUse": [
             {"hooks": [{"type": "command", "command": "true"}, {"type": "agent", "prompt": "?"}]},
-            {"matcher": "[", "hooks": [{"type": "command", "command": "true"}]},
-            {"command": "true"},
+            *({"matcher": "[", "hooks": [{"type": "command", "command": "true"}]}, {"command": "true"}),
         ],
         "Nope": [],
         "preToolUse": [],
         "Stop": [{"hooks": [{"type": "command", "command": "true", "timeout": 0}]}],
     }
-    hooks = read_hooks([HookSource(value, "user", "/s.json"), HookSource([], "local")], problems.append)
+    hooks = read_hooks([sourced(value), sourced([], "local")], problems.append)
     used = [(each.event, each.command, each.path) for each in hooks if not each.broken]
-    assert used == [("PreToolUse", "true", "/s.json")]
-    assert (
-        len(problems) == 7 and "did you mean PreToolUse?" in str(problems) and all("hooks" in each for each in problems)
-    )
+    assert used == [("PreToolUse", "true", "/user.json")]
+    assert len(problems) == 7 and all("hooks" in each for each in problems)
+    assert "did you mean PreToolUse?" in str(problems)
     assert any("type agent do not run in ccb: use a prompt or a command" in each for each in problems)
 
 
@@ -176,74 +177,42 @@ ALLOW = DENY.replace("deny", "allow")
 PRETTY = json.dumps(json.loads(DENY), indent=2)
 
 
+REFUSED_ON_STDOUT = [
+    *(
+        *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
+        DENY[:-1],
+    ),
+    *(f"\x1b[1m\x1b[31m{DENY}\x1b[0m", f"\x1b]0;title\x07{DENY}", "".join(f"{char}\0" for char in DENY), "deny\n"),
+    *(
+        *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}"),
+        "decision=block",
+    ),
+    *(DENY.replace('"', "'"), f"```json\n{DENY}\n```", DENY.replace("PreToolUse", "PreToolUsed"), '{"allowed": false}'),
+    *('{"decision": "block", "decision": "approve"}', '{"permissionDecision": "deny"}', '{"decision": "BLOCK"}', "{"),
+    *('{"result": {"decision": "block"}}', '{"hookSpecificOutput": {"decision": "deny"}}', '{"continue": "false"}'),
+    *('{"hookSpecificOutput": {}, "permissionDecision": "deny"}', '{"hookSpecificOutput": "deny"}', '["x"', "blocked"),
+    *("permissionDecision: deny", "decision: block\nreason: no", "permission decision: deny", "{}\ndecision: block"),
+    *("<decision>deny</decision>", '{"decision": "block", "reason": "two\nlines"}', '{"decison": "block"}'),
+    *(DENY.replace("hookSpecificOutput", "hookSpecificOuput"), '{"continue": true, "verdict": "Deny"}'),
+    *(DENY.replace("permissionDecision", "permission_decision"), '{"decision": false}', '{"decision": "denied"}'),
+    *(DENY.replace("permissionDecision", "permisionDecision"), f'{{"hookSpecificOutput": {DENY}}}'),
+    *(json.dumps('{"decision": "block"}'), "DENIED: rm is not allowed here", DENY.replace(" ", "\r\n")),
+    *(f'{{"level": 1}}\n{{"level": 2}}\n{DENY}\n{{"level": 3}}', f"\ufffd\ufffd{DENY}", "x\n" * 100_000 + DENY),
+    *("{x\n" * 200 + DENY, 'starting\n{"hookSpecificOutput": {"hookEv'),
+]
+
+
 @pytest.mark.parametrize(
     ("stdout", "stderr", "code"),
     [
-        (f"Loading nvm ...\n{DENY}\n", "", 0),
-        (f"{DENY}\nbye\n", "", 0),
-        (f"[INFO] ready\n{PRETTY}", "", 0),
-        (f"\ufeff{DENY}", "", 0),
-        (f"\x1b[1m\x1b[31m{DENY}\x1b[0m", "", 0),
-        (f"\x1b]0;title\x07{DENY}", "", 0),
-        ("".join(f"{char}\0" for char in DENY), "", 0),
-        (f"{ALLOW}\n{DENY}", "", 0),
-        (f"{DENY}{ALLOW}", "", 0),
-        ('{"decision": "block", "decision": "approve"}', "", 0),
-        (f'{{"level": 30, "msg": "up"}}\n{DENY}', "", 0),
-        (f"[{DENY}]", "", 0),
-        (f"answer: {DENY}", "", 0),
-        (DENY[:-1], "", 0),
-        (DENY.replace('"', "'"), "", 0),
-        (f"```json\n{DENY}\n```", "", 0),
-        ('{"permissionDecision": "deny"}', "", 0),
-        ('{"result": {"decision": "block"}}', "", 0),
-        ('{"hookSpecificOutput": {"decision": "deny"}}', "", 0),
-        ('{"hookSpecificOutput": {}, "permissionDecision": "deny"}', "", 0),
-        ('{"decision": "BLOCK"}', "", 0),
-        ('{"hookSpecificOutput": "deny"}', "", 0),
-        ('{"continue": "false"}', "", 0),
-        (DENY.replace("PreToolUse", "PreToolUsed"), "", 0),
-        ("permissionDecision: deny", "", 0),
-        ("decision: block\nreason: no", "", 0),
-        ("decision=block", "", 0),
-        ("permission decision: deny", "", 0),
-        ("{}\ndecision: block", "", 0),
-        ("<decision>deny</decision>", "", 0),
-        ('{"allowed": false}', "", 0),
-        ("deny\n", "", 0),
-        ("", DENY, 0),
-        (ALLOW, DENY, 0),
-        ('{"decision": "block", "reason": "two\nlines"}', "", 0),
-        (DENY, "Traceback ...", 1),
-        ("{", "", 0),
-        ('["x"', "", 0),
-        ('starting\n{"hookSpecificOutput": {"hookEv', "", 0),
-        ("", "bash: guard.sh: No such file or directory", 127),
-        ("", "bash: guard.sh: Permission denied", 126),
+        *((stdout, "", 0) for stdout in REFUSED_ON_STDOUT),
+        *(("", DENY, 0), (ALLOW, DENY, 0), ("", "Blocked by policy", 0), (DENY, "Traceback ...", 1), (DENY, "", 1)),
+        *(("", "bash: guard.sh: No such file or directory", 127), ("", "bash: guard.sh: Permission denied", 126)),
         ("", "node:internal/modules/cjs/loader:1210\n  throw err;\n\nError: Cannot find module '/x/guard.js'", 1),
         ("", "Traceback (most recent call last):\nModuleNotFoundError: No module named 'guard'", 1),
         ("", '  File "guard.py", line 1\n    x =\nSyntaxError: invalid syntax', 1),
-        ("", "", -9),
-        ("", "Segmentation fault", 139),
-        (DENY.replace("hookSpecificOutput", "hookSpecificOuput"), "", 0),
-        (DENY.replace("permissionDecision", "permission_decision"), "", 0),
-        (DENY.replace("permissionDecision", "permisionDecision"), "", 0),
-        (f'{{"hookSpecificOutput": {DENY}}}', "", 0),
-        ('{"decison": "block"}', "", 0),
-        ('{"continue": true, "verdict": "Deny"}', "", 0),
-        ('{"decision": false}', "", 0),
-        ('{"decision": "denied"}', "", 0),
-        (json.dumps('{"decision": "block"}'), "", 0),
-        ("DENIED: rm is not allowed here", "", 0),
-        ("blocked", "", 0),
-        ("", "Blocked by policy", 0),
-        (f'{{"level": 1}}\n{{"level": 2}}\n{DENY}\n{{"level": 3}}', "", 0),
-        (DENY.replace(" ", "\r\n"), "", 0),
-        (f"\ufffd\ufffd{DENY}", "", 0),
-        (DENY, "", 1),
+        *(("", "", -9), ("", "Segmentation fault", 139)),
         ('{"hookSpecificOutput": {"permissionDec', "Traceback ...", 1),
-        ("x\n" * 100_000 + DENY, "", 0),
-        ("{x\n" * 200 + DENY, "", 0),
     ],
 )
 def test_what_a_gating_hook_may_have_refused_is_refused(stdout: str, stderr: str, code: int) -> None:
@@ -312,13 +281,13 @@ async def test_a_gating_hook_that_cannot_be_used_refuses_what_it_may_have_been_a
     }}"""
     read, (lines, _) = load_settings(text), lines_in(text)
     assert isinstance(read, dict)
-    problems = desk.runner.begin_turn(HookTurn(), [HookSource(read["hooks"], "project", "/p.json", lines)])
-    assert [each.partition(": ")[0] for each in problems] == [f"/p.json, line {line}" for line in (3, 4, 6)]
+    problems = desk.runner.begin_turn(HookTurn(), [sourced(read["hooks"], "project", lines)])
+    assert [each.partition(": ")[0] for each in problems] == [f"/project.json, line {line}" for line in (3, 4, 6)]
     outcome = await desk.runner.run("PreToolUse", {}, "Write")
-    assert outcome.blocked and "/p.json, line 3: hooks.PreToolUse.0.hooks.0" in outcome.reason
-    assert "/p.json, line 4" in (await desk.runner.run("PreToolUse", {}, "Read")).reason
+    assert outcome.blocked and "/project.json, line 3: hooks.PreToolUse.0.hooks.0" in outcome.reason
+    assert "/project.json, line 4" in (await desk.runner.run("PreToolUse", {}, "Read")).reason
     assert await desk.runner.run("PostToolUse", {}, "Read") is NOTHING
-    desk.runner.begin_turn(HookTurn(), [HookSource([{"type": "command", "command": "true"}], "project", "/p.json")])
+    desk.runner.begin_turn(HookTurn(), [sourced([{"type": "command", "command": "true"}], "project")])
     assert (await desk.runner.run("PreToolUse", {}, "Read")).blocked, "nobody knows for which event it was meant"
 
 
@@ -412,7 +381,7 @@ async def test_a_model_decides_for_a_prompt_hook_and_can_only_refuse(desk: Desk)
     desk.use(value)
     run = desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")
     assert (await run).errors == ("no model can be asked here",)
-    desk.runner.begin_turn(HookTurn(judge=judge), [HookSource(value, "user")])
+    desk.runner.begin_turn(HookTurn(judge=judge), [sourced(value)])
     said.append('```json\n{"ok": true, "permissionDecision": "allow"}\n```')
     assert (await desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")).decision == ""
     assert "$ARGUMENTS" not in asked[0][1] and '"command": "ls"' in asked[0][1] and asked[0][2] == "sonnet"

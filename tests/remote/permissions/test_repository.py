@@ -15,7 +15,7 @@ from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.permissions.git_repositories import why_unsafe
-from ccb.remote.permissions.modes import Cages
+from ccb.remote.permissions.modes import Cages, repository_around
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.system.host import Host
 
@@ -113,9 +113,8 @@ def _unlike_a_repository(desk: Desk) -> None:
     for name in ("objects", "refs"):
         (desk.cwd / name).write_text("")
         (desk.cwd / name).chmod(0o755)
-    (desk.cwd / "config").write_text(
-        f"[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = {desk.cwd}/run\n"
-    )
+    settings = f"repositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = {desk.cwd}/run\n"
+    (desk.cwd / "config").write_text(f"[core]\n{settings}")
 
 
 def _head_by_commondir(desk: Desk) -> None:
@@ -176,8 +175,7 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
     (
         "config-worktree",
         arranged({"extensions.worktreeConfig": "true"}, {".git/config.worktree": FSMONITOR}),
-        "git status",
-        "",
+        *("git status", ""),
     ),
     ("commondir", _commondir, "git status", ""),
     ("git-file", _git_file, "git status", ""),
@@ -191,11 +189,15 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
 
 
 @pytest.mark.parametrize(("prepare", "command", "where"), [each[1:] for each in RUNNERS], ids=[r[0] for r in RUNNERS])
-def test_a_repository_that_names_a_program_is_asked_about(
+async def test_a_repository_that_names_a_program_is_asked_about_and_the_state_of_git_runs_none(
     desk: Desk, prepare: Callable[[Desk], None], command: str, where: str
 ) -> None:
     assert bash(desk.engine(), command, shell_cwd=str(desk.cwd / where)).behavior is ALLOW
     prepare(desk)
+    (desk.root / "made").unlink(missing_ok=True)
+    state = await uncaged_state(desk)
+    assert not (desk.root / "made").exists()
+    assert where or state is None or "not asked" in state.status
     git(desk.cwd / where, *command.split()[1:])
     assert (desk.root / "made").exists(), "the repository is harmless: it proves nothing"
     for strict in (False, True):
@@ -203,20 +205,6 @@ def test_a_repository_that_names_a_program_is_asked_about(
     for line in (command, f"timeout 9 {command}", f"find . -type f -exec {command} \\;", "git log", "git branch"):
         decision = bash(desk.engine(), line, shell_cwd=str(desk.cwd / where))
         assert decision.behavior is ASK, line
-
-
-@pytest.mark.parametrize(
-    "prepare", [each[1] for each in RUNNERS if not each[3]], ids=[r[0] for r in RUNNERS if not r[3]]
-)
-async def test_the_state_for_the_first_prompt_runs_none_of_them(
-    desk: Desk, prepare: Callable[[Desk], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepare(desk)
-    (desk.root / "made").unlink(missing_ok=True)
-    state = await uncaged_state(desk)
-    assert not (desk.root / "made").exists()
-    if state is not None:
-        assert "not asked" in state.status
 
 
 async def test_the_state_is_told_where_nothing_names_a_program(desk: Desk) -> None:
@@ -300,18 +288,10 @@ def test_usual_configurations_are_let_through(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[core]\n x = a\\\n [user]\n fsmonitor = ./run\n",
-        "[core] fsmonitor = ./run\n",
-        "[CORE]\nFSMONITOR = ./run\n",
-        "[core.sub]\n a = b\n",
-        '[core "a\\"b"]\n a = b\n',
-        "[core]\n a b\n",
-        "fsmonitor = ./run\n",
-        "[core]\nfsmonitor\n",
-        "[core]\nabbrev = 7 \\\r\n[user]\nname = x\n",
-        '[includeIf "gitdir:/"]\npath = x\n',
-        '[core]\nworktree = "/"\n',
-        '[core]\nhookspath = "a\\tb"\n',
+        *("[core]\n x = a\\\n [user]\n fsmonitor = ./run\n", "[core] fsmonitor = ./run\n"),
+        *("[CORE]\nFSMONITOR = ./run\n", "[core.sub]\n a = b\n", '[core "a\\"b"]\n a = b\n', "[core]\n a b\n"),
+        *("fsmonitor = ./run\n", "[core]\nfsmonitor\n", "[core]\nabbrev = 7 \\\r\n[user]\nname = x\n"),
+        *('[includeIf "gitdir:/"]\npath = x\n', '[core]\nworktree = "/"\n', '[core]\nhookspath = "a\\tb"\n'),
         "[core]\n" + "a" * 300_000,
     ],
     ids=lambda text: ascii(text[:30]),
@@ -341,3 +321,59 @@ def test_what_is_no_file_stops_nothing(desk: Desk) -> None:
     (desk.cwd / ".git/config").unlink()
     os.mkfifo(desk.cwd / ".git/config")
     assert bash(desk.engine(), "git status").behavior is ASK
+
+
+@pytest.fixture
+def repository(tmp_path: Path, template: Path) -> Path:
+    path = tmp_path / "repo"
+    shutil.copytree(template, path, symlinks=True)
+    (path / "sub").mkdir()
+    return path
+
+
+def test_a_directory_of_a_repository_opens_the_repository(repository: Path, tmp_path: Path) -> None:
+    assert repository_around(str(repository), "/home/x") == []
+    assert repository_around(str(repository / "sub"), "/home/x") == [str(repository)]
+    assert repository_around(str(repository / "sub"), str(repository)) == [str(repository / ".git")], "not all of home"
+    assert repository_around(str(tmp_path), "/home/x") == []
+
+
+def test_a_linked_worktree_opens_its_repository(repository: Path, tmp_path: Path) -> None:
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert repository_around(str(tmp_path / "tree"), "/home/x") == [str(repository / ".git")]
+    elsewhere = tmp_path / "copy"
+    elsewhere.mkdir()
+    (elsewhere / ".git").write_text((tmp_path / "tree" / ".git").read_text())
+    assert repository_around(str(elsewhere), "/home/x") == [], "the repository does not know it"
+
+
+def test_a_pipe_in_a_strangers_repository_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (inner := tmp_path / "other/.git/worktrees/x").mkdir(parents=True)
+    os.mkfifo(inner / "gitdir")
+    (tree := tmp_path / "tree").mkdir()
+    (tree / ".git").write_text(f"gitdir: {inner}\n")
+    assert repository_around(str(tree), "/home/x") == []
+
+
+def test_a_submodule_opens_its_own_repository_only(repository: Path, tmp_path: Path) -> None:
+    outer = tmp_path / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q")
+    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "inner")
+    assert repository_around(str(outer / "inner"), "/home/x") == [str(outer / ".git/modules/inner")]
+
+
+def test_what_a_clone_claims_opens_nothing(repository: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    (secret / ".git" / "worktrees" / "w").mkdir(parents=True)
+    clone = tmp_path / "clone"
+    inner = clone / "x" / ".git" / "worktrees" / "w"
+    inner.mkdir(parents=True)
+    (inner / "gitdir").write_text(f"{clone}/.git\n")
+    (inner / "commondir").write_text(str(secret))
+    for claimed in (secret, secret / ".git/worktrees/w", inner, repository / ".git", "../secret", "/", "\0"):
+        (clone / ".git").write_text(f"gitdir: {claimed}\n")
+        assert repository_around(str(clone), "/home/x") == [], claimed
+    (clone / ".git").unlink()
+    os.symlink(secret, clone / ".git")
+    assert repository_around(str(clone), "/home/x") == []

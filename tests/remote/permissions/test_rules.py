@@ -18,13 +18,9 @@ from ccb.remote.settings.worker_settings import PROJECT, Layer, Sourced
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("Bash", Rule("Bash")),
-        (" Bash(git *) ", Rule("Bash", "git *")),
-        ("Bash(echo (a))", Rule("Bash", "echo (a)")),
-        ("Bash(*)", Rule("Bash")),
-        ("Read(//**)", Rule("Read")),
-        ("Edit(src/**)", Rule("Edit", "src/**")),
-        ("mcp__server", Rule("mcp__server")),
+        *(("Bash", Rule("Bash")), (" Bash(git *) ", Rule("Bash", "git *"))),
+        *(("Bash(echo (a))", Rule("Bash", "echo (a)")), ("Bash(*)", Rule("Bash")), ("Read(//**)", Rule("Read"))),
+        *(("Edit(src/**)", Rule("Edit", "src/**")), ("mcp__server", Rule("mcp__server"))),
         ("mcp__server__*", Rule("mcp__server__*")),
     ],
 )
@@ -56,11 +52,9 @@ def test_an_open_parenthesis_in_a_list_is_an_error() -> None:
     ("rule", "covered", "not_covered"),
     [
         ("Edit", ["Edit", "Write", "MultiEdit"], ["Read", "Bash"]),
-        ("Read", ["Read", "Grep", "Glob", "LS"], ["Edit"]),
-        ("Write", ["Write"], ["Edit"]),
+        *(("Read", ["Read", "Grep", "Glob", "LS"], ["Edit"]), ("Write", ["Write"], ["Edit"])),
         ("mcp__a", ["mcp__a__x", "mcp__a__y"], ["mcp__ab__x", "mcp__b__x"]),
-        ("mcp__a__*", ["mcp__a__x"], ["mcp__ab__x"]),
-        ("mcp__a__x", ["mcp__a__x"], ["mcp__a__xy"]),
+        *(("mcp__a__*", ["mcp__a__x"], ["mcp__ab__x"]), ("mcp__a__x", ["mcp__a__x"], ["mcp__a__xy"])),
     ],
 )
 def test_which_tools_a_rule_is_about(rule: str, covered: list[str], not_covered: list[str]) -> None:
@@ -73,13 +67,11 @@ def test_which_tools_a_rule_is_about(rule: str, covered: list[str], not_covered:
     ("pattern", "matching", "other"),
     [
         ("git *", ["git", "git log", "git  x", "git\tlog"], ["gitk", "xgit"]),
-        ("git:*", ["git", "git log"], ["gitk"]),
-        ("ls*", ["ls", "lsof", "ls -l"], ["xls"]),
+        *(("git:*", ["git", "git log"], ["gitk"]), ("ls*", ["ls", "lsof", "ls -l"], ["xls"])),
         ("npm test", ["npm test"], ["npm test x", "npm tes", " npm test"]),
         ("* --version", ["node --version", "a b --version"], ["node --versions", "--version"]),
         ("git * main", ["git push origin main"], ["git push origin main2"]),
-        ("a*b*c", ["abc", "a1b2c"], ["acb", "ab", "ac"]),
-        ("aa*aa", ["aaaa"], ["aaa"]),
+        *(("a*b*c", ["abc", "a1b2c"], ["acb", "ab", "ac"]), ("aa*aa", ["aaaa"], ["aaa"])),
     ],
 )
 def test_command_patterns(pattern: str, matching: list[str], other: list[str]) -> None:

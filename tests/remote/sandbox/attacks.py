@@ -175,9 +175,7 @@ ATTACKS: dict[str, Callable[[], object]] = {
     "let_all_of_the_user_wait_for_disks": lambda: call(251, 30, 3, 0, 3 << 13),
     "lease": lambda: fcntl.fcntl(os.open("README.md", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK),
     "watch_a_directory_by_signals": lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY),
-    "change_the_version_of_a_file": lambda: fcntl.ioctl(
-        os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7)
-    ),
+    "change_version_of_file": lambda: fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7)),
     "bind_to_processor": lambda: os.sched_setaffinity(VICTIM, {0}),
     "connect_tcp": lambda: socket.create_connection(("127.0.0.1", PORT), 1).close(),
     "send_udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", PORT)),

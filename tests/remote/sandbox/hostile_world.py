@@ -50,6 +50,20 @@ for path in (os.environ["HOME"] + "/pwned", "pwned"):
 """
 
 
+def snapshot(top: Path) -> dict[str, object]:
+    """Return the state of every path: content, attributes, times of change."""
+    found: dict[str, object] = {}
+    for directory, names, files in os.walk(top):
+        for name in (".", *names, *files):
+            path = os.path.join(directory, name)
+            info = os.lstat(path)
+            data = Path(path).read_bytes() if stat.S_ISREG(info.st_mode) else b""
+            attributes = sorted(os.listxattr(path, follow_symlinks=False))
+            times = info.st_mtime_ns, info.st_ctime_ns
+            found[os.path.normpath(path)] = (info.st_mode, info.st_uid, info.st_nlink, times, data, attributes)
+    return found
+
+
 class World:
     """The home, its project, a directory outside with secrets, sockets, and the victim."""
 
@@ -65,12 +79,10 @@ class World:
         environment = {**os.environ, "PASSWORD": self.canary}
         self.victim = subprocess.Popen(["sleep", "1000"], env=environment, stdin=subprocess.DEVNULL, cwd="/")
         deadline = time.monotonic() + 10
-        while (
-            Path(f"/proc/{self.victim.pid}/comm").read_text() != "sleep\n"
-        ):  # it has its name a moment after its start
+        while Path(f"/proc/{self.victim.pid}/comm").read_text() != "sleep\n":  # it has its name a moment later
             assert time.monotonic() < deadline
         self._state_of_victim = self._look_at_victim()
-        self.before = self.snapshot()
+        self.before = snapshot(self.top)
 
     @property
     def environ(self) -> dict[str, str]:
@@ -166,19 +178,6 @@ class World:
             made.append(each)
         return made
 
-    def snapshot(self) -> dict[str, object]:
-        """Return the state of every path: content, attributes, times of change."""
-        found: dict[str, object] = {}
-        for directory, names, files in os.walk(self.top):
-            for name in (".", *names, *files):
-                path = os.path.join(directory, name)
-                info = os.lstat(path)
-                data = Path(path).read_bytes() if stat.S_ISREG(info.st_mode) else b""
-                attributes = sorted(os.listxattr(path, follow_symlinks=False))
-                times = info.st_mtime_ns, info.st_ctime_ns
-                found[os.path.normpath(path)] = (info.st_mode, info.st_uid, info.st_nlink, times, data, attributes)
-        return found
-
     def _look_at_victim(self) -> list[object]:
         pid = self.victim.pid
         limits = Path(f"/proc/{pid}/limits").read_text()
@@ -189,7 +188,7 @@ class World:
 
     def damage(self, workspace: bool = False) -> list[str]:
         """What has happened to the world, but to what the cage for the `workspace` lets be changed."""
-        after = self.snapshot()
+        after = snapshot(self.top)
         changed = {path for path in {*after, *self.before} if after.get(path) != self.before.get(path)}
         found = [f"changed: {path}" for path in changed if not (workspace and self._may_change(path))]
         new = sorted(str(path) for path in {*after} - {*self.before}) if workspace else []
@@ -318,6 +317,5 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
 
 
 if __name__ == "__main__":
-    sys.stdout.write(
-        json.dumps(asyncio.run(run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
-    )
+    _, directory, abi, cage, nth = sys.argv
+    sys.stdout.write(json.dumps(asyncio.run(run_hostile_lines(Path(directory), int(abi), cage, int(nth)))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +16,14 @@ from ccb.remote.sandbox.outliving import GitSettings
 from ccb.remote.system.host import Host
 
 
-@pytest.fixture
-async def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Workspace]:
+@pytest.fixture(autouse=True)
+def settings_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-    made = Workspace(tmp_path)
-    if not made.host.cages().workspace:
-        pytest.skip(made.host.cages().why)
-    (made.root / "gh").mkdir()
-    (made.root / "gh" / "pre-commit").write_text("true\n")
-    yield made
-    made.host.close()
+    (tmp_path / "project" / "gh").mkdir(parents=True)
+    (tmp_path / "project" / "gh" / "pre-commit").write_text("true\n")
 
 
 def _local(text: str) -> Callable[[Workspace], None]:
@@ -61,16 +56,10 @@ def _in_the_repository_of_a_worktree(workspace: Workspace) -> None:
 
 
 _WAYS = (
-    _local("[core] hooksPath = gh\n"),
-    _local('[x "]"] y = z\n[core] hooksPath = gh\n'),
-    _local("[core]\n\thooksPath = gh ; a comment\n"),
-    _local("[core]\n\thooksPath = g\\\nh\n"),
-    _local('[core]\n\thooksPath = g"h"\n'),
-    _local("[alias]\n\tx = !sh \\\n\t\tgh/pre-commit\n"),
-    _local("[alias]\n\tname = !gh/pre-commit\n"),
-    _included_twice,
-    _in_xdg,
-    _in_the_repository_of_a_worktree,
+    *(_local("[core] hooksPath = gh\n"), _local('[x "]"] y = z\n[core] hooksPath = gh\n')),
+    *(_local("[core]\n\thooksPath = gh ; a comment\n"), _local("[core]\n\thooksPath = g\\\nh\n")),
+    *(_local('[core]\n\thooksPath = g"h"\n'), _local("[alias]\n\tx = !sh \\\n\t\tgh/pre-commit\n")),
+    *(_local("[alias]\n\tname = !gh/pre-commit\n"), _included_twice, _in_xdg, _in_the_repository_of_a_worktree),
 )
 
 
@@ -113,9 +102,7 @@ def test_git_is_asked_again_only_when_something_has_changed(tmp_path: Path) -> N
     assert settings.named_by(f"{tmp_path}/inner/.git", f"{tmp_path}/inner", ask) == [], "it is no repository"
 
 
-async def test_where_git_cannot_read_its_settings_there_is_no_cage(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_where_git_cannot_read_its_settings_there_is_no_cage(workspace: Workspace) -> None:
     _local("[core\n")(workspace)
     with pytest.raises(CageUnavailable, match=r"git cannot list its settings in .*/project"):
         await workspace.start("touch made")

@@ -18,7 +18,7 @@ from ccb.remote.sandbox.cage_server import Availability, CageServer
 
 _WORLD = Path(__file__).with_name("hostile_world.py")
 _PLAIN_USER = 12345
-_NEEDED = "import sys, ccb.remote, tests.remote.sandbox; sys.exit(sys.version_info < (3, 9))"
+_NEEDS = "import sys, ccb.remote, tests.remote.sandbox; sys.exit(sys.version_info < (3, 9))"
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +46,7 @@ def _as_plain_user(home: Path) -> tuple[str, dict[str, Any]]:
     environment = {**_environment(home), "PYTHONPATH": f"{root}/src{os.pathsep}{root}"}
     for python in (sys.executable, "/usr/bin/python3"):
         try:
-            subprocess.run(
-                [python, "-c", _NEEDED], check=True, cwd="/", env=environment, capture_output=True, **options
-            )
+            subprocess.run([python, "-c", _NEEDS], check=True, cwd="/", env=environment, capture_output=True, **options)
         except (OSError, subprocess.CalledProcessError):
             continue
         return python, {**options, "env": environment}

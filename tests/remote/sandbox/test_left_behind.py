@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,23 +25,17 @@ _HOSTILE = [line.replace("␊", "\n").replace("{evil}", _EVIL) for line in _LINE
 
 
 @pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    made = Workspace(tmp_path)
-    if not made.host.cages().workspace:
-        pytest.skip(made.host.cages().why)
-    made.git("config", "core.hooksPath", "hooks")
-    made.git("config", "include.path", "../included")
-    made.git("config", "filter.x.clean", "sh tools/clean.sh %f")
-    made.git("config", "alias.x", "!named/pre-merge")
-    (made.root / "real-hooks").mkdir()
-    (made.root / "real-hooks" / "pre-merge").write_text("true\n")
-    (made.root / "named").symlink_to("real-hooks")
-    (made.root / "tools").mkdir()
-    (made.root / "tools" / "clean.sh").write_text("cat\n")
-    (made.root / "tools" / "linked-hook").write_text("true\n")
-    (made.root / ".git" / "hooks" / "pre-push").symlink_to("../../tools/linked-hook")
-    yield made
-    made.host.close()
+def workspace(workspace: Workspace) -> Workspace:
+    settings = {"core.hooksPath": "hooks", "include.path": "../included", "filter.x.clean": "sh tools/clean.sh %f"}
+    for name, value in {**settings, "alias.x": "!named/pre-merge"}.items():
+        workspace.git("config", name, value)
+    files = {"real-hooks/pre-merge": "true\n", "tools/clean.sh": "cat\n", "tools/linked-hook": "true\n"}
+    for file, text in files.items():
+        (workspace.root / file).parent.mkdir(exist_ok=True)
+        (workspace.root / file).write_text(text)
+    (workspace.root / "named").symlink_to("real-hooks")
+    (workspace.root / ".git" / "hooks" / "pre-push").symlink_to("../../tools/linked-hook")
+    return workspace
 
 
 async def test_nothing_that_acts_later_is_left_by_hostile_lines(workspace: Workspace) -> None:
@@ -70,23 +64,18 @@ def _acting(root: Path, before: dict[str, object]) -> list[str]:
 
 
 async def test_what_is_set_aside_is_told_and_can_be_moved_back(workspace: Workspace) -> None:
-    process = await workspace.start("mkdir -p aa/b && echo mine >aa/b/.envrc")
-    await process.wait()
-    assert process.notes == ["aa/b/.envrc is now .envrc.stopped-by-ccb"]
+    notes = await workspace.notes("mkdir -p aa/b && echo mine >aa/b/.envrc")
+    assert notes == ["aa/b/.envrc is now .envrc.stopped-by-ccb"]
     assert (workspace.root / "aa" / "b" / ".envrc.stopped-by-ccb").read_text() == "mine\n"
     await workspace.run_uncaged("mv aa/b/.envrc.stopped-by-ccb aa/b/.envrc")
-    process = await workspace.start("echo changed >aa/b/.envrc; rm -r aa; mv aa c")
-    await process.wait()
-    assert process.notes == []
+    assert await workspace.notes("echo changed >aa/b/.envrc; rm -r aa; mv aa c") == []
     assert (workspace.root / "aa" / "b" / ".envrc").read_text() == "mine\n"
 
 
 async def test_what_people_make_between_commands_stays(workspace: Workspace) -> None:
     await workspace.run("mkdir -p aa/b/c/d/e")
     workspace.git("init", "-q", "aa/b/c/d/e")
-    process = await workspace.start("cd aa/b/c/d/e; echo x >.git/config; echo x >.git/hooks/x; mv .git g")
-    await process.wait()
-    assert process.notes == []
+    assert await workspace.notes("cd aa/b/c/d/e; echo x >.git/config; echo x >.git/hooks/x; mv .git g") == []
     assert (workspace.root / "aa/b/c/d/e/.git/HEAD").exists()
     assert "x" not in (workspace.root / "aa/b/c/d/e/.git/config").read_text().split()
 
@@ -99,32 +88,22 @@ async def test_what_people_make_before_an_allowed_command_stays(workspace: Works
 
 
 _OF_TOOLS = (".newtool/config", ".newtoolrc", "sub/.newtool", ".tool-versions", ".direnv/x.rc", "x/.lefthook.jsonc")
-_HARMLESS = (
-    ".gitignore",
-    ".venv/bin/python",
-    ".mypy_cache/x",
-    ".eslintrc.json",
-    ".coverage.host.1",
-    ".env.local",
-    "d/.x",
-)
+_FREE = ".gitignore .venv/bin/python .mypy_cache/x .eslintrc.json .coverage.host.1 .env.local d/.x"
 
 
 async def test_files_of_unknown_tools_are_set_aside_where_tools_look(workspace: Workspace) -> None:
     """In the session's directory, and in each repository of the project."""
     (workspace.root / ".there").mkdir()
-    script = f"for f in {' '.join((*_OF_TOOLS, *_HARMLESS))}; do mkdir -p $(dirname $f); echo x >$f; done"
+    script = f"for f in {' '.join((*_OF_TOOLS, *_FREE.split()))}; do mkdir -p $(dirname $f); echo x >$f; done"
     process = await workspace.start(f"{script}; echo x >.there/x")
     await process.wait()
-    assert [name for name in _HARMLESS if not (workspace.root / name).exists()] == []
+    assert [name for name in _FREE.split() if not (workspace.root / name).exists()] == []
     assert (workspace.root / ".there" / "x").exists()
     assert [name for name in _OF_TOOLS if (workspace.root / name).exists()] == []
     assert len(process.notes) == len(_OF_TOOLS)
     await workspace.run("touch .stamp")
     assert (workspace.root / ".stamp").exists(), "it is empty"
-    filled = await workspace.start("echo x >.stamp")
-    await filled.wait()
-    assert filled.notes == [".stamp is now .stamp.stopped-by-ccb"]
+    assert await workspace.notes("echo x >.stamp") == [".stamp is now .stamp.stopped-by-ccb"]
     await workspace.run_uncaged("mv .newtool.stopped-by-ccb .newtool")
     await workspace.run("echo y >.newtool/config; git init -q inner; echo x >inner/.newtool")
     assert (workspace.root / ".newtool" / "config").read_text() == "y\n"
@@ -137,15 +116,12 @@ async def test_what_a_process_makes_after_its_command_is_found_with_the_next(wor
     late = f"{hide}; import os, time; print('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
     late += "os.mkdir('late'); open('late/.envrc', 'w').close(); os.mkdir('done'); time.sleep(100)"
     (workspace.root / "late.py").write_text(late)
-    first = await workspace.start("setsid python3 late.py & sleep 100")
-    await until(lambda: workspace.output == b"up\n")
+    first = await workspace.up("setsid python3 late.py & sleep 100")
     os.kill(first.pid, 9)
     await first.wait()
     (workspace.root / "go").touch()
     await until((workspace.root / "done").exists)
-    second = await workspace.start("true")
-    await second.wait()
-    assert second.notes == ["late/.envrc is now .envrc.stopped-by-ccb"]
+    assert await workspace.notes("true") == ["late/.envrc is now .envrc.stopped-by-ccb"]
     await first.stop()
 
 
@@ -195,9 +171,7 @@ async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace
         first.close()
 
 
-async def test_without_a_mark_for_its_processes_no_command_starts(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_a_mark_no_command_starts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a system where no temporary directory can be made. Nothing could tell whether something of it lives."""
     monkeypatch.setattr(TemporaryDirectories, "_make_top", _refuse)
     workspace.host.close()
@@ -244,8 +218,7 @@ async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_l
 
 async def test_what_acts_later_is_not_written_while_a_caged_command_lives(workspace: Workspace) -> None:
     """A file that takes the place of another is no mount, so the command could write it."""
-    running = await workspace.start("echo up; sleep 100")
-    await until(lambda: workspace.output == b"up\n")
+    running = await workspace.up("echo up; sleep 100")
     (workspace.root / "sub" / "more").mkdir()
     asked = str(workspace.root / "sub" / "more" / "AGENTS.md")
     named = str(workspace.root / "hooks" / "pre-commit")
@@ -263,10 +236,9 @@ async def test_what_acts_later_is_not_written_while_a_caged_command_lives(worksp
 
 
 async def test_a_plain_file_that_is_written_makes_no_repository_known(workspace: Workspace) -> None:
-    process = await workspace.start(
+    process = await workspace.up(
         "echo up; while [ ! -e new/notes ]; do sleep 0.01; done; git init -q --bare new; echo made; sleep 100"
     )
-    await until(lambda: workspace.output == b"up\n")
     await workspace.host.replace(str(workspace.root / "new" / "notes"), b"mine", ABSENT)
     await until(lambda: workspace.output.endswith(b"made\n"))
     await process.stop()
@@ -299,12 +271,8 @@ _WAITS = "while ! grep -qs new {0} && [ ! -e removed ]; do sleep 0.01; done; ech
 @pytest.mark.parametrize(
     ("name", "act"),
     [
-        ("AGENTS.md", _by_rename),
-        ("AGENTS.md", _anew),
-        ("AGENTS.md", _removed),
-        ("tools/clean.sh", _anew),
-        ("included", _anew),
-        (".envrc", _anew),
+        *(("AGENTS.md", _by_rename), ("AGENTS.md", _anew), ("AGENTS.md", _removed), ("tools/clean.sh", _anew)),
+        *(("included", _anew), (".envrc", _anew)),
     ],
 )
 async def test_what_is_replaced_beside_a_living_command_is_set_aside(
@@ -313,8 +281,7 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
     """The new file is no mount. `.envrc` is a placeholder before."""
     monkeypatch.setattr("ccb.remote.sandbox.outliving._MAX_OPEN", 200 if pins else 0)
     (workspace.root / "included").touch()
-    process = await workspace.start(f"echo up; {_WAITS.format(name)}")
-    await until(lambda: workspace.output == b"up\n")
+    process = await workspace.up(f"echo up; {_WAITS.format(name)}")
     act(workspace.root / name)
     await until(lambda: workspace.output.endswith(b"done\n"))
     await process.stop()
@@ -326,11 +293,8 @@ async def test_what_is_replaced_beside_a_living_command_is_set_aside(
 
 async def test_what_a_person_edits_in_place_stays(workspace: Workspace) -> None:
     """The mount covers it as before."""
-    script = (
-        "echo up; while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f"
-    )
-    process = await workspace.start(f"{script}; done; sleep 100")
-    await until(lambda: workspace.output.startswith(b"up\n"))
+    script = "while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f; done"
+    process = await workspace.up(f"echo up; {script}; sleep 100")
     with (workspace.root / "AGENTS.md").open("a") as file:
         file.write("mine\n")
     await until(lambda: workspace.output.count(b"Read-only file system") == 2)
@@ -374,7 +338,7 @@ async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
     assert not (workspace.root / evil).exists()
 
 
-async def test_links_between_directories_of_a_session_are_followed_where_both_can_be_written(
+async def test_links_between_directories_of_a_session_are_followed_where_both_are_written(
     workspace: Workspace,
 ) -> None:
     other = workspace.home / "other"
@@ -390,9 +354,7 @@ async def test_links_between_directories_of_a_session_are_followed_where_both_ca
     await second.wait()
     assert second.notes == ["env is now env.stopped-by-ccb"]
     assert os.listdir(other / "vs") == []
-    third = await workspace.start("true")
-    await third.wait()
-    assert third.notes == []
+    assert await workspace.notes("true") == []
     assert sorted(os.listdir(other)) == ["env.stopped-by-ccb", "vs"]
 
 

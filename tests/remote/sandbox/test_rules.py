@@ -8,18 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.sandbox.cage_rules import (
-    CageKind,
-    acts_later,
-    program_directories,
-    read_only_rules,
-    why_protected,
-    workspace_rules,
-)
+from ccb.remote.sandbox import cage_rules
+from ccb.remote.sandbox.cage_rules import CageKind, program_directories, read_only_rules, workspace_rules
 from ccb.remote.sandbox.outliving import DirectoryGuard
 from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}
+_TOOL_CHAINS = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin", ".fly/bin")
 
 
 def _ask(directory: str) -> bytes:
@@ -59,20 +54,11 @@ def test_a_session_in_the_root_still_has_programs() -> None:
 
 
 def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
-    for name in (
-        ".cargo/bin",
-        ".local/bin",
-        ".local/share/keys",
-        "bin",
-        ".rustup/toolchains",
-        ".nvm/v22/bin",
-        ".fly/bin",
-    ):
+    for name in (*_TOOL_CHAINS, ".local/share/keys", ".rustup/toolchains"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".cargo" / "credentials.toml").touch()
     (tmp_path / ".fly" / "config.yml").touch()
-    names = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin", ".fly/bin")
-    path = os.pathsep.join(str(tmp_path / name) for name in names)
+    path = os.pathsep.join(str(tmp_path / name) for name in _TOOL_CHAINS)
     execute = program_directories((), {"PATH": path}, str(tmp_path))
     for allowed in (".cargo/bin/x", ".rustup/toolchains/x", ".local/bin/x", "bin/x", ".nvm/v22/lib/x"):
         assert _covers(execute, f"{tmp_path}/{allowed}"), allowed
@@ -109,8 +95,7 @@ def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
         ("one\nrm: cannot remove '.git': Device or resource busy\n", 1, "cannot remove '.git'"),
         ("touch: cannot touch 'x': Read-only file system", 1, "Read-only file system"),
         ("curl: (6) Could not resolve host: example.org", 6, "stopped by the sandbox: network: curl"),
-        ("Error: EACCES: permission denied, open '/x'", 1, "EACCES"),
-        ("", -31, "another architecture"),
+        *(("Error: EACCES: permission denied, open '/x'", 1, "EACCES"), ("", -31, "another architecture")),
         ("a: \x1b[31mPermission denied\x07" + "x" * 500, 1, "a: [31mPermission denied".replace("[", " [")),
     ],
 )
@@ -126,18 +111,13 @@ def test_a_stop_is_told_in_one_line(output: str, code: int, line: str, tmp_path:
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        ("cat: unreadable: Permission denied", 1),
-        ("ls: cannot open directory 'closed': Permission denied", 2),
-        ("find: ‘closed’: Permission denied", 1),
-        ("a:hello\nunreadable: Permission denied (os error 13)", 2),
+        *(("cat: unreadable: Permission denied", 1), ("ls: cannot open directory 'closed': Permission denied", 2)),
+        *(("find: ‘closed’: Permission denied", 1), ("a:hello\nunreadable: Permission denied (os error 13)", 2)),
         ("PermissionError: [Errno 13] Permission denied: 'unreadable'", 1),
         ("bash: line 1: closed/x: Permission denied", 1),
-        ("ls: cannot access 'nosuch': No such file or directory", 2),
-        ("6886ac2 Fix: Permission denied", 0),
-        ('a.py:12:    raise OSError("Permission denied")', 0),
-        ("kept: Permission denied again", 0),
-        ("Jan 1 sshd: Connection from host: Permission denied", 0),
-        ("retry when the Network is unreachable", 0),
+        *(("ls: cannot access 'nosuch': No such file or directory", 2), ("6886ac2 Fix: Permission denied", 0)),
+        *(('a.py:12:    raise OSError("Permission denied")', 0), ("kept: Permission denied again", 0)),
+        *(("Jan 1 sshd: Connection from host: Permission denied", 0), ("retry when the Network is unreachable", 0)),
         ("errno.h: EPERM Operation not permitted", 0),
     ],
 )
@@ -159,10 +139,8 @@ def test_ordinary_failures_and_texts_are_not_taken_for_stops(
 @pytest.mark.parametrize(
     ("output", "code"),
     [
-        ("bash: line 1: made: Permission denied", 0),
-        ("touch: cannot touch 'made': Read-only file system", 0),
-        ("rm: cannot remove 'kept': Permission denied", 0),
-        ("bash: line 1: kept: Permission denied", 1),
+        *(("bash: line 1: made: Permission denied", 0), ("touch: cannot touch 'made': Read-only file system", 0)),
+        *(("rm: cannot remove 'kept': Permission denied", 0), ("bash: line 1: kept: Permission denied", 1)),
         ("cat: {0}/outside/secret: Permission denied", 0),
         ("error: could not lock config file .git/config: Read-only file system", 255),
         ("kill: (1) - Operation not permitted", 1),
@@ -190,9 +168,7 @@ def test_a_stop_at_a_file_is_told_also_where_the_command_went_on(output: str, co
         ("cat kept", "touch: cannot touch 'made': Permission denied", False),
     ],
 )
-def test_what_a_command_prints_of_a_file_or_of_itself_is_no_stop(
-    command: str, output: str, stop: bool, tmp_path: Path
-) -> None:
+def test_what_a_command_prints_of_a_file_is_no_stop(command: str, output: str, stop: bool, tmp_path: Path) -> None:
     (tmp_path / "kept").touch()
     rules = read_only_rules([str(tmp_path)], _LOGIN, "")
     assert bool(stopped(output, 1 if "false" in command else 0, rules, str(tmp_path), command)) is stop
@@ -210,8 +186,7 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
     os.link(tmp_path / "outside", tmp_path / "project" / "linked")
     rules = workspace_rules([str(tmp_path / "project")], _LOGIN, "")
     for line in (
-        "bash: line 1: linked: Read-only file system",
-        "Error: EBUSY: resource busy or locked, unlink 'linked'",
+        *("bash: line 1: linked: Read-only file system", "Error: EBUSY: resource busy or locked, unlink 'linked'"),
         "Error: EBUSY: resource busy or locked, rmdir '../project'",
     ):
         told = stopped(line, 1, rules, str(tmp_path / "project"))
@@ -222,5 +197,5 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
     "name", [".hg", ".pdbrc", ".cargo", "QWEN.md", "lefthook-local.toml", ".RData", "x.code-workspace"]
 )
 def test_names_that_tools_take_by_themselves_are_protected(name: str) -> None:
-    assert acts_later(name) and why_protected(f"sub/{name}")
-    assert why_protected("sub/.hg/hgrc") == "it is inside .hg"
+    assert cage_rules.acts_later(name) and cage_rules.why_protected(f"sub/{name}")
+    assert cage_rules.why_protected("sub/.hg/hgrc") == "it is inside .hg"

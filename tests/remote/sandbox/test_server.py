@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
+from tests.remote.sandbox.workspace_kit import caged_host
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import cage_server as server_module
@@ -34,7 +35,7 @@ class Caged:
     """A host whose commands all run in the cage that only reads, in a directory of their own."""
 
     def __init__(self, root: Path) -> None:
-        self.host = Host()
+        self.host = caged_host()
         self.root = root
         self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
         self.output = bytearray()
@@ -50,8 +51,6 @@ class Caged:
 @pytest.fixture
 async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
     made = Caged(tmp_path)
-    if made.host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(made.host.cages().why)
     yield made
     made.host.close()
 
@@ -78,9 +77,7 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
     """As for the directory in which a command ends."""
-    host = Host(cages=CageServer(most_abi))
-    if host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(host.cages().why)
+    host = caged_host(most_abi)
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "report").touch()
     (tmp_path / "outputs" / "other").touch()
@@ -97,9 +94,7 @@ async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path)
 @pytest.mark.parametrize("most_abi", [99, 0])
 async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
     """As a rule that allows to read everything does."""
-    host = Host(cages=CageServer(most_abi))
-    if host.cages().mechanism is CageMechanism.NONE:
-        pytest.skip(host.cages().why)
+    host = caged_host(most_abi)
     (tmp_path / "project").mkdir()
     (tmp_path / "file").write_text("outside\n")
     rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
@@ -306,9 +301,8 @@ server = CageServer()
 print(server.availability().mechanism.name, server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60, env=_with_source()
-    )
+    argv = [sys.executable, "-c", program]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=_with_source())
     mechanism, pid = done.stdout.split()
     assert mechanism in CageMechanism.__members__
     deadline = time.monotonic() + 10
@@ -369,3 +363,107 @@ def _zygote_of(host: Host) -> int:
     zygote = host._cages._zygote
     assert zygote is not None
     return zygote.pid
+
+
+_PROGRAM_BOOT = """
+import os, sys
+class module:
+    loaded_in = os.getpid(), sys.argv[1:]
+    def main(text):
+        exec(text, {"module": module})
+"""
+
+
+class Programs:
+    def __init__(self, root: Path, most_abi: int) -> None:
+        self.host = caged_host(most_abi)
+        self.root = root
+        self.rules = replace(read_only_rules([str(root)], os.environ, "/nowhere"), own=True)
+        self.output = bytearray()
+
+    async def start(self, text: str, rules: CageRules | None = None) -> Process:
+        self.output.clear()
+        argv = ["/no/such/python", "-I", "-S", "-c", _PROGRAM_BOOT, "program", text]
+        return await self.host.start(argv, str(self.root), self.output.extend, {"ODD": "a\nb"}, rules or self.rules)
+
+    async def run(self, text: str) -> str:
+        assert await (await self.start(text)).wait() == 0, self.output
+        return self.output.decode().rstrip("\n")
+
+
+@pytest.fixture(params=[99, 0], ids=["landlock", "namespaces"])
+async def programs(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Programs]:
+    made = Programs(tmp_path, request.param)
+    yield made
+    made.host.close()
+
+
+async def test_it_is_loaded_once_and_before_it_is_caged(programs: Programs) -> None:
+    zygote = programs.host._cages._zygote
+    assert zygote is not None
+    show = "print(module.loaded_in, flush=True)"
+    assert [await programs.run(show) for _ in range(2)] == [str((zygote.pid, ["program"]))] * 2
+
+
+async def test_it_is_a_process_like_that_of_a_command(programs: Programs) -> None:
+    show = "import os; print([os.getsid(0) == os.getpid(), os.getcwd(), os.environ['ODD']], flush=True)"
+    assert await programs.run(show) == str([True, str(programs.root), "a\nb"])
+
+
+async def test_nothing_of_the_zygote_is_open_in_it(programs: Programs) -> None:
+    show = "import os; print([os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)], os.listdir('/proc/self/fd'))"
+    opened = await programs.run(f"{show}; import sys; sys.stdout.flush()")
+    assert opened.startswith("['/dev/null', 'pipe:") and opened.endswith(" ['0', '1', '2', '3']")  # 3 lists them
+
+
+async def test_it_is_caged(programs: Programs, tmp_path: Path) -> None:
+    hidden = tmp_path.parent / f"{tmp_path.name}-hidden"
+    hidden.write_text("x")
+    tries = f"""
+import os, _socket
+def tried(name, attempt, *arguments):
+    try:
+        attempt(*arguments)
+        print(name)
+    except OSError:
+        pass
+tried("make", open, "made", "w")
+tried("read outside", open, {str(hidden)!r})
+tried("read inside", open, "there")
+tried("temporary", open, os.environ["TMPDIR"] + "/a", "w")
+tried("socket", _socket.socket)
+tried("attach", os.kill, {os.getpid()}, 0)
+for line in open("/proc/self/status"):
+    if line.startswith(("CapEff", "CapPrm", "NoNewPrivs", "Seccomp:")):
+        print(*line.split())
+import sys; sys.stdout.flush()
+"""
+    (programs.root / "there").write_text("x")
+    found = (await programs.run(tries)).splitlines()
+    command = await programs.host.start(
+        ["grep", "-E", "^(CapEff|CapPrm|NoNewPrivs|Seccomp):", "/proc/self/status"],
+        str(programs.root),
+        programs.output.extend,
+        cage=replace(programs.rules, own=False),
+    )
+    programs.output.clear()
+    assert await command.wait() == 0
+    assert found == ["read inside", "temporary", *(" ".join(x.split()) for x in programs.output.decode().splitlines())]
+    assert os.listdir(programs.root) == ["there"]
+
+
+async def test_its_failure_is_told_and_it_can_be_stopped(programs: Programs) -> None:
+    failed = await programs.start("raise ValueError('so it is')")
+    assert await failed.wait() == 1
+    assert programs.output.decode().splitlines()[-1] == "ValueError: so it is"
+    endless = await programs.start("print('runs', flush=True)\nwhile True: pass")
+    await until(lambda: programs.output == b"runs\n")
+    await endless.stop()
+    assert endless.returncode is not None and endless.returncode < 0
+    assert await programs.run("print('again', flush=True)") == "again"
+
+
+async def test_without_its_cage_it_does_not_run(programs: Programs) -> None:
+    with pytest.raises(OSError, match="cage could not be made"):
+        await programs.start("open('made', 'w')", replace(programs.rules, read=("/\0",), write=(str(programs.root),)))
+    assert os.listdir(programs.root) == []

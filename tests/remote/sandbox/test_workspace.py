@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,15 +19,6 @@ from ccb.remote.sandbox.cage_directories import Placeholders
 from ccb.remote.sandbox.cage_rules import workspace_rules
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.system.host import Host
-
-
-@pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    made = Workspace(tmp_path)
-    if not made.host.cages().workspace:
-        pytest.skip(made.host.cages().why)
-    yield made
-    made.host.close()
 
 
 async def test_the_project_can_be_changed_and_its_programs_run(workspace: Workspace) -> None:
@@ -67,10 +58,8 @@ async def test_a_file_with_a_name_outside_is_not_changed(workspace: Workspace) -
     os.link(workspace.root / "a", workspace.root / "pkg" / "a")
     state = store.stat()
     script = "for f in linked pkg/deep/linked moved/deep/linked; do echo x >>$f; : >$f; chmod 777 $f; touch -d @1 $f"
-    script += (
-        "; echo x 1<>$f; python3 -c 'import os,sys; os.truncate(sys.argv[1], 1)' $f; test -d pkg && mv pkg moved; done"
-    )
-    await workspace.run(f"{script}; echo x >'another name'; cat linked; echo both >moved/a")
+    script += "; echo x 1<>$f; python3 -c 'import os,sys; os.truncate(sys.argv[1], 1)' $f; test -d pkg && mv pkg moved"
+    await workspace.run(f"{script}; done; echo x >'another name'; cat linked; echo both >moved/a")
     assert store.read_text() == "kept\n"
     assert (store.stat().st_mode, store.stat().st_mtime_ns) == (state.st_mode, state.st_mtime_ns)
     assert (workspace.root / "moved" / "deep" / "linked").exists()
@@ -90,8 +79,7 @@ async def test_a_link_that_an_allowed_command_makes_counts_with_the_next_command
 async def test_a_link_that_is_made_while_a_caged_command_lives_is_told(workspace: Workspace) -> None:
     """No mount can be added to what runs already."""
     (workspace.home / "store").write_text("one\n")
-    running = await workspace.start("echo up; sleep 100")
-    await until(lambda: workspace.output == b"up\n")
+    running = await workspace.up("echo up; sleep 100")
     where = str(workspace.root), workspace.output.extend
     script = "mkdir pkg && for f in a b; do ln ../store pkg/$f; done && ln a c"
     allowed = await workspace.host.start(["sh", "-c", script], *where)
@@ -111,15 +99,12 @@ async def test_many_linked_files_are_protected_with_their_directory(workspace: W
         (workspace.root / "node_modules" / f"p{number % 10}").mkdir(parents=True, exist_ok=True)
         os.link(store, workspace.root / "node_modules" / f"p{number % 10}" / str(number))
     os.link(store, workspace.root / "linked")
-    assert (await workspace.run("echo x >node_modules/p1/1; echo x >node_modules/new; echo x >linked")).count(
-        "Read-only"
-    ) == 2
+    printed = await workspace.run("echo x >node_modules/p1/1; echo x >node_modules/new; echo x >linked")
+    assert printed.count("Read-only") == 2
     assert store.read_text() == "kept\n"
     assert (workspace.root / "node_modules" / "new").exists()
-    assert (
-        await workspace.run("mv node_modules old && mkdir node_modules && echo x >node_modules/new && echo ok")
-        == "ok\n"
-    )
+    script = "mv node_modules old && mkdir node_modules && echo x >node_modules/new && echo ok"
+    assert await workspace.run(script) == "ok\n"
     assert (await workspace.run("rm -rf old")).endswith("Read-only file system\n")
     assert store.stat().st_nlink > 1000
 
@@ -149,24 +134,15 @@ print("all there")
 async def test_nothing_that_acts_later_can_be_changed_renamed_or_made(workspace: Workspace) -> None:
     before = workspace.everything()
     attempts = [
-        "echo x >.git/config",
-        "echo x >.git/hooks/pre-commit",
-        "echo . >.git/commondir",
-        "echo x >.git/config.worktree",
-        "mv .git g; mkdir .git; cp -r g/. .git",
-        "rm -rf .git sub/.git",
-        "echo x >sub/.git/config",
-        "mv sub/.git sub/g",
+        *("echo x >.git/config", "echo x >.git/hooks/pre-commit", "echo . >.git/commondir"),
+        *("echo x >.git/config.worktree", "mv .git g; mkdir .git; cp -r g/. .git", "rm -rf .git sub/.git"),
+        *("echo x >sub/.git/config", "mv sub/.git sub/g"),
         "mv sub moved && mkdir sub && cp -r moved/.git sub && echo x >sub/.git/config",
         "echo x >CLAUDE.md; rm -f CLAUDE.md; ln -sf x CLAUDE.md; mv CLAUDE.md x",
-        "echo x >AGENTS.md; mv AGENTS.md x; ln -f a AGENTS.md",
-        "echo x >.husky/pre-commit; mv .husky x",
-        "echo x >.envrc; rmdir .envrc; mv .envrc y",
-        "mkdir -p .claude; echo x >.claude/settings.json",
-        "mkdir -p .vscode; echo x >.vscode/tasks.json",
-        "echo x >.mcp.json",
-        "rm -rf .vscode .idea .cursor .codex .gemini GEMINI.md",
-        "cd .. && mv project moved",
+        *("echo x >AGENTS.md; mv AGENTS.md x; ln -f a AGENTS.md", "echo x >.husky/pre-commit; mv .husky x"),
+        *("echo x >.envrc; rmdir .envrc; mv .envrc y", "mkdir -p .claude; echo x >.claude/settings.json"),
+        *("mkdir -p .vscode; echo x >.vscode/tasks.json", "echo x >.mcp.json"),
+        *("rm -rf .vscode .idea .cursor .codex .gemini GEMINI.md", "cd .. && mv project moved"),
     ]
     printed = await workspace.run("\n".join(f"({attempt})" for attempt in attempts))
     assert printed.count("Read-only file system") + printed.count("busy") > len(attempts)

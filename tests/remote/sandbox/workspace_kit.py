@@ -1,4 +1,4 @@
-"""A project for tests of the cage for the workspace."""
+"""What tests of cages run commands in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+from tests.remote.tools_kit import until
+
 from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
 
 _GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a"}
+
+
+def caged_host(most_abi: int = 99) -> Host:
+    """Return a host with a cage that only reads, of a kernel that looks as old as that."""
+    host = Host(cages=CageServer(most_abi))
+    if host.cages().mechanism is CageMechanism.NONE:
+        pytest.skip(host.cages().why)
+    return host
 
 
 class Workspace:
@@ -40,6 +52,18 @@ class Workspace:
         await process.wait()
         await process.stop()
         return self.output.decode()
+
+    async def notes(self, script: str) -> list[str]:
+        """Return what is told of a command at its end."""
+        process = await self.start(script)
+        await process.wait()
+        return process.notes
+
+    async def up(self, script: str) -> Process:
+        """Start a command, and wait until it has printed `up`."""
+        process = await self.start(script)
+        await until(lambda: self.output.startswith(b"up\n"))
+        return process
 
     async def run_uncaged(self, script: str) -> None:
         process = await self.host.start(["bash", "-c", script], str(self.root), self.output.extend)

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.support.worker.cages import sandbox
 
-from ccb.remote.permissions.engine import LaunchRules, PermissionEngine
+from ccb.remote.permissions.engine import LaunchRules, NamedTool, PermissionEngine
 from ccb.remote.permissions.paths import PathScope
 from ccb.remote.permissions.rules import Decision
-from ccb.tunnel.wire.tool_traits import ToolTraits, traits_of
 
-
-@dataclass(frozen=True)
-class Named:
-    name: str
-    reads: bool = False
-
-    @property
-    def traits(self) -> ToolTraits:
-        return traits_of(self.name)
-
-    def is_read_only(self, tool_input: dict[str, Any]) -> bool:
-        return self.reads
+Named = NamedTool
 
 
 class Desk:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.remote.permissions.corpus.rows import make_project
+from tests.remote.sandbox.hostile_world import snapshot
 
 from ccb.remote.sandbox.cage_rules import read_only_rules
 from ccb.remote.sandbox.cage_server import CageServer
@@ -93,18 +94,8 @@ class Ground:
         number: int = self._sockets[0].getsockname()[1]
         return number
 
-    def _snapshot(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, tuple[int, ...]] = {}
-        waiting = [str(self.top)]
-        while waiting:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    status = entry.stat(follow_symlinks=False)
-                    if not entry.path.endswith(_REFRESHED):
-                        found[entry.path] = (status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns)
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        return found
+    def _snapshot(self) -> dict[str, object]:
+        return {path: state for path, state in snapshot(self.top).items() if not path.endswith(_REFRESHED)}
 
     def environ(self, number: int) -> dict[str, str]:
         """Return the environment of a line; every other one has another locale."""

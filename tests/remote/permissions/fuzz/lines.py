@@ -55,10 +55,9 @@ class Lines:
     def __init__(self, seed: int, outside: str, home: str) -> None:
         self._random = random.Random(seed)
         self._places = {"OUT": outside, "HOME": home}
-        self.corpus = [self._moved(row.command) for file in FILES for row in rows(file)]
-        self._let_through = [
-            self._moved(row.command) for file in FILES for row in rows(file) if row.expected.value == "allow"
-        ]
+        every = [(self._moved(row.command), row.expected.value) for file in FILES for row in rows(file)]
+        self.corpus = [line for line, _ in every]
+        self._let_through = [line for line, expected in every if expected == "allow"]
 
     def __iter__(self) -> Iterator[str]:
         while True:
@@ -103,9 +102,7 @@ class Lines:
     def _simple(self, depth: int) -> str:
         words: list[str] = []
         if self._chance(0.2):
-            words.append(
-                self._pick(["x=", "y=", "PATH=", "LC_ALL=", "TZ=", "IFS=", "x+=", "CDPATH="]) + self._word(depth)
-            )
+            words.append(self._pick(_words("x= y= PATH= LC_ALL= TZ= IFS= x+= CDPATH=")) + self._word(depth))
         if not words or self._chance(0.8):
             name = self._pick(_READERS) if self._chance(0.9) else self._pick(_OTHERS)
             words.append(name if self._chance(0.93) else self._quoted(name))

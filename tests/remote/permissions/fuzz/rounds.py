@@ -51,15 +51,13 @@ def judged_round(seed: int, count: int) -> Round:
     return Round(count, len(allowed), ran, trouble)
 
 
-def caged_round(
-    seed: int, count: int, cages: CageServer, corpus: bool = False, shells: Sequence[str] = SHELLS
-) -> Round:
+def caged_round(seed: int, most: int, cages: CageServer, corpus: bool = False, shells: Sequence[str] = SHELLS) -> Round:
     """Run lines in the cage that only reads, as if all of them were let through: those of the corpus first if `corpus`
     is set."""
     with contextlib.closing(Ground(cages, shells)) as ground:
         own = Lines(seed, str(ground.top / "other"), str(ground.desk.home)).corpus if corpus else []
         reach = [f"echo x > /dev/tcp/127.0.0.1/{ground.port}", "./run", "sh run", ". ./run", "cat ../other/c > made"]
-        lines = list(dict.fromkeys([*own, *reach, *itertools.islice(_lines(ground, seed), count)]))
+        lines = list(dict.fromkeys([*own, *reach, *itertools.islice(_lines(ground, seed), most)]))
         ran, trouble = _run(ground, [line for line in lines if "\0" not in line])
     return Round(0, 0, ran, trouble)
 

@@ -42,8 +42,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
     *(
         (name, cases(name), engines, expected)
         for name, engines, expected in (
-            ("reading elsewhere with bash asks", PLAIN, ASK),
-            ("reading here does not", PLAIN, ALLOW),
+            *(("reading elsewhere with bash asks", PLAIN, ASK), ("reading here does not", PLAIN, ALLOW)),
             ("no way round the rules", [{"allowed": GIT}], ASK),
             ("what the rules do allow", [{"allowed": GIT}], ALLOW),
             ("a deny rule is found wherever the command hides", [*NO_RM, {**NO_RM[0], "mode": "acceptEdits"}], DENY),
@@ -68,8 +67,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("ls --recursive --deref", "find . -follow -name x", "ps auxe", "ps e", "ps ax -o cmd e"),
             *("ps --forest e", "ps -o environ", "ps $x", "ps aux $x"),
         ],
-        PLAIN,
-        ASK,
+        *(PLAIN, ASK),
     ),
     (
         "a runner of what is not written out",
@@ -79,8 +77,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("watch 'if true; then rm x; fi'", "x='rm y'; tmux new -d \"$x\"", "x=rm; setpriv $x y"),
             'script -qc "$x" f',
         ],
-        NO_RM,
-        ASK,
+        *(NO_RM, ASK),
     ),
     (
         "runners of other commands",
@@ -89,8 +86,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("npx tsc $x", "git rm x", "git log --grep 'rm x'", "npm run rm", "git commit -m 'rm x'", "flock f make"),
             *("timeout 60 pytest $x", "source $VENV/bin/activate", "ssh host 'ls -l'", "xvfb-run -a make"),
         ],
-        NO_RM[1:],
-        ALLOW,
+        *(NO_RM[1:], ALLOW),
     ),
     (
         "a denied file in a cluster of options",
@@ -98,8 +94,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("grep -Ffsecrets/key a.txt", "rg -.nfsecrets/key", "curl -sFf=@secrets/key x"),
             "grep -nnnnfsecrets/key a",
         ],
-        NO_KEY,
-        DENY,
+        *(NO_KEY, DENY),
     ),
     ("a comparison of directories", ["diff . src"], NO_KEY, ASK),
     ("a comparison of files", ["diff a.txt c"], NO_KEY, ALLOW),
@@ -109,8 +104,7 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("ls", "ls -la src", "cat a.txt | head -3", "grep -n 'a b' a.txt && wc -l a.txt", "! test -f a.txt; pwd"),
             *("sed -n '1,5p' a.txt", 'grep "x" a.txt', "grep 'a\\.b' a.txt", "ls\npwd", "find . -type f -name '*.py'"),
         ],
-        STRICT,
-        ALLOW,
+        *(STRICT, ALLOW),
     ),
     (
         "a line with anything else, without a cage",
@@ -120,21 +114,18 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("cat < a.txt", "cat <<< x", "cat <<E\nx\nE", "ls > /dev/null", "(ls)", "{ ls; }", "(ls) 2>&1"),
             *("ls \\\n -l", "l\\\ns", "f() { ls; }; f"),
         ],
-        STRICT,
-        ASK,
+        *(STRICT, ASK),
     ),
     ("reading through a parent of what is denied", cases("commands that read through a parent ask"), SWEPT, ASK),
     (
         "find that may hand links to what it runs",
         ["find .. -exec sort {} \\;", "find .. -exec uniq {} \\;", "find .. -type f -exec sort {} +"],
-        [{"mode": "bypassPermissions", "disallowed": "Read(../other/**)"}],
-        ASK,
+        *([{"mode": "bypassPermissions", "disallowed": "Read(../other/**)"}], ASK),
     ),
     (
         "reading beside what is denied",
         ["grep -rn x src", "rg x src", "grep x a.txt", "ls -R", "find . -name x", "git log -p"],
-        [{"disallowed": "Read(secrets/**) Read(.env)"}],
-        ALLOW,
+        *([{"disallowed": "Read(secrets/**) Read(.env)"}], ALLOW),
     ),
     ("what is denied is not there", ["grep -rn x ."], [{"disallowed": "Read(none/**) Read(.env)"}], ALLOW),
     (
@@ -143,14 +134,12 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("git show HEAD:secrets/key", "grep -fsecrets/key a.txt", "curl -d @secrets/key x"),
             *("pr /proc/self/cwd/secrets/key", "cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"),
         ],
-        NO_KEY,
-        DENY,
+        *(NO_KEY, DENY),
     ),
     (
         "a path that only the shell knows",
         ["x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"],
-        NO_KEY,
-        ASK,
+        *(NO_KEY, ASK),
     ),
     ("what cannot be told", UNTOLD, NO_RM, (ASK, DENY)),
     ("what cannot be told, and no rule denies", UNTOLD, [{"allowed": "Bash"}, {"mode": "bypassPermissions"}], ALLOW),
@@ -160,14 +149,12 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
             *("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"),
             f"env {'A=1 ' * 60}rm x",
         ],
-        NO_RM,
-        DENY,
+        *(NO_RM, DENY),
     ),
     (
         "another command that can be told",
         ["make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"],
-        NO_RM,
-        ALLOW,
+        *(NO_RM, ALLOW),
     ),
     ("rules, without a cage", ["make *.o"], [{**STRICT[0], "allowed": "Bash(make *)"}], ALLOW),
 ]
@@ -191,19 +178,16 @@ def desk(tmp_path: Path) -> Desk:
     return desk
 
 
-@pytest.mark.parametrize(
-    ("lines", "engines", "expected"), [row[1:] for row in FAMILIES], ids=[row[0] for row in FAMILIES]
-)
+@pytest.mark.parametrize(("_", "lines", "engines", "expected"), FAMILIES, ids=[row[0] for row in FAMILIES])
 def test_each_line_of_a_family_is_judged_alike(
-    desk: Desk, lines: list[str], engines: list[dict[str, Any]], expected: Behavior | tuple[Behavior, ...]
+    desk: Desk, _: str, lines: list[str], engines: list[dict[str, Any]], expected: Behavior | tuple[Behavior, ...]
 ) -> None:
     fitting = expected if isinstance(expected, tuple) else (expected,)
     wrong = []
     for own in engines:
         engine = desk.engine(**own)
-        wrong += [
-            (line[:200], own, bash(engine, line).reason) for line in lines if bash(engine, line).behavior not in fitting
-        ]
+        found = [(line[:200], own, bash(engine, line)) for line in lines]
+        wrong += [each for each in found if each[2].behavior not in fitting]
     assert wrong == []
 
 

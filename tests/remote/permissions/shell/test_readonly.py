@@ -55,10 +55,8 @@ def test_a_line_only_looks_when_every_part_does(parts: list[str], separator: str
 
 
 def test_a_line_that_moves_the_shell_is_known() -> None:
-    assert [
-        line for line in ("cd a", "ls; pushd b", "(cd a)", "command cd a", "if x") if not changes_directory(line)
-    ] == []
-    assert [line for line in ("ls", "git -C a log", "echo cd") if changes_directory(line)] == []
+    assert all(map(changes_directory, ("cd a", "ls; pushd b", "(cd a)", "command cd a", "if x")))
+    assert not any(map(changes_directory, ("ls", "git -C a log", "echo cd")))
 
 
 def test_sed_scripts_are_judged_as_sed_reads_them(tmp_path: Path) -> None:

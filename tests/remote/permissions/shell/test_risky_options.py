@@ -112,8 +112,7 @@ def test_deny_rules_ask_about_arguments_that_may_run_what_they_deny(desk: Desk, 
 @pytest.mark.parametrize(
     "command",
     [
-        "git commit -m 'fix: a[0]' && GIT_EDITOR=true git rebase --continue",
-        '[ "$a[1]" = x ] && make -j8 test',
+        *("git commit -m 'fix: a[0]' && GIT_EDITOR=true git rebase --continue", '[ "$a[1]" = x ] && make -j8 test'),
         "npm test -- --watch=false && docker compose up -d",
         "git commit -m 'PAGER=less -R is set' && export A=b && read -r x <<< y && unset x && pytest -q -n auto",
         "curl -s http://localhost:8000/health && tar xzf a.tgz && ssh h ls",
@@ -134,9 +133,7 @@ _LETTERS = {
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
 @given(st.sampled_from(sorted(_LETTERS)), st.data())
-def test_no_bundle_of_letters_hides_an_excluded_one(
-    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
-) -> None:
+def test_no_bundle_hides_a_letter(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     harmless, excluded = _LETTERS[name]
     bundle = "".join(data.draw(st.lists(st.sampled_from(harmless), max_size=4))) + data.draw(st.sampled_from(excluded))
     line = f"{name} -{bundle}{data.draw(st.sampled_from(['', ' ', '=']))}./x y"
@@ -155,9 +152,7 @@ _ENTRIES = [
 
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from(_ENTRIES), st.data())
-def test_every_option_of_every_table_is_found_in_every_spelling(
-    entry: tuple[str, str, bool], data: st.DataObject
-) -> None:
+def test_each_option_of_each_table_is_found_in_each_spelling(entry: tuple[str, str, bool], data: st.DataObject) -> None:
     program, option, is_place = entry
     is_letter = len(option) == 2 and option.startswith("-")
     if not option.startswith("-"):

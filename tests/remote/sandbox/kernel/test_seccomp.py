@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -38,33 +40,29 @@ def _verdict(code: bytes, machine: str, call: int, *arguments: int) -> int:
             at += if_true if true[operation] else if_false
 
 
-def _read_only(machine: str, call: str, *arguments: int, abi: int = 7) -> int:
-    return _verdict(filter_code(machine, abi, workspace=False), machine, number(call, machine), *arguments)
+_Calls = Sequence[tuple[Any, ...]]
 
 
-def _workspace(machine: str, call: str, *arguments: int, abi: int = 7) -> int:
-    return _verdict(filter_code(machine, abi, workspace=True), machine, number(call, machine), *arguments)
+def _check(machine: str, verdict: int, calls: _Calls, *, abi: int = 7, workspace: bool = False) -> None:
+    """Each of `calls` is a name with arguments."""
+    code = filter_code(machine, abi, workspace)
+    for name, *arguments in calls:
+        assert _verdict(code, machine, number(name, machine), *arguments) == verdict, (name, arguments, abi)
 
 
 def test_calls_that_no_command_needs_are_denied(machine: str) -> None:
-    for call in ("ptrace", "unshare", "mount", "io_uring_setup", "keyctl", "shmget", "socket", "fchmod", "setxattr"):
-        assert _read_only(machine, call) == _EPERM, call
-    assert _read_only(machine, "clone3") == _ENOSYS
+    names = "ptrace unshare mount io_uring_setup keyctl shmget socket fchmod setxattr"
+    _check(machine, _EPERM, [(name,) for name in names.split()])
+    _check(machine, _ENOSYS, [("clone3",)])
 
 
 def test_arguments_decide_where_a_call_has_two_faces(machine: str) -> None:
     unix, stream, seqpacket, datagram, close_on_exec = 1, 1, 5, 2, 0o2000000
-    assert _read_only(machine, "socketpair", unix, stream | close_on_exec) == _ALLOWED
-    assert _read_only(machine, "socketpair", unix, seqpacket) == _ALLOWED
-    assert _read_only(machine, "socketpair", unix, datagram) == _EPERM
-    assert _read_only(machine, "socketpair", 2, stream) == _EPERM
-    assert _read_only(machine, "clone", 17) == _ALLOWED
-    for flag in (0x00020000, 0x10000000, 0x40000000, 0x8000):
-        assert _read_only(machine, "clone", 17 | flag) == _EPERM
-    assert _read_only(machine, "prlimit64", 0) == _ALLOWED
-    assert _read_only(machine, "prlimit64", 1) == _EPERM
-    assert _read_only(machine, "setpriority", 0, 0) == _ALLOWED
-    assert _read_only(machine, "setpriority", 0, 1) == _EPERM
+    pairs = [("socketpair", unix, stream | close_on_exec), ("socketpair", unix, seqpacket)]
+    _check(machine, _ALLOWED, [*pairs, ("clone", 17), ("prlimit64", 0), ("setpriority", 0, 0)])
+    _check(machine, _EPERM, [("clone", 17 | flag) for flag in (0x00020000, 0x10000000, 0x40000000, 0x8000)])
+    pairs = [("socketpair", unix, datagram), ("socketpair", 2, stream)]
+    _check(machine, _EPERM, [*pairs, ("prlimit64", 1), ("setpriority", 0, 1)])
 
 
 @pytest.mark.parametrize(
@@ -82,38 +80,31 @@ def test_arguments_decide_where_a_call_has_two_faces(machine: str) -> None:
     ],
 )
 def test_ioctl_may_ask_but_not_change(machine: str, request_of_ioctl: int, allowed: bool) -> None:
-    assert (_read_only(machine, "ioctl", 0, request_of_ioctl) == _ALLOWED) is allowed
+    _check(machine, _ALLOWED if allowed else _EPERM, [("ioctl", 0, request_of_ioctl)])
 
 
 def test_older_landlocks_are_completed(machine: str) -> None:
     """ABI 3 brought truncation, which commands that only read are kept from by the filter alone; ABI 6 signals."""
     read, write, truncate = 0, 1, 0o1000
     for abi in (1, 2, 3, 7):
-        assert _read_only(machine, "truncate", abi=abi) == _EACCES
-        assert _read_only(machine, "openat2", abi=abi) == _ENOSYS
-        assert _read_only(machine, "openat", 0, 0, read | truncate, abi=abi) == _EPERM
-        assert _read_only(machine, "openat", 0, 0, 3 | truncate, abi=abi) == _EPERM
-        assert _read_only(machine, "openat", 0, 0, write | truncate, abi=abi) == _ALLOWED  # Landlock sees the writing
-    for abi, expected in ((2, _EACCES), (3, _ALLOWED)):
-        assert _workspace(machine, "truncate", abi=abi) == expected
+        _check(machine, _EACCES, [("truncate",)], abi=abi)
+        _check(machine, _ENOSYS, [("openat2",)], abi=abi)
+        _check(machine, _EPERM, [("openat", 0, 0, mode | truncate) for mode in (read, 3)], abi=abi)
+        _check(machine, _ALLOWED, [("openat", 0, 0, write | truncate)], abi=abi)  # Landlock sees the writing
+    _check(machine, _EACCES, [("truncate",)], abi=2, workspace=True)
+    _check(machine, _ALLOWED, [("truncate",)], abi=3, workspace=True)
+    own_group, set_owner, set_flags = ("kill", 0, 15), ("fcntl", 3, 8, 100), ("fcntl", 3, 4, 0)
     for abi in (1, 5):
-        assert _read_only(machine, "kill", 0, 15, abi=abi) == _ALLOWED  # its own group
-        assert _read_only(machine, "kill", 100, 15, abi=abi) == _EPERM
-        assert _read_only(machine, "kill", -1, 15, abi=abi) == _EPERM
-        assert _read_only(machine, "pidfd_send_signal", abi=abi) == _EPERM
-        assert _read_only(machine, "fcntl", 3, 8, 100, abi=abi) == _EPERM  # F_SETOWN
-        assert _read_only(machine, "fcntl", 3, 4, 0, abi=abi) == _ALLOWED
-    assert _read_only(machine, "kill", 100, 15, abi=6) == _ALLOWED  # Landlock limits it
+        _check(machine, _ALLOWED, [own_group, set_flags], abi=abi)
+        _check(machine, _EPERM, [("kill", 100, 15), ("kill", -1, 15), ("pidfd_send_signal",), set_owner], abi=abi)
+    _check(machine, _ALLOWED, [("kill", 100, 15)], abi=6)  # Landlock limits it
 
 
 def test_the_workspace_may_connect_and_change_modes_but_set_no_user_id(machine: str) -> None:
-    assert [_workspace(machine, "socket", family) for family in (2, 10, 16)] == [_ALLOWED] * 3
-    assert [_workspace(machine, "socket", family) for family in (1, 17, 40)] == [_EPERM] * 3
-    assert _workspace(machine, "fchmod", 3, 0o755) == _ALLOWED
-    assert _workspace(machine, "fchmod", 3, 0o4755) == _EPERM
-    assert _workspace(machine, "openat", 0, 0, 0o101, 0o2755) == _EPERM
-    assert _workspace(machine, "openat", 0, 0, 0o101, 0o644) == _ALLOWED
-    assert _workspace(machine, "mknodat", 0, 0, 0o104755) == _EPERM
+    allowed = [*(("socket", family) for family in (2, 10, 16)), ("fchmod", 3, 0o755), ("openat", 0, 0, 0o101, 0o644)]
+    denied = [*(("socket", family) for family in (1, 17, 40)), ("fchmod", 3, 0o4755), ("openat", 0, 0, 0o101, 0o2755)]
+    _check(machine, _ALLOWED, allowed, workspace=True)
+    _check(machine, _EPERM, [*denied, ("mknodat", 0, 0, 0o104755)], workspace=True)
 
 
 @pytest.mark.parametrize("abi", [0, 7])
