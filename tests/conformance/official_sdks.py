@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
 from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Relay
 from tests.support.person.laptop import Laptop
 
 Json = dict[str, Any]
@@ -88,11 +89,43 @@ def text_of_deltas(events: Sequence[Json]) -> str:
     return "".join(each["text"] for each in deltas if each.get("type") == "text_delta")
 
 
-def over_ssh(directory: Path, sshd: Sshd, user: HostUser, port: int) -> Json:
-    """Return the settings of a program whose sessions run in the home of `user`, reached through `port`."""
-    options = ["-i", str(sshd.identity), "-o", f"UserKnownHostsFile={sshd.trust(port)}", "-o", "IdentitiesOnly=yes"]
-    remote = f"ssh://{user.name}@127.0.0.1:{port}/~"
+def over_ssh(directory: Path, host: Host, port: int) -> Json:
+    """Return the settings of a program whose sessions run in the home of the user, reached through `port`."""
+    options = host.server.client_options(port)[2:]  # the port is in the address
+    remote = f"ssh://{host.login}:{port}/~"
     return {"cli": program_ccb(directory, options), "env": {"CCB_REMOTE": remote}}
+
+
+async def cut_everywhere(program: Program, between: Relay, model: FakeModel) -> None:
+    """Cut the link in a tool, a hook, a question, a sub-agent, an answer and an interrupt of a program, to its end."""
+    for where in ("tool", "hook", "question"):
+        await program.until("waits", where=where)
+        between.cut()
+        program.go_on()
+    for requests in (4, 5):  # in the sub-agent, and in an answer of the main agent
+        await model.until(asked(requests))
+        between.cut()
+    await program.until("waits", where="stream")
+    between.cut()
+    program.go_on()  # it interrupts while there is no connection
+    await program.end()
+
+
+EVERYWHERE = {"long": "talk", "cut_in": ["tool", "hook", "question", "stream"]}
+
+
+def work_to_cut(*then: Json) -> list[Json]:
+    """What the model says in a session whose link is cut everywhere; `then` is after its first turn."""
+    return [
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        calls(("Bash", {"command": "touch made"})),
+        calls(("Task", {"description": "look at it", "prompt": "look", "subagent_type": "reviewer"})),
+        {"text": "WORDS OF THE REVIEWER", "first_delay": 0.5},
+        {"text": "all of it is done now", "delay": 0.1},
+        *then,
+        {"text": "a long answer that is broken off " * 20, "delay": 0.1},
+        {**calls(("StructuredOutput", {"n": 7})), "first_delay": 0.5},
+    ]
 
 
 def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:

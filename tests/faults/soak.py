@@ -77,8 +77,7 @@ async def soak(turns: int) -> Figures:
                     if turn % max(1, turns // 20) == 0:
                         figures.reattached_s.append(await _reattach(run, between))
                         _say(f"turn {turn}: {_weight(run, user)}, attached again in {figures.reattached_s[-1]:.2f} s")
-                run.end_input()
-                done = await run.done()
+                done = await run.finish()
                 assert done.code == 0, done.stderr
             assert await left_by(user) == []
     return figures

@@ -9,6 +9,7 @@ import pytest
 from tests.faults.play.host import kept_by, left_by
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.machine.processes import name_of, processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import make_laptop
@@ -65,9 +66,7 @@ async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
         argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
         async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
-            async with asyncio.timeout(30):
-                while not any(name_of(process) == "ccb" for process in processes_of(host_user)):
-                    await asyncio.sleep(0.02)
+            await until(lambda: any(name_of(process) == "ccb" for process in processes_of(host_user)))
             between.freeze()
             run.process.kill()
             async with asyncio.timeout(60):

@@ -16,8 +16,8 @@ import uvicorn
 from aiohttp import web
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
+from tests.support.model.model_script import Json
 
-Json = dict[str, Any]
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 

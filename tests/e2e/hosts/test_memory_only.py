@@ -21,13 +21,13 @@ import pytest
 from tests.support.hosts.sealed import ENVIRONMENT, seal, writable_mounts
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.hosts.whole_session import STDIO, STREAM, allow, user_message
+from tests.support.hosts.whole_session import allow
 from tests.support.machine.processes import name_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import STDIO, STREAM, Laptop, user_message
 
 PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
 """The prefixes of the Pythons the worker runs on."""

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -23,12 +22,10 @@ from tests.remote.worker_process import Laptop as Driver
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel
-from tests.support.model.model_script import Recorded
+from tests.support.model.model_script import Json, Recorded
 from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 OLDER_BUNDLE = Path(__file__).resolve().parents[2] / "data" / "worker-24918b2.zip"
 OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
@@ -175,8 +172,7 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
         await running.send(user("fourth prompt"))
         assert (await running.until("result"))["result"] == "Fourth."
         assert alive(older.pid) and alive(older.background_pid)
-        running.end_input()
-        done = await running.done()
+        done = await running.finish()
     assert (done.code, len(done.results)) == (0, 2), done.stderr
     assert (host.project / "count").read_text() == "run\n"
     assert prompts_of(fake_model.requests[-1]) == ["first prompt", "second prompt", "third prompt", "fourth prompt"]
@@ -196,8 +192,7 @@ async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_kille
         await running.send(user("fourth prompt"))
         while (await running.until("result")).get("result") != "Fourth.":
             pass
-        running.end_input()
-        done = await running.done()
+        done = await running.finish()
     assert done.code == 0, done.stderr
     assert not (host.project / "count").exists(), "the approval that was open is withdrawn, and its tool did not run"
     assert not alive(older.background_pid)

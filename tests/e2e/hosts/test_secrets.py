@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import HostUser
 from tests.support.hosts.sshd import host_user as make_user
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -82,17 +82,14 @@ def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    fake_model.add(uses("Bash", command=WAIT), {"text": "done"})
-    uid = pwd.getpwnam(host_user.name).pw_uid
+async def test_no_credential_and_no_nonce_can_be_found_on_the_host(host: Host, tmp_path: Path) -> None:
+    host.model.add(uses("Bash", command=WAIT), {"text": "done"})
+    uid = host.uid
     # uids of throwaway users are used again, so what other tests have left in /tmp does not count
-    places = [host_user.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", "--allowedTools", "Bash"]
+    places = [host.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
     with make_user(tmp_path) as watcher:
-        async with laptop.start(argv, piped=False) as running:
-            await until((host_user.home / "ready").exists)
+        async with host.start("-p", "go", "--allowedTools", "Bash", piped=False) as running:
+            await until((host.home / "ready").exists)
             processes = processes_of(uid)
             assert len(processes) >= 3, "bridge, daemon and tool"
             nonces: set[bytes] = set()
@@ -121,22 +118,22 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
             )  # not the whole machine's
             files = "/proc/$pid/environ /proc/$pid/cmdline"
             watched = as_user(watcher, f"ps -fp '{own}'; for pid in {own}; do cat {files} 2>/dev/null; done")
-            assert host_user.name[:7] in watched.stdout, "the second user sees the processes"
+            assert host.user.name[:7] in watched.stdout, "the second user sees the processes"
             for nonce in {*nonces, API_KEY.encode()}:
                 assert nonce.decode() not in watched.stdout
-            (host_user.home / "go").touch()
+            (host.home / "go").touch()
             done = await running.done()
     assert (done.code, done.stdout) == (0, "done\n")
-    seen_by_tool = fake_model.requests[1].tool_result_text
+    seen_by_tool = host.model.requests[1].tool_result_text
     assert "HOME=" in seen_by_tool, "the tool did look"
     assert API_KEY not in seen_by_tool
     environment, _, processes_seen = seen_by_tool.partition(PROCESSES)
-    assert host_user.name[:7] in processes_seen
+    assert host.user.name[:7] in processes_seen
     assert "ANTHROPIC" not in environment
     for path in files_of(uid, *places):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
             for secret in {*nonces, API_KEY.encode()}:
                 assert secret not in content, path
-            if not os.path.samefile(path.parent, host_user.home):
+            if not os.path.samefile(path.parent, host.home):
                 assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

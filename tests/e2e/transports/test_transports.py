@@ -12,8 +12,7 @@ from tests.support.hosts.container import container
 from tests.support.hosts.sshd import host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here, Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -80,5 +79,5 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.quick_rows(3)
-async def test_the_same_session_over(way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere) -> None:
-    await whole_session(laptop, fake_model, somewhere)
+async def test_the_same_session_over(here: Here, way: str, somewhere: Somewhere) -> None:
+    await whole_session(here.laptop, here.model, somewhere)

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.faults.play.host import kill_worker
 from tests.faults.play.outcome import Outcome, Progress, progress
@@ -20,10 +19,9 @@ from tests.faults.work.pieces import Piece
 from tests.faults.work.work import SUMMARY, WORKS, WorkModel, permission
 from tests.support.hosts.sshd import HostUser
 from tests.support.machine.clock import Clocks
+from tests.support.model.model_script import Json
 from tests.support.network.relay import Relay
 from tests.support.person.laptop import Laptop
-
-Json = dict[str, Any]
 
 PATIENCE_S = 60  # what ccb is given to reconnect
 

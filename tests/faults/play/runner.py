@@ -12,7 +12,6 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 from tests.faults.play.client import Around, Session
@@ -29,8 +28,6 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop
 from tests.support.worker.compiled import packed
-
-Json = dict[str, Any]
 
 DEADLINE_S = 180.0
 

@@ -63,9 +63,7 @@ async def test_a_bug_in_reading_a_named_file_costs_only_the_file(host: WorkerHos
     assert "see @notes.txt" in told and "one" not in told
 
 
-async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directories(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_named_file_brings_the_instructions_of_its_directories(host: WorkerHost, session: str) -> None:
     (host.project / "web/src").mkdir(parents=True)
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/src/main.js").write_text("main\n")
@@ -76,9 +74,7 @@ async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directo
     assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "c")
 
 
-async def test_a_new_worker_tells_the_instructions_of_directories_again_after_a_compaction(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
     (host.project / "web").mkdir()
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/main.js").write_text("main\n")

@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.session_options import SettingsOption
-
-Json = dict[str, Any]
-
 
 ONE = "toolu_one"
 IN_A_TURN = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart")
@@ -63,7 +61,7 @@ def answers(event: str, **own: Any) -> str:
     return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
 
 
-async def test_a_hook_at_the_start_names_the_session_and_speaks_before_the_first_prompt_of_the_model(
+async def test_a_hook_at_the_start_names_the_session_and_speaks_before_the_first_prompt(
     tmp_path: Path,
 ) -> None:
     commands = tmp_path / "project/.claude/commands"

@@ -12,16 +12,14 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import make_laptop
+from tests.support.model.model_script import Json
+from tests.support.person.laptop import Here
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import Hello, Input
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
-
-Json = dict[str, Any]
 
 
 def hooks(**events: str | tuple[str, str]) -> Json:
@@ -54,9 +52,7 @@ async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> L
     return await host.drive(session, options(values, **given))
 
 
-async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_denies_is_passed_over(
-    host: WorkerHost, session: str
-) -> None:
+async def test_what_a_hook_allows_runs_with_its_input_unless_a_rule_denies_it(host: WorkerHost, session: str) -> None:
     change = answer_of(permissionDecision="allow", updatedInput={"command": "touch other"})
     allow = f'case "$(cat)" in *asked*) {change};; *) {answer_of(permissionDecision="allow")};; esac'
     laptop = await start(host, session, hooks(PreToolUse=("Bash", allow)), disallowed_tools=["Bash(rm *)"])
@@ -76,9 +72,7 @@ async def test_a_hook_that_asks_makes_the_person_be_asked(host: WorkerHost, sess
     assert (asked["decision_reason_type"], asked["decision_reason"]) == ("hook", "sure?")
 
 
-async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_others(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_others(host: WorkerHost, session: str) -> None:
     look = 'case "$(cat)" in *forbidden*) echo "not today" >&2; exit 2;; *) echo "it is Monday";; esac'
     begin = "cat >> starts; echo welcome"
     laptop = await start(host, session, hooks(UserPromptSubmit=look, SessionStart=begin, SessionEnd="cat > ended"))
@@ -93,9 +87,7 @@ async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_other
     assert json.loads((host.project / "ended").read_text())["reason"] == "prompt_input_exit"
 
 
-async def test_a_hook_at_the_start_sets_variables_for_the_commands_of_the_session(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_at_the_start_sets_variables_for_commands_of_the_session(host: WorkerHost, session: str) -> None:
     lines = ["export GREETING='good day'", 'declare -x EMPTY=""', "PLAIN=yes"]
     command = "; ".join(f'echo {shlex.quote(each)} >> "$CLAUDE_ENV_FILE"' for each in lines)
     values = {**hooks(SessionStart=command, Stop='echo "$GREETING" > seen'), "env": {"OWN": "1"}}
@@ -136,9 +128,7 @@ async def test_a_permission_hook_answers_in_place_of_the_person(host: WorkerHost
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_the_hooks_of_a_project_run_only_if_it_is_trusted(
-    host: WorkerHost, session: str, *, trusted: bool
-) -> None:
+async def test_hooks_of_a_project_run_only_if_it_is_trusted(host: WorkerHost, session: str, *, trusted: bool) -> None:
     (host.project / ".claude").mkdir()
     (host.project / ".claude/settings.json").write_text(json.dumps(hooks(UserPromptSubmit="touch ran")))
     laptop = await host.drive(session)
@@ -176,24 +166,20 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     assert [each["about"] for each in ran] == ["toolu_1"]
 
 
-async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(
-    fake_model: FakeModel, tmp_path: Path
-) -> None:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    project = tmp_path / "project"
-    project.mkdir()
+async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(here: Here) -> None:
+    project = here.project
     listed = [
         {"matcher": name, "hooks": [{"type": "command", "command": f"echo {name} >> log; cat >> events"}]}
         for name in ("init", "maintenance")
     ]
     start = [{"hooks": [{"type": "command", "command": "echo start >> log"}]}]
     given = ["--settings", json.dumps({"hooks": {"Setup": listed, "SessionStart": start}})]
-    done = await laptop.run([str(project), "--init-only", *given])
+    done = await here.run("--init-only", *given)
     assert (done.code, done.stdout, done.stderr) == (0, "The hooks of the start have run.\n", "")
-    assert (project / "log").read_text().split() == ["init", "start"] and not fake_model.requests
+    assert (project / "log").read_text().split() == ["init", "start"] and not here.model.requests
     assert json.loads((project / "events").read_text())["trigger"] == "init"
-    fake_model.add({"text": "cleaned"})
-    done = await laptop.run([str(project), "-p", "go", "--maintenance", *given])
+    here.model.add({"text": "cleaned"})
+    done = await here.run("-p", "go", "--maintenance", *given)
     assert done.stdout == "cleaned\n"
     assert (project / "log").read_text().split() == ["init", "start", "maintenance", "start"]
 
@@ -228,9 +214,7 @@ def lines(path: Path) -> list[Json]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-async def test_a_hook_learns_that_the_directory_of_the_shell_has_changed_and_sets_variables_for_it(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_learns_of_another_directory_and_sets_variables_for_it(host: WorkerHost, session: str) -> None:
     (host.project / "sub").mkdir()
     command = 'cat >> moves; echo "export HERE=sub" >> "$CLAUDE_ENV_FILE"'
     laptop = await start(host, session, hooks(CwdChanged=("ignored", command)), allowed_tools=["Bash"])
@@ -245,9 +229,7 @@ async def test_a_hook_learns_that_the_directory_of_the_shell_has_changed_and_set
     assert not list(host.state(session).glob("hook-env-*"))
 
 
-async def test_a_hook_learns_that_a_watched_file_has_changed_also_while_the_session_is_idle(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_learns_that_a_file_has_changed_while_the_session_is_idle(host: WorkerHost, session: str) -> None:
     seen, other = host.project / "seen", host.project / "other.lock"
     paths = {"hookSpecificOutput": {"hookEventName": "SessionStart", "watchPaths": [str(other)]}}
     given = hooks(SessionStart=f"echo '{json.dumps(paths)}'")

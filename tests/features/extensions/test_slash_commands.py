@@ -11,8 +11,6 @@ from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.session_options import OwnFile, SessionOptions, SettingsOption, pack
 
-Json = dict[str, Any]
-
 
 def write(host: WorkerHost, name: str, text: str) -> None:
     path = host.project / ".claude" / name
@@ -102,7 +100,7 @@ async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
 
 
-async def test_the_persons_own_commands_and_skills_come_from_the_laptop_and_a_trusted_project_comes_first(
+async def test_own_commands_and_skills_come_along_and_a_trusted_project_is_first(
     host: WorkerHost, session: str
 ) -> None:
     write(host, "commands/both.md", "Of the project")
@@ -155,9 +153,7 @@ async def test_what_fills_the_context_is_told_without_the_model(host: WorkerHost
     assert (await laptop.message("result"))["num_turns"] == 1
 
 
-async def test_a_command_of_the_laptop_is_refused_with_a_word_and_others_are_text(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_command_of_the_laptop_is_refused_by_name_and_others_are_text(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)

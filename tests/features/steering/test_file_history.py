@@ -6,15 +6,14 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 OPTIONS = SessionOptions(allowed_tools=["Edit", "Read"])
 
 

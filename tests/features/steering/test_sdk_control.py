@@ -10,11 +10,10 @@ from typing import Any
 
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
@@ -155,9 +154,7 @@ async def serve(laptop: Laptop, messages: int, tools: list[str], call: Callable[
         await laptop.reply(request["request_id"], {"mcp_response": reply})
 
 
-async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_stays(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_tool_of_the_client_decides_and_nothing_of_the_session_stays(host: WorkerHost, session: str) -> None:
     verdicts: dict[str, Json | str] = {
         "touch one": {"behavior": "allow", "updatedInput": {"command": "touch two"}},
         "touch three": {"behavior": "deny", "message": "not this one"},
@@ -267,9 +264,7 @@ async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost
     assert (await laptop.message("result"))["result"] == "No faults."
 
 
-async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_names_near_ones(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_unknown_agent_starts_no_turn_and_near_ones_are_named(host: WorkerHost, session: str) -> None:
     critic = {"description": "Finds faults", "prompt": "You find faults."}
     marker = host.project / "started"
     hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {marker}"}]}]}
@@ -300,9 +295,7 @@ async def test_short_names_of_models_hold_for_the_next_client_of_the_session(hos
     assert (await second.sent("Look.", says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
 
 
-async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agents(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_program_leaves_out_instruction_files_and_built_in_agents(host: WorkerHost, session: str) -> None:
     (host.project / "CLAUDE.md").write_text("Speak Latin.")
     critic = {"critic": {"description": "Finds faults", "prompt": "You find faults."}}
     laptop = await host.drive(session, SessionOptions(agents=critic, left_out=["instructions", "built_in_agents"]))
@@ -317,9 +310,7 @@ async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agent
     await laptop.message("result")
 
 
-async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(
-    host: WorkerHost, session: str
-) -> None:
+async def test_programs_get_lists_reload_files_and_ask_beside_the_work(host: WorkerHost, session: str) -> None:
     (host.project / "src").mkdir()
     (host.project / "src" / "engine.py").write_text("")
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true", "once": True}]}]}
@@ -385,9 +376,7 @@ _FIELDS = (
 )
 
 
-async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_it_holds(
-    host: WorkerHost, session: str
-) -> None:
+async def test_every_request_of_the_official_sdks_is_answered_at_once(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     for value in (None, 7, "x", [1], {"a": [None]}):
         fields = {} if value is None else dict.fromkeys(_FIELDS, value)

@@ -34,9 +34,7 @@ def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_prompt(
-    host: WorkerHost, session: str
-) -> None:
+async def test_it_runs_unasked_and_the_model_reads_it_with_the_next_prompt(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     assert SHELL_COMMAND in laptop.hello.capabilities
     await run(laptop, "! touch made; echo from the host; cd /", shell_command=True)

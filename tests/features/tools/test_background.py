@@ -8,11 +8,10 @@ from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 _ALLOWED = SessionOptions(allowed_tools=["Bash"])
 _UNTIL_GO = "while [ ! -e go ]; do sleep 0.02; done; echo gone"

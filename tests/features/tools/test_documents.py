@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.support.model.model_script import Json
 
 from ccb.remote.tools import document_programs, documents
-
-Json = dict[str, Any]
 
 
 async def test_an_image_that_is_too_large_is_refused_on_a_host_without_programs(

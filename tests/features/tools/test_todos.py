@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
-
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 pytestmark = pytest.mark.programs
 
@@ -25,9 +22,7 @@ async def reads(laptop: Laptop, call_id: str) -> Json:
             return dict(message["tool_use_result"])
 
 
-async def test_the_list_survives_a_restart_and_two_items_in_progress_are_refused(
-    host: WorkerHost, session: str
-) -> None:
+async def test_the_list_survives_a_restart_and_two_in_progress_are_refused(host: WorkerHost, session: str) -> None:
     def writes(call_id: str, *todos: Json) -> Reply:
         return calls((call_id, "TodoWrite", {"todos": list(todos)}), message_id=f"msg_{call_id}")
 

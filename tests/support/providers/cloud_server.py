@@ -9,14 +9,12 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
+from tests.support.model.model_script import Json
 
 from ..network.http_server import serving
-
-Json = dict[str, Any]
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIAEXAMPLE", "secret-of-the-cloud", "token-of-the-session"
 REGION = "eu-central-1"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.model.model_script import Json
+
 from ccb.local.tui.rendering.approval_text import MODEL_SAYS, WHOLE_INPUT
 from ccb.local.tui.rendering.untrusted_text import NAMES
-
-Json = dict[str, Any]
 
 _CHARACTERS = {"LF": "\n", **{name: char for char, name in NAMES.items()}}
 _ESCAPED = re.compile(r"⟨([^⟨⟩]*)⟩|⇥ {0,3}|␣")

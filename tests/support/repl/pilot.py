@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support.model.model_script import Json
 from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
@@ -28,8 +29,6 @@ from ccb.local.tui.app import Repl
 from ccb.local.tui.cards.question_card import QuestionCard
 from ccb.local.tui.composer.composer import Composer
 from ccb.local.tui.session_view import SessionView
-
-Json = dict[str, Any]
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support.model.model_script import Json
+
 from ccb.local.connect.project_trust import ASK_READER
 from ccb.local.session.session_client import (
     AS_PROMPT,
@@ -41,7 +43,6 @@ from ccb.tunnel.wire.control_protocol import (
 from ccb.tunnel.wire.frames import Hello
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
-Json = dict[str, Any]
 Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
 
 MODEL = "claude-sonnet-4-5"

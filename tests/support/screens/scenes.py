@@ -24,7 +24,6 @@ from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.prompt_content import image_block
 
-Json = dict[str, Any]
 Scene = Callable[[Desk], Awaitable[None]]
 
 _FILE = "\n".join(f"{number}\tline {number}" for number in range(1, 41))
