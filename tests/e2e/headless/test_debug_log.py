@@ -9,7 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes_of
+from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import shell_script
 from tests.support.machine.waiting import until
@@ -77,11 +77,11 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
         for number in range(2):
             asked = await running.until("control_request")
             nonces |= {
-                found.decode() for process in processes_of(host.uid) for found in NONCE.findall(memory_of(process))
+                found.decode() for process in processes(host.user) for found in NONCE.findall(memory_of(process))
             }
             if number == 0:
                 server = next(
-                    process for process in processes_of(host.uid) if b"sshd" in (process / "cmdline").read_bytes()
+                    process for process in processes(host.user) if b"sshd" in (process / "cmdline").read_bytes()
                 )
                 os.kill(int(server.name), signal.SIGKILL)
                 await until(lambda: the_log(host.laptop).count("attached as") > 1)

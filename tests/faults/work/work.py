@@ -9,25 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.work import pieces
-from tests.faults.work.pieces import (
-    AGENTS,
-    BACKGROUND,
-    FILL,
-    FINISH,
-    LOOK,
-    QUEUE,
-    SCRIPT,
-    SCRIPT_TEXT,
-    TREES,
-    WAIT,
-    Json,
-    Piece,
-)
+from tests.faults.work.pieces import SCRIPT, Json, Piece
 from tests.support.model.model_script import Recorded
 
 SUMMARY = "summary"  # the moment at which the model is asked for one
 
-_FILES = {"a.txt": "alpha\n" * 40, "b.txt": "beta\n" * 40, "edit.txt": "old line\nkept line\n", SCRIPT: SCRIPT_TEXT}
+_FILES = {
+    "a.txt": "alpha\n" * 40,
+    "b.txt": "beta\n" * 40,
+    "edit.txt": "old line\nkept line\n",
+    SCRIPT: pieces.SCRIPT_TEXT,
+}
 
 _ALLOWED = (
     *("Bash(echo one*)", "Bash(echo left*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)"),
@@ -98,12 +90,24 @@ class Work:
 
 
 WORKS = {
-    "basics": Work((LOOK, WAIT, FINISH), 7),
-    "agents": Work((AGENTS, TREES, FINISH), 18, hooked=True),
-    "background": Work((BACKGROUND, QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
-    "compaction": Work((LOOK, FILL, FINISH), 10),
+    "basics": Work((pieces.LOOK, pieces.WAIT, pieces.FINISH), 7),
+    "agents": Work((pieces.AGENTS, pieces.TREES, pieces.FINISH), 18, hooked=True),
+    "background": Work((pieces.BACKGROUND, pieces.QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
+    "compaction": Work((pieces.LOOK, pieces.FILL, pieces.FINISH), 10),
     "everything": Work(
-        (FILL, BACKGROUND, AGENTS, TREES, WAIT, pieces.SERVE, QUEUE, pieces.SPEND), 32, hooked=True, served=True
+        (
+            pieces.FILL,
+            pieces.BACKGROUND,
+            pieces.AGENTS,
+            pieces.TREES,
+            pieces.WAIT,
+            pieces.SERVE,
+            pieces.QUEUE,
+            pieces.SPEND,
+        ),
+        32,
+        hooked=True,
+        served=True,
     ),
 }
 
