@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import shell_script
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Relay
 from tests.support.person.laptop import Laptop
@@ -130,11 +131,8 @@ def work_to_cut(*then: Json) -> list[Json]:
 
 def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
     """Return the path of a program `ccb` that runs the ccb of this tree with `options` first."""
-    path = directory / "ccb"
     words = ["env", f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}", sys.executable, "-m", "ccb"]
-    path.write_text(f'#!/bin/sh\nexec {shlex.join([*words, *options])} "$@"\n')
-    path.chmod(0o755)
-    return str(path)
+    return str(shell_script(directory / "ccb", f'exec {shlex.join([*words, *options])} "$@"'))
 
 
 @asynccontextmanager

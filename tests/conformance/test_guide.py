@@ -44,10 +44,7 @@ async def test_the_python_example_runs(here: Here) -> None:
 
 
 async def test_the_npm_example_runs(here: Here) -> None:
-    here.model.add(
-        calls(("Bash", {"command": "rm -rf /"})),
-        calls(("StructuredOutput", {"files": ["test_login.py"]})),
-    )
+    here.model.add(calls(("Bash", {"command": "rm -rf /"})), calls(("StructuredOutput", {"files": ["test_login.py"]})))
     script = here.project / "example.mjs"
     script.write_text(example("js"))
     (here.project / "node_modules").symlink_to(PLACE / "npm" / "node_modules")

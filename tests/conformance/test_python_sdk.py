@@ -168,13 +168,9 @@ async def test_single_questions_with_a_schema_and_with_limits(here: Here) -> Non
     assert [each["name"] for each in spent.of("error")] == ["ResultError"]
 
 
-async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_one(
-    here: Here,
-) -> None:
+async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_one(here: Here) -> None:
     here.model.add(
-        calls(("mcp__calc__add", {"a": 1, "b": 2})),
-        calls(("mcp__calc__add", {"a": 3, "b": 4})),
-        {"text": "seven"},
+        calls(("mcp__calc__add", {"a": 1, "b": 2})), calls(("mcp__calc__add", {"a": 3, "b": 4})), {"text": "seven"}
     )
     settings = {
         "cli": program_ccb(here.project.parent),

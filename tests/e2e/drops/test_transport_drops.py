@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ import psutil
 import pytest
 from tests.support.hosts.container import container
 from tests.support.hosts.reached_host import Host
-from tests.support.hosts.sshd import make_key
+from tests.support.hosts.sshd import free_port, make_key
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
@@ -66,18 +65,11 @@ async def test_a_command_that_is_killed_is_started_again(here: Here, command: st
         await until(lambda: not box.processes())
 
 
-def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 async def test_what_does_not_begin_has_its_exit_code(host: Host, tmp_path: Path) -> None:
     options, other_key = host.server.client_options(), host.by_key(make_key(tmp_path / "other"))
     empty = tmp_path / "empty_known_hosts"
     empty.touch()
-    unknown, port = ["-o", f"UserKnownHostsFile={empty}"], str(closed_port())
+    unknown, port = ["-o", f"UserKnownHostsFile={empty}"], str(free_port())
     ask = ["-p", "hi"]
     over_ssh = ["--transport", "ssh", *ask]
     with container(tmp_path) as box:

@@ -92,11 +92,7 @@ async def test_no_credential_is_in_anything_that_a_run_writes(kind: str, tmp_pat
     laptop = make_laptop(tmp_path, fake_model.url)
     project = laptop.home / "project"
     project.mkdir()
-    fake_model.add(
-        {"status": 529, "retry_after": 0},
-        uses("Bash", command=LOOK),
-        {"text": "done"},
-    )
+    fake_model.add({"status": 529, "retry_after": 0}, uses("Bash", command=LOOK), {"text": "done"})
     async with token_server() as token_url:
         may_hold = await kept_in(kind, laptop, fake_model, token_url)
         laptop.env["OPENAI_API_KEY"] = OTHER

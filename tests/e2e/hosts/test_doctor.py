@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.headless.test_bad_input import bare_host, gone
 from tests.support.hosts.reached_host import Host
-from tests.support.hosts.sshd import Sshd, make_key
+from tests.support.hosts.sshd import Sshd, free_port, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import Json
@@ -111,10 +110,8 @@ async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, b
 
 
 async def test_a_host_that_cannot_be_reached_still_shows_the_rest(laptop: Laptop) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-        done = await laptop.run(["doctor", "somebody@127.0.0.1", "--json", "-P", str(port)])
+    port = free_port()
+    done = await laptop.run(["doctor", "somebody@127.0.0.1", "--json", "-P", str(port)])
     found = findings(done)
     assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
     assert str(port) in found["connection", "reachability"]["found"]

@@ -12,6 +12,7 @@ from tests.support.hosts.container import container
 from tests.support.hosts.sshd import host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
+from tests.support.machine.processes import shell_script
 from tests.support.person.laptop import Here, Laptop
 
 pytestmark = pytest.mark.visited
@@ -68,9 +69,8 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
         server = await stack.enter_async_context(serve(tmp_path / "sshd", environment=environment))
         target = f"{login}@127.0.0.1:{directory}"
         if way == "wrapper":
-            fleet = tmp_path / "fleet"
-            fleet.write_text(WRAPPER.format(port=server.port, key=server.identity, known=server.known_hosts))
-            fleet.chmod(0o755)
+            text = WRAPPER.format(port=server.port, key=server.identity, known=server.known_hosts)
+            fleet = shell_script(tmp_path / "fleet", text)
             yield Somewhere(["ssh", target, "--ssh-command", f"'{fleet}' fleet ssh"], app, directory, hostname)
             return
         where = ["ssh", target, *server.client_options(), "--transport", over]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import psutil
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
@@ -78,21 +76,16 @@ async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: Wo
     (host.project / "web").mkdir()
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/main.js").write_text("main\n")
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
-    await laptop.say("read it")
-    await laptop.tell(calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
-    opened, body = await laptop.call()
-    assert "Two blanks in here." in body.decode()
-    await laptop.answer(opened, content(says("done", "msg_2")))
+    laptop = await host.drive(session)
+    await laptop.begin("read it", calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
+    assert "Two blanks in here." in str(await laptop.tell(says("done", "msg_2")))
     await laptop.message("result")
-    os.kill(hello.pid, signal.SIGKILL)
+    await laptop.kill()
     again = await host.drive(session, have=laptop.last_seq)
     await again.turn("/compact", says("SUMMARY", "msg_3"))
     await again.say("go on")
-    opened, body = await again.call()
-    assert "main.js:" in body.decode() and "Two blanks in here." in body.decode()
-    await again.answer(opened, content(says("fine", "msg_4")))
+    told = str(await again.tell(says("fine", "msg_4")))
+    assert "main.js:" in told and "Two blanks in here." in told
     await again.message("result")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.support.person.laptop import Here
 from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
-from ccb.tunnel.wire.frames import Hello, Input
+from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
 
 
@@ -44,10 +43,6 @@ def answer_of(**own: Any) -> str:
     return "echo '" + json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **own}}) + "'"
 
 
-def kill_worker(laptop: Laptop) -> None:
-    os.kill(next(frame.pid for frame in laptop.frames if isinstance(frame, Hello)), signal.SIGKILL)
-
-
 async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> Laptop:
     return await host.drive(session, options(values, **given))
 
@@ -56,9 +51,7 @@ async def test_what_a_hook_allows_runs_with_its_input_unless_a_rule_denies_it(ho
     change = answer_of(permissionDecision="allow", updatedInput={"command": "touch other"})
     allow = f'case "$(cat)" in *asked*) {change};; *) {answer_of(permissionDecision="allow")};; esac'
     laptop = await start(host, session, hooks(PreToolUse=("Bash", allow)), disallowed_tools=["Bash(rm *)"])
-    await laptop.say("go")
-    await laptop.tell(bash("touch asked"))
-    await laptop.tell(bash("rm other", "toolu_2", "msg_2"))
+    await laptop.begin("go", bash("touch asked"), bash("rm other", "toolu_2", "msg_2"))
     assert "was denied" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     assert (host.project / "other").exists() and not (host.project / "asked").exists()
 
@@ -66,8 +59,7 @@ async def test_what_a_hook_allows_runs_with_its_input_unless_a_rule_denies_it(ho
 async def test_a_hook_that_asks_makes_the_person_be_asked(host: WorkerHost, session: str) -> None:
     ask = answer_of(permissionDecision="ask", permissionDecisionReason="sure?")
     laptop = await start(host, session, hooks(PreToolUse=("Bash", ask)), permission_prompts="stdio")
-    await laptop.say("go")
-    await laptop.tell(bash("echo hi"))
+    await laptop.begin("go", bash("echo hi"))
     asked = (await laptop.message("control_request"))["request"]
     assert (asked["decision_reason_type"], asked["decision_reason"]) == ("hook", "sure?")
 
@@ -92,8 +84,7 @@ async def test_a_hook_at_the_start_sets_variables_for_commands_of_the_session(ho
     command = "; ".join(f'echo {shlex.quote(each)} >> "$CLAUDE_ENV_FILE"' for each in lines)
     values = {**hooks(SessionStart=command, Stop='echo "$GREETING" > seen'), "env": {"OWN": "1"}}
     laptop = await start(host, session, values, allowed_tools=["Bash"])
-    await laptop.say("go")
-    await laptop.tell(bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
+    await laptop.begin("go", bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
     assert "[good day][][yes][1][]" in json.dumps((await laptop.tell(says("done", "msg_2")))["messages"])
     await laptop.message("result")
     assert (host.project / "seen").read_text() == "good day\n"
@@ -147,7 +138,7 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     laptop = await start(host, session, values)
     await laptop.say("first")
     await until((host.project / "prompts").exists, "the hook of the prompt runs")
-    kill_worker(laptop)
+    await laptop.kill()
     (host.project / "go").touch()
     laptop = await start(host, session, values)
     assert "stopped in the middle" in json.dumps(await laptop.message("result"))
@@ -155,7 +146,7 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     history = json.dumps((await laptop.tell(bash("echo hi")))["messages"])
     assert "first" not in history and "second" in history
     await until((host.project / "afters").exists, "the hook after the tool runs")
-    kill_worker(laptop)
+    await laptop.kill()
     laptop = await start(host, session, values)
     await laptop.message("result")
     await laptop.message("result")
@@ -190,7 +181,7 @@ async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host:
     given = SessionOptions(**{**vars(options({"hooks": {"Setup": listed}})), "setup": "init"})
     await laptop.attach(given)
     assert "The database is new." in json.dumps(((await laptop.sent("go", says("done")))["messages"])[0])
-    kill_worker(laptop)
+    await laptop.kill()
     again = await host.drive(session, given)
     await again.turn("and on", says("done", "msg_2"))
     assert (host.project / "log").read_text() == "ran\n"
@@ -218,9 +209,7 @@ async def test_a_hook_learns_of_another_directory_and_sets_variables_for_it(host
     (host.project / "sub").mkdir()
     command = 'cat >> moves; echo "export HERE=sub" >> "$CLAUDE_ENV_FILE"'
     laptop = await start(host, session, hooks(CwdChanged=("ignored", command)), allowed_tools=["Bash"])
-    await laptop.say("go")
-    await laptop.tell(bash("cd sub"))
-    await laptop.tell(bash('echo "[$HERE]"', "toolu_2", "msg_2"))
+    await laptop.begin("go", bash("cd sub"), bash('echo "[$HERE]"', "toolu_2", "msg_2"))
     assert "[sub]" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     await laptop.message("result")
     top = os.path.realpath(host.project)

@@ -11,6 +11,7 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -19,8 +20,7 @@ OPTIONS = SessionOptions(allowed_tools=["Edit", "Read"])
 
 
 async def prompt(laptop: Laptop, text: str, identity: str) -> None:
-    body = {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
-    await laptop.send(Input(laptop.epoch, f"in-{identity}", body))
+    await laptop.send(Input(laptop.epoch, f"in-{identity}", user_message(text, uuid=identity)))
 
 
 async def turn(laptop: Laptop, identity: str, *tools: tuple[str, Json]) -> Json:
@@ -262,8 +262,7 @@ async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: Worke
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
     await laptop.say("make it")
     tool = ("toolu_1", "Write", {"file_path": str(host.project / "new.txt"), "content": "x"})
-    await laptop.tell(calls(tool))
-    await laptop.tell(says("done", "msg_2"))
+    await laptop.answers(calls(tool), says("done", "msg_2"))
     await laptop.message("result")
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
     assert (await laptop.request("rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"

@@ -11,6 +11,7 @@ from typing import Any
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
@@ -26,9 +27,7 @@ async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
 async def say(laptop: Laptop, text: str, **fields: Any) -> str:
     """Send a user message with more fields, and return its uuid."""
     identity = str(uuid.uuid4())
-    message = {"role": "user", "content": text}
-    body = {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": identity, **fields}
-    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, body))
+    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, user_message(text, uuid=identity, **fields)))
     return identity
 
 
@@ -328,8 +327,7 @@ async def test_programs_get_lists_reload_files_and_ask_beside_the_work(host: Wor
     assert rows == [("PreToolUse", "Read", "callback", "sessionHook"), ("Stop", "", "command", "userSettings")]
     assert listing["hooks"][1]["runsOnce"] and [each["hookCount"] for each in listing["events"]] == [1, 1]
 
-    await laptop.say("Begin.")
-    await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.begin("Begin.", calls(("t1", "Bash", {"command": "sleep 60"})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     asked = await laptop.control("side_question", question="What are you doing?")
     aside = await laptop.tell(says("I wait for a command.", "m2"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL, SHELL_COMMAND
 from ccb.tunnel.wire.frames import Event, Input, Progress
@@ -16,8 +17,7 @@ from ccb.tunnel.wire.frames import Event, Input, Progress
 async def run(laptop: Laptop, line: str, input_id: str = "", **marked: object) -> str:
     """Send a command line, as the REPL does."""
     input_id = input_id or uuid.uuid4().hex
-    body = {"type": "user", "message": {"role": "user", "content": line}, "parent_tool_use_id": None, **marked}
-    await laptop.send(Input(laptop.epoch, input_id, body))
+    await laptop.send(Input(laptop.epoch, input_id, user_message(line, **marked)))
     return input_id
 
 
@@ -59,8 +59,7 @@ async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: Wo
 
 async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
-    await laptop.say("! touch made")
-    await laptop.tell(says("I see.", "msg_a"))
+    await laptop.begin("! touch made", says("I see.", "msg_a"))
     await over(laptop)
     assert not (host.project / "made").exists()
 

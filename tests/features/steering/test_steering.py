@@ -42,8 +42,7 @@ async def test_thinking_goes_on_and_off_between_turns_and_over_a_restart(host: W
 
 async def test_thinking_that_is_switched_on_waits_for_a_history_that_allows_it(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await laptop.say("one")
-    await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.begin("one", calls(("t1", "Bash", {"command": "sleep 60"})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     await laptop.control("set_max_thinking_tokens", max_thinking_tokens=2000)
     await laptop.control("interrupt")

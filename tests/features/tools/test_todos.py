@@ -34,20 +34,16 @@ async def test_the_list_survives_a_restart_and_two_in_progress_are_refused(host:
     await host.kill_worker(hello.pid)
 
     second = await host.drive(session)
-    await second.say("go on")
-    await second.tell(writes("t2", item("Fix", "in_progress"), item("Test", "in_progress")))
+    await second.begin("go on", writes("t2", item("Fix", "in_progress"), item("Test", "in_progress")))
     refused = (await second.tell(writes("t3", item("Fix", "completed"))))["messages"][-1]
     assert "only one may be" in refused["content"][0]["content"]
     assert (await reads(second, "t3"))["oldTodos"] == written
     await second.tell(says("done", "msg_2"))
     await second.message("result")
 
-    await second.control("rewind_points")
-    points = (await second.message("control_response"))["response"]["response"]["points"]
-    await second.control("rewind_conversation", user_message_id=points[0]["id"])
-    await second.message("control_response")
-    await second.say("go on in another way")
-    await second.tell(writes("t4", item("Other", "pending")))
+    points = (await second.request("rewind_points"))["response"]["points"]
+    await second.request("rewind_conversation", user_message_id=points[0]["id"])
+    await second.begin("go on in another way", writes("t4", item("Other", "pending")))
     assert (await reads(second, "t4"))["oldTodos"] == written, "the list of that place counts again"
     await second.tell(says("done", "msg_3"))
     await second.message("result")

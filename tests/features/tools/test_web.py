@@ -7,12 +7,10 @@ import gzip
 import json
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.remote.agent_kit import calls, closing, content, opening, says, sse
@@ -20,6 +18,7 @@ from tests.remote.worker_process import Laptop, WorkerHost
 from tests.support.model.model_script import Json, uses
 from tests.support.network.certificates import Authority
 from tests.support.network.connect_proxy import connect_proxy
+from tests.support.network.threaded_server import QuietHandler, threaded_server
 from tests.support.person.laptop import Here
 
 from ccb.remote.tools.web import to_markdown
@@ -32,8 +31,8 @@ PAGE = (
 )
 
 
-class Site(BaseHTTPRequestHandler):
-    asked: list[str]
+class Site(QuietHandler):
+    asked: ClassVar[list[str]]
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
@@ -60,24 +59,14 @@ class Site(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def site(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
-    handler = type("OneSite", (Site,), {"asked": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    class OneSite(Site):
+        asked: ClassVar[list[str]] = []
+
+    with threaded_server(OneSite, tls) as url:
+        yield url, OneSite.asked
 
 
 async def answered(laptop: Laptop, reply: Any) -> Json:
@@ -251,9 +240,7 @@ def test_a_page_is_read_with_and_without_a_length_from_servers_that_close(path: 
         assert (page.status, page.body, page.cut) == (200, body, False)
 
 
-def test_a_long_page_is_cut_and_its_connection_goes_to_what_was_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_page_is_cut_and_its_connection_goes_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with site() as (url, asked):
         page = WebFetcher(allow_private=True, max_body=1000).fetch(f"{url}/long")
         assert (len(page.body), page.cut) == (1000, True)

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 from tests.support.model.model_script import Json
 
@@ -39,8 +39,7 @@ async def answer(laptop: Laptop, *, trusted: bool) -> Json:
 
 async def touch(laptop: Laptop, name: str = "made") -> str:
     """Let the model touch a file in a turn of its own; return the tool's result."""
-    await laptop.say("go")
-    await laptop.tell(calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
+    await laptop.begin("go", calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
     body = await laptop.tell(says("done", f"msg_{name}"))
     await laptop.message("result")
     return json.dumps(body["messages"][-1])
@@ -137,11 +136,8 @@ async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(hos
     asked = await answer(laptop, trusted=True)
     shown = [(each["name"], each["detail"]) for each in asked["switches"]]
     real = str(library.resolve())
-    assert shown == [
-        ("model", '"opus"'),
-        ("permissions.additionalDirectories", real),
-        ("permissions.defaultMode", "acceptEdits"),
-    ]
+    added, mode = ("permissions.additionalDirectories", real), ("permissions.defaultMode", "acceptEdits")
+    assert shown == [("model", '"opus"'), added, mode]
     assert [each.partition(": ")[2] for each in asked["problems"]] == [
         "unknown key 'statusLine' has no effect",
         "unknown key 'permissions.colour' has no effect",
@@ -150,12 +146,9 @@ async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(hos
     ]
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     await laptop.say("go")
-    opened, body = await laptop.call()
-    assert "opus" in json.loads(body)["model"]
-    given = {"file_path": f"{real}/made", "content": "x"}
-    await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("done", "msg_end")))
+    write = calls(("toolu_1", "Write", {"file_path": f"{real}/made", "content": "x"}))
+    assert "opus" in (await laptop.tell(write))["model"]
+    await laptop.tell(says("done", "msg_end"))
     await laptop.message("result")
     assert (library / "made").read_text() == "x"
     bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
@@ -165,7 +158,7 @@ async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(hos
     asked = await answer(other, trusted=True)
     assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
     await other.say("go")
-    opened, body = await other.call()
+    _, body = await other.call()
     assert "sonnet" in json.loads(body)["model"]
 
 
@@ -223,10 +216,8 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
             ("memory", "helper", str(place / "MEMORY.md"))
         ]
         await laptop.say("go")
-        opened, body = await laptop.call()
-        assert ("tools/ first" in json.dumps(json.loads(body)["system"])) is trusted
-        given = {"file_path": str(place / "more.md"), "content": "x"}
-        await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
+        write = calls(("toolu_1", "Write", {"file_path": str(place / "more.md"), "content": "x"}))
+        assert ("tools/ first" in json.dumps((await laptop.tell(write))["system"])) is trusted
         await laptop.tell(says("done", "msg_end"))
         await laptop.message("result")
         assert (place / "more.md").exists() is trusted

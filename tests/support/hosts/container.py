@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from tests.support.machine.processes import shell_script
 
 _ENTER = (
     "nsenter --target {pid} --mount --pid --uts --ipc --wd=/root -- env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root"
@@ -103,9 +104,7 @@ def container(directory: Path, name: str = "web") -> Iterator[Container]:
         programs.mkdir()
         enter = _ENTER.format(pid=first.pid)
         for program, text in (("docker", _DOCKER), ("kubectl", _KUBECTL), ("srun", _SRUN)):
-            path = programs / program
-            path.write_text(text.format(name=name, enter=enter, python=sys.executable), encoding="utf-8")
-            path.chmod(0o755)
+            shell_script(programs / program, text.format(name=name, enter=enter, python=sys.executable))
         yield Container(name, first.pid, programs)
     finally:
         process.kill()

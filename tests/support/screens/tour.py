@@ -73,10 +73,7 @@ TOUR = (
         "The card names the host and shows the whole change. Tab goes to the answers, Enter gives the marked one.",
     ),
     Stop(
-        "agents",
-        scenes.agents,
-        "Sub-agents",
-        "Each has rows of its own, with what it does now and what it has used.",
+        "agents", scenes.agents, "Sub-agents", "Each has rows of its own, with what it does now and what it has used."
     ),
     Stop(
         "reconnecting",
