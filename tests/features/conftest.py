@@ -19,5 +19,4 @@ async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
 
 @pytest.fixture
 def session() -> str:
-    """The id of a session that does not exist yet."""
     return str(uuid.uuid4())

@@ -42,7 +42,6 @@ async def ended(host: Host, prompt: str, path: str = "~") -> str:
 
 
 def terminal(host: Host, command: str, *words: str) -> AbstractAsyncContextManager[Terminal]:
-    """A command about the host on a terminal."""
     return host.laptop.on_terminal(command, host.login, *words, *host.server.client_options())
 
 

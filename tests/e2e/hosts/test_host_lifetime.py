@@ -38,7 +38,6 @@ BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
 
 
 async def command(host: Host, name: str, **params: Any) -> list[tuple[str, Json]]:
-    """What the host reports."""
     async with asyncio.timeout(30), logged_in(target(host.server, host.user)) as transport:
         return [(each.kind, each.body) async for each in reports(transport, load(), {"command": name, **params})]
 

@@ -66,7 +66,6 @@ class Host:
 
 
 def commands() -> list[tuple[int, str]]:
-    """Every process and its command line."""
     return [(process.pid, " ".join(process.info["cmdline"] or [])) for process in psutil.process_iter(["cmdline"])]
 
 

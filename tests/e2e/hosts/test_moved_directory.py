@@ -37,7 +37,6 @@ def moved(project: Path, name: str = "t2") -> Path:
 
 
 def told(fake_model: FakeModel) -> str:
-    """What the last request says."""
     return json.dumps(fake_model.requests[-1].body)
 
 

@@ -201,7 +201,6 @@ def test_what_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
 
 
 def lines(path: Path) -> list[Json]:
-    """The events that a hook has appended to a file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -41,7 +41,6 @@ def allow(project: Path, rule: str) -> None:
 
 
 def said(messages: list[Json]) -> list[str]:
-    """The results of the calls."""
     blocks = [m["message"]["content"][0] for m in messages if m["type"] == "user"]
     return [each["content"] for each in blocks if each["type"] == "tool_result"]
 

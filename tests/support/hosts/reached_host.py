@@ -48,7 +48,6 @@ class Host:
         return self.by_key(key)
 
     def by_key(self, key: Path) -> list[str]:
-        """The options of a connection by another key."""
         return replace(self.server, identity=key).client_options()
 
     def ssh(self, *words: str, path: str = "~", port: int | None = None) -> list[str]:

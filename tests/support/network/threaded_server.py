@@ -16,7 +16,6 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 @contextmanager
 def threaded_server(handler: type[QuietHandler], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """The URL of a server on 127.0.0.1."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)

@@ -91,13 +91,11 @@ class Running:
                     return self.lines[-1]
 
     async def send(self, *bodies: Json) -> None:
-        """Write messages to stdin."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
         await self.process.stdin.drain()
 
     async def reply(self, asked: Json, answer: Json) -> None:
-        """Answer a request of ccb."""
         response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
         await self.send({"type": "control_response", "response": response})
 
@@ -180,7 +178,6 @@ class Here:
         return self.laptop.on_terminal(str(self.project), *words)
 
     def settings(self, **values: object) -> None:
-        """Write the settings of the laptop."""
         path = self.laptop.home / ".config/ccb/settings.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(values))

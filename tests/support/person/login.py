@@ -95,7 +95,6 @@ async def logged_in(
 
 
 async def logs_in(where: SshTarget, prompts: Prompts | None = None, past: PastLogins | None = None) -> None:
-    """Log in, and leave."""
     async with logged_in(where, prompts, past):
         pass
 

@@ -29,7 +29,6 @@ async def ssh_agent(directory: Path, *keys: Path, askpass: str = "exit 1") -> As
 
 
 def ssh_add(agent: Path, *words: str) -> None:
-    """Run ssh-add with this agent."""
     subprocess.run(["ssh-add", "-q", *words], env={**os.environ, "SSH_AUTH_SOCK": str(agent)}, check=True)
 
 

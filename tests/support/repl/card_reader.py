@@ -22,7 +22,6 @@ _ALL = {"once": {}, "only once": {"replace_all": False}, "everywhere": {"replace
 
 
 def unescaped(picture: str) -> str:
-    """Return the text of a picture."""
     return _ESCAPED.sub(_meaning, picture)
 
 
@@ -56,7 +55,6 @@ def read_values(rows: Sequence[str]) -> Json:
 
 
 def read_table(rows: Sequence[str]) -> Json:
-    """Rebuild the values of a table."""
     values: Json = {}
     while rows:
         match = _ENTRY.match(rows[0] + " ")

@@ -36,7 +36,6 @@ class Paper(ScriptedSession):
             self.begin()
 
     def apply(self) -> None:
-        """Apply what was said since the last time."""
         while not self._events.empty():
             item = self._events.get_nowait()
             if isinstance(item, EventGap):
@@ -58,12 +57,10 @@ class Paper(ScriptedSession):
         return "\n".join(f" {line}".rstrip() for line in lines)
 
     def sees(self, *texts: str) -> None:
-        """All of `texts` are in the transcript."""
         shown = self.screen
         assert [text for text in texts if text not in shown] == [], shown
 
     def loses(self, *texts: str) -> None:
-        """None of `texts` is in the transcript."""
         shown = self.screen
         assert [text for text in texts if text in shown] == [], shown
 

@@ -181,8 +181,6 @@ class Desk:
         await wait_until(self.pilot, condition)
 
     async def sees(self, *texts: str) -> None:
-        """Wait until all of `texts` are on the screen."""
-
         def there() -> bool:
             shown = self.screen  # drawn once for all of them
             return all(text in shown for text in texts)
@@ -190,7 +188,6 @@ class Desk:
         await self.until(there)
 
     async def loses(self, text: str) -> None:
-        """Wait until `text` is no longer on the screen."""
         await self.until(lambda: text not in self.screen)
 
     async def type(self, text: str) -> None:
@@ -206,7 +203,6 @@ class Desk:
         await self.pilot.press(*keys)
 
     async def enter(self, text: str) -> None:
-        """Type a line and press Enter."""
         await self.type(text)
         await self.pilot.press("enter")
 

@@ -90,7 +90,6 @@ TOUR = (
 
 
 def page() -> str:
-    """Return the page with all pictures."""
     parts = [
         "# A tour of the REPL",
         "Each picture is a screen of the program with a scripted session. `make tour` draws them. [The REPL](repl.md) "
@@ -102,7 +101,6 @@ def page() -> str:
 
 
 async def draw(stop: Stop) -> str:
-    """Return one picture as SVG."""
     if stop.play is scenes.set_up:
         svg = _printed(scenes.set_up())
     else:
