@@ -5,21 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from tests.features.steering.test_questions import ASKED
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here
 from tests.support.person.terminal import Terminal
 
 from ccb.local.terminal.keymap import BURST_S
-
-ASKED = {
-    "questions": [
-        {
-            "question": "Which store?",
-            "header": "Store",
-            "options": [{"label": "SQLite", "description": "A file"}, {"label": "Redis", "description": "A server"}],
-        }
-    ]
-}
 
 
 async def press(running: Terminal, key: str) -> None:
@@ -54,7 +45,7 @@ async def choose(running: Terminal, answer: str) -> None:
 async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_begins(here: Here) -> None:
     project = here.project
     here.model.add(
-        uses("AskUserQuestion", **ASKED),
+        uses("AskUserQuestion", questions=ASKED["questions"][:1]),
         {**uses("ExitPlanMode", plan="# Move to Redis"), "when": {"tool_result_contains": "Which store? → Redis"}},
         {**uses("Write", file_path=str(project / "a.txt"), content="x"), "when": {"tool_result_contains": "approved"}},
         {"text": "All-is-done."},

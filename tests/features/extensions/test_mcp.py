@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.official_sdks import PLACE, require_sdks
+from tests.features.steering.test_sdk_control import served
 from tests.support import odd_mcp_server
 from tests.support.mcp_http import HttpMcp
 from tests.support.model.fake_model import FakeModel
@@ -147,19 +148,15 @@ async def test_a_call_of_a_server_inside_the_program_is_asked_there_if_only_the_
     decisions = iter(({"behavior": "deny", "message": "not that one"}, {"behavior": "allow"}))
     opened: list[object] = []
 
+    def open_door(arguments: Json) -> str:
+        opened.append(arguments["door"])
+        return "open"
+
     def reply(request: Json) -> Json:
         if request["subtype"] == "can_use_tool":
             assert (request["tool_name"], opened) == ("mcp__kit__open", [])
             return next(decisions)
-        message = request["message"]
-        result: Json = {"content": [{"type": "text", "text": "open"}]}
-        if message["method"] == "initialize":
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
-        elif message["method"] == "tools/list":
-            result = {"tools": [{"name": "open", "inputSchema": {"type": "object"}}]}
-        elif message["method"] == "tools/call":
-            opened.append(message["params"]["arguments"]["door"])
-        return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}
+        return served(request["message"], ["open"], open_door)
 
     async with here.start(*STDIO, "--trust") as running:
         request = {"subtype": "initialize", "sdkMcpServers": ["kit"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.remote.agent_kit import calls, says
@@ -136,21 +136,23 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
 
 
+def served(message: Json, tools: Sequence[str], call: Callable[[Json], str]) -> Json:
+    """The answer of a server inside the client, whose tools answer with `call(arguments)`."""
+    result: Json = {}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+    elif message["method"] == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in tools]}
+    elif message["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": call(message["params"]["arguments"])}]}
+    return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}
+
+
 async def serve(laptop: Laptop, messages: int, tools: list[str], call: Callable[[Json], str]) -> None:
-    """Answer messages of the worker to a server inside the client, whose tools answer with `call(arguments)`."""
-    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+    """Answer messages of the worker to such a server."""
     for _ in range(messages):
         request = await laptop.message("control_request")
-        message = request["request"]["message"]
-        result: Json = {}
-        if message["method"] == "initialize":
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
-        elif message["method"] == "tools/list":
-            result = {"tools": listed}
-        elif message["method"] == "tools/call":
-            result = {"content": [{"type": "text", "text": call(message["params"]["arguments"])}]}
-        reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
-        await laptop.reply(request["request_id"], {"mcp_response": reply})
+        await laptop.reply(request["request_id"], served(request["request"]["message"], tools, call))
 
 
 async def test_a_tool_of_the_client_decides_and_nothing_of_the_session_stays(host: WorkerHost, session: str) -> None:
