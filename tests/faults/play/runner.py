@@ -35,7 +35,7 @@ _REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 
 
 async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
-    scripted = WorkModel(WORKS[plan.work], str(user.home))
+    scripted = WorkModel(WORKS[plan.work])
     async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
         _prepare(user, WORKS[plan.work].files, warm=not plan.cold, copy=plan.copy)
