@@ -74,14 +74,12 @@ def uses(*blocks: Json, **more: object) -> Json:
 
 
 _TICKS = "for n in 1 2 3 4 5; do echo tick $n >> count; sleep 0.1; done; echo ticked"
-_LOOKED = [tool("Read", file_path=name) for name in ("a.txt", "b.txt", "edit.txt")]
-_LOOKED.append(bash("echo one >> count; echo counted"))
+_READS = (tool("Read", file_path=name) for name in ("a.txt", "b.txt", "edit.txt"))
+_LOOKED = (*_READS, bash("echo one >> count; echo counted"))
 LOOK = Piece(
     "first: look and count",
     (
-        uses(
-            say("I look at the files and count. " * 8), *_LOOKED, bash("echo one >> count; echo counted"), delay=0.004
-        ),
+        uses(say("I look at the files and count. " * 8), *_LOOKED, delay=0.004),
         uses(
             tool("Edit", file_path="edit.txt", old_string="old line", new_string="new line"),
             bash("echo two >> count; echo asked"),
@@ -98,10 +96,7 @@ WAIT = Piece(
 _FINISHED = [tool("Write", file_path="new.txt", content="written once\n"), bash("echo three >> count; echo third")]
 FINISH = Piece(
     "third: finish",
-    (
-        uses(tool("AskUserQuestion", questions=[QUESTION]), *_FINISHED),
-        {"text": "All of it is done.", "delay": 0.01},
-    ),
+    (uses(tool("AskUserQuestion", questions=[QUESTION]), *_FINISHED), {"text": "All of it is done.", "delay": 0.01}),
     ("three",),
 )
 
@@ -138,10 +133,7 @@ _LEAVE = (
 )  # fmt: skip
 TREES = Piece(
     "do it apart",
-    (
-        uses(*(_task(part, isolation="worktree") for part in ("looks", "leaves"))),
-        {"text": "They worked apart."},
-    ),
+    (uses(*(_task(part, isolation="worktree") for part in ("looks", "leaves"))), {"text": "They worked apart."}),
     ("looks", "looks-ended", "leaves", "leaves-ended"),
     kept=("leaves",),
     agents={"part looks:": _part("looks", "leaves-runs"), "part leaves:": _LEAVE},
