@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 import signal
 from pathlib import Path
@@ -13,7 +12,7 @@ from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes
 from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import shell_script
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import STDIO, Here, Laptop, user_message
 
@@ -30,27 +29,16 @@ REASON = "REASON-1212 not that one"
 PRIVATE = [each.split()[0] for each in (PROMPT, CONTENT, CHANGED, OUTPUT, ANSWER, SYSTEM, RULES, REASON)]
 
 
-def project(directory: Path, owner: str = "") -> Path:
-    directory.mkdir()
-    (directory / "note.txt").write_text(CONTENT + "\n", encoding="ascii")
-    (directory / "CLAUDE.md").write_text(RULES + "\n", encoding="ascii")
-    if owner:
-        user = pwd.getpwnam(owner)
-        for path in (directory, *directory.iterdir()):
-            os.chown(path, user.pw_uid, user.pw_gid)
-    return directory
+FILES = {"note.txt": f"{CONTENT}\n", "CLAUDE.md": f"{RULES}\n"}
 
 
-def script(model: FakeModel, directory: Path) -> None:
-    note = str(directory / "note.txt")
-    for name, given in (
-        ("Read", {"file_path": note}),
-        ("Edit", {"file_path": note, "old_string": CONTENT, "new_string": CHANGED}),
-        ("Bash", {"command": "printf '%s%s\\n' OUTPUT -c0de"}),
-        ("Bash", {"command": "rm -r somewhere"}),
-    ):
-        model.add(uses(name, **given))
-    model.add({"text": ANSWER})
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    for name, text in FILES.items():
+        (path / name).write_text(text)
+    return path
 
 
 def the_log(laptop: Laptop) -> str:
@@ -68,8 +56,12 @@ def assert_public(log: str, *more: str) -> None:
 
 
 async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_connection(host: Host) -> None:
-    directory = project(host.home / "shop", host.user.name)
-    script(host.model, directory)
+    for name, text in FILES.items():
+        host.put(f"shop/{name}", text.encode())
+    directory, note = host.home / "shop", str(host.home / "shop/note.txt")
+    host.model.add(uses("Read", file_path=note), uses("Edit", file_path=note, old_string=CONTENT, new_string=CHANGED))
+    host.model.add(uses("Bash", command="printf '%s%s\\n' OUTPUT -c0de"), uses("Bash", command="rm -r somewhere"))
+    host.model.add({"text": ANSWER})
     argv = host.ssh("--debug", "-p", *STDIO, "--append-system-prompt", SYSTEM, path=str(directory))
     nonces: set[str] = set()
     async with host.laptop.start(argv) as running:
@@ -99,10 +91,9 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
     assert "attached" in log and "link" in log, "and yet it tells what happened"
 
 
-async def test_a_session_of_the_terminal_interface(here: Here, tmp_path: Path) -> None:
-    directory = project(tmp_path / "shop")
-    here.model.add(uses("Read", file_path=str(directory / "note.txt")), {"text": ANSWER})
-    async with here.laptop.on_terminal(str(directory), "--debug") as running:
+async def test_a_session_of_the_terminal_interface(here: Here) -> None:
+    here.model.add(uses("Read", file_path=str(here.project / "note.txt")), {"text": ANSWER})
+    async with here.on_terminal("--debug") as running:
         await running.shows("F1 or /help")
         running.type(PROMPT + "\r")
         await running.shows("ANSWER-5b5b")
@@ -112,14 +103,11 @@ async def test_a_session_of_the_terminal_interface(here: Here, tmp_path: Path) -
     assert_public(the_log(here.laptop))
 
 
-async def test_runs_that_fail(here: Here, tmp_path: Path) -> None:
-    directory = project(tmp_path / "shop")
-    done = await here.laptop.run([str(directory), "--debug", "-p", PROMPT], ANTHROPIC_API_KEY="sk-wrong-wrong-wrong")
+async def test_runs_that_fail(here: Here) -> None:
+    done = await here.run("--debug", "-p", PROMPT, ANTHROPIC_API_KEY="sk-wrong-wrong-wrong")
     assert (done.code, "sk-wrong" in done.stdout + done.stderr) == (77, False)
-    settings = here.laptop.home / ".config" / "ccb" / "settings.json"
-    settings.parent.mkdir(parents=True)
-    settings.write_text('{"apiKeyHelper": "echo HELPER-4242 >&2; exit 1"}', encoding="ascii")
-    done = await here.laptop.run([str(directory), "--debug", "-p", PROMPT], ANTHROPIC_API_KEY="")
+    here.settings(apiKeyHelper="echo HELPER-4242 >&2; exit 1")
+    done = await here.run("--debug", "-p", PROMPT, ANTHROPIC_API_KEY="")
     assert (done.code, "HELPER-4242" in done.stderr) == (77, True)
     assert_public(the_log(here.laptop), "sk-wrong", "HELPER-4242")
     assert "CredentialError" in the_log(here.laptop)
@@ -156,13 +144,12 @@ async def test_ways_to_a_host_that_hold_secrets(host: Host, tmp_path: Path) -> N
         ("HTTPS_PROXY", "http://HUNTER-22@127.0.0.1:9"),
     ],
 )
-async def test_logins_in_urls(variable: str, value: str, laptop: Laptop, tmp_path: Path) -> None:
-    directory = project(tmp_path / "shop")
+async def test_logins_in_urls(variable: str, value: str, laptop: Laptop, project: Path) -> None:
     there = Laptop(laptop.home, {**laptop.env, "ANTHROPIC_BASE_URL": "https://provider.invalid", variable: value})
     done = await there.run(["doctor", "--debug"])
     assert done.code == 1 and "HUNTER-22" not in done.stdout + done.stderr
     if variable == "ANTHROPIC_BASE_URL":
-        done = await there.run([str(directory), "--debug", "-p", PROMPT])
+        done = await there.run([str(project), "--debug", "-p", PROMPT])
         assert done.code == 78 and "HUNTER-22" not in done.stderr
     if (laptop.home / ".local" / "state" / "ccb").exists():
         assert_public("\n".join(each.read_text() for each in laptop.home.rglob("ccb-*.log*")), "HUNTER-22")

@@ -158,10 +158,8 @@ async def adapter(flavour: str, *replies: Reply) -> AsyncIterator[Adapter]:
 
 def user(*content: object) -> Json:
     """A message of the user: texts and blocks."""
-    return {
-        "role": "user",
-        "content": [{"type": "text", "text": each} if isinstance(each, str) else each for each in content],
-    }
+    blocks = [{"type": "text", "text": each} if isinstance(each, str) else each for each in content]
+    return {"role": "user", "content": blocks}
 
 
 def answered(told: Told) -> Json:
