@@ -23,17 +23,16 @@ PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
 
 class Paper(ScriptedSession):
     """What it says goes to a reducer at once, and `screen` are its blocks as the transcript draws them. A turn has
-    begun, unless it is `idle`."""
+    begun."""
 
-    def __init__(self, width: int = 97, *, idle: bool = False) -> None:
+    def __init__(self, width: int = 97) -> None:
         super().__init__()
         self.container = BlockList()
         self.reducer = TranscriptReducer(self.container, own_name=WHO)
         self.reducer.notices.cwd = "/srv/shop"
         self.details = False
         self._width = width
-        if not idle:
-            self.begin()
+        self.begin()
 
     def apply(self) -> None:
         while not self._events.empty():

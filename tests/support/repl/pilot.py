@@ -127,10 +127,10 @@ def screen_text(app: Repl) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+async def wait_until(pilot: Pilot[int], condition: Callable[[], object]) -> None:
     """Let the application run until `condition` holds, and then through what it has begun: a screen shows some things a
     frame after others. Fails with the screen when it never holds."""
-    end = time.monotonic() + deadline_s
+    end = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > end:
             app = pilot.app
