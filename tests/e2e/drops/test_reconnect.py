@@ -42,6 +42,8 @@ async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(
     assert done.code == 0
     assert done.texts == ["A long answer that is cut in the middle."] * 2
     streamed = [message["event"] for message in done.messages if message["type"] == "stream_event"]
+    (start,) = [each for each in done.messages if each["type"] == "stream_event" and "ttft_ms" in each]
+    assert start["event"]["type"] == "message_start" and start["ttft_ms"] > 0
     assert [event["type"] for event in streamed].count("message_start") == 1
     grown = "".join(event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta")
     assert grown == "A long answer that is cut in the middle."

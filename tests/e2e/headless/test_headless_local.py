@@ -55,16 +55,6 @@ async def test_the_stream_is_init_first_result_last_and_one_session(here: Here) 
     assert len(results) == 2 and not any(block.get("is_error") for block in results)
 
 
-async def test_partial_messages_stream_the_events_of_the_model(here: Here) -> None:
-    here.model.add({"text": "One two three four five."})
-    done = await here.run("-p", "go", *STREAM, "--include-partial-messages")
-    events = [m["event"] for m in done.messages if m["type"] == "stream_event"]
-    text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
-    assert (done.code, text) == (0, "One two three four five.")
-    (start,) = [each for each in done.messages if each["type"] == "stream_event" and "ttft_ms" in each]
-    assert start["event"]["type"] == "message_start" and start["ttft_ms"] > 0
-
-
 async def test_a_run_waits_for_what_it_has_started_in_the_background(here: Here) -> None:
     command = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
     here.model.add(uses("Bash", command=command, run_in_background=True), uses("Bash", command="touch go"))
@@ -123,18 +113,6 @@ async def test_root_may_not_skip_permissions(here: Here) -> None:
     assert "cannot be used with root" in done.stderr and len(done.results) == 1
     assert not here.model.requests
     assert (await here.run(*words, IS_SANDBOX="1")).code == 0
-
-
-async def test_prompts_on_stdin_are_turns_with_one_result_each(here: Here) -> None:
-    here.model.add({"text": "one"}, {"text": "two"})
-    async with here.start(*STREAMS) as running:
-        await running.send(user_message("first"))
-        assert (await running.until("result"))["result"] == "one"
-        await running.send(user_message("second"))
-        assert (await running.until("result"))["result"] == "two"
-        done = await running.finish()
-    assert done.code == 0 and len(done.results) == 2
-    assert sum(m["type"] == "system" and m["subtype"] == "init" for m in done.messages) == 2
 
 
 async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(here: Here) -> None:

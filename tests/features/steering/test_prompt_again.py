@@ -9,7 +9,9 @@ FIRST, SECOND, NEW = (f"{n * 4}-{n * 2}-4{n[1:] * 3}-8{n[1:] * 3}-{n * 6}" for n
 
 async def test_a_prompt_that_was_answered_before_gets_its_result_again_and_does_not_run(here: Here) -> None:
     here.model.add({"text": "one"}, {"text": "two"}, {"text": "three"})
-    results = (await here.run(*STREAMS, stdin=line("go", FIRST) + line("go on", SECOND))).results
+    first = await here.run(*STREAMS, stdin=line("go", FIRST) + line("go on", SECOND))
+    assert sum(each.get("subtype") == "init" for each in first.messages) == 2
+    results = first.results
     assert [each["result"] for each in results] == ["one", "two"]
 
     words = [*STREAMS, "--resume", results[0]["session_id"]]
