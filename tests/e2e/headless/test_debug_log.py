@@ -106,7 +106,7 @@ async def test_a_session_of_the_terminal_interface(here: Here) -> None:
 async def test_runs_that_fail(here: Here) -> None:
     done = await here.run("--debug", "-p", PROMPT, ANTHROPIC_API_KEY="sk-wrong-wrong-wrong")
     assert (done.code, "sk-wrong" in done.stdout + done.stderr) == (77, False)
-    here.settings(apiKeyHelper="echo HELPER-4242 >&2; exit 1")
+    here.laptop.settings(apiKeyHelper="echo HELPER-4242 >&2; exit 1")
     done = await here.run("--debug", "-p", PROMPT, ANTHROPIC_API_KEY="")
     assert (done.code, "HELPER-4242" in done.stderr) == (77, True)
     assert_public(the_log(here.laptop), "sk-wrong", "HELPER-4242")

@@ -195,7 +195,7 @@ ARGV = ["-p", "go", *STREAM]
 
 
 async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(here: Here) -> None:
-    here.settings(budgets={"dayUsd": 0.000001})
+    here.laptop.settings(budgets={"dayUsd": 0.000001})
     here.model.add({"text": "one"}, {"text": "two"})
     first = await here.laptop.run(ARGV)
     assert (first.code, first.results[0]["result"]) == (0, "one"), first.stderr

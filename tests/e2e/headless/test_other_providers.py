@@ -25,7 +25,7 @@ def files(project: Path) -> None:
 
 def configure(here: Here, server: DialectServer, dialect: str) -> None:
     own = {"baseUrl": server.url, "keyVariable": "MY_OPENAI_KEY", "dialect": dialect, "models": PRICED}
-    here.settings(providers={"openai": own})
+    here.laptop.settings(providers={"openai": own})
 
 
 async def run(here: Here, prompt: str, *words: str, model: str = "openai/gpt-5") -> Done:

@@ -69,7 +69,7 @@ async def test_the_same_session_lands(here: Here, shell: str, noise: str, option
             (user.home / rc).write_text(NOISE[noise] + "\n", encoding="ascii")
         async with serve(tmp_path / "strict", [option, "LogLevel DEBUG1"]) as server:
             where = at(user, server, *(["-o", "Compression=yes"] if option == "Compression yes" else []))
-            here.settings(env={"CCB_MAX_CONTEXT_TOKENS": "9000000"})  # for the bulk
+            here.laptop.settings(env={"CCB_MAX_CONTEXT_TOKENS": "9000000"})  # for the bulk
             await whole_session(here.laptop, here.model, where, bulk=BULK.get(option, 0))
             log = server.log.read_text(encoding="utf-8", errors="replace")
         assert option != "Compression yes" or "compression: zlib@openssh.com" in log

@@ -59,9 +59,7 @@ async def laptop(tmp_path: Path, fake_model: FakeModel) -> AsyncIterator[Laptop]
     with socket_directory() as runtime:
         made = make_laptop(tmp_path, fake_model.url)
         made = dataclasses.replace(made, env={**made.env, "XDG_RUNTIME_DIR": str(runtime)})
-        settings = made.home / ".config/ccb/settings.json"
-        settings.parent.mkdir(parents=True)
-        settings.write_text('{"keepConnection": 30}')
+        made.settings(keepConnection=30)
         yield made
         await made.run(["disconnect"])
 

@@ -190,7 +190,6 @@ when that file exists."""
 
 COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
 MCP_JSON = json.dumps({"mcpServers": {NAME: COMMAND}})
-LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: COMMAND}})
 
 
 def count(word: str, *, server: str = NAME, **more: object) -> Json:

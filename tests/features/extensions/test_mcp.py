@@ -57,7 +57,7 @@ def journal_of(here: Here) -> str:
 
 
 async def test_the_agent_uses_a_server_of_the_laptop(here: Here, tmp_path: Path) -> None:
-    here.settings(mcpServers={"notes": notes(tmp_path, NOTES_TOKEN="${MY_TOKEN}")})
+    here.laptop.settings(mcpServers={"notes": notes(tmp_path, NOTES_TOKEN="${MY_TOKEN}")})
     here.model.add(uses("mcp__notes__add", a=19, b=23), uses("mcp__notes__token"), {"text": "done"})
     words = ["--model", "claude-x", "-p", "add", "--allowedTools", "mcp__notes__*", *STREAM]
     done = await here.run(*words, MY_TOKEN="very-secret")
@@ -73,7 +73,7 @@ async def test_the_agent_uses_a_server_of_the_laptop(here: Here, tmp_path: Path)
 async def test_a_server_that_ends_starts_again_and_new_tools_count_from_the_next_turn(
     here: Here, tmp_path: Path
 ) -> None:
-    here.settings(mcpServers={"notes": notes(tmp_path), "gone": {"command": "/nonexistent/mcp"}})
+    here.laptop.settings(mcpServers={"notes": notes(tmp_path), "gone": {"command": "/nonexistent/mcp"}})
     for name, given in (("leave", {}), ("add", {"a": 1, "b": 2}), ("grow", {})):
         here.model.add(uses(f"mcp__notes__{name}", **given))
     here.model.add({"text": "one"}, {"text": "two"}, {"text": "three"})
@@ -102,7 +102,7 @@ async def test_a_server_that_ends_starts_again_and_new_tools_count_from_the_next
 
 
 async def test_a_call_that_only_the_host_allows_is_asked_on_the_laptop(here: Here, tmp_path: Path) -> None:
-    here.settings(mcpServers={"notes": notes(tmp_path)})
+    here.laptop.settings(mcpServers={"notes": notes(tmp_path)})
     allow(here.project, "mcp__notes")
     here.model.add(*(uses("mcp__notes__add", a=number, b=1) for number in (1, 2)), {"text": "done"})
     async with here.start(*STDIO, "--trust") as running:

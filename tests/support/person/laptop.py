@@ -134,6 +134,11 @@ class Laptop:
                 running.end_input()
             return await running.done()
 
+    def settings(self, **values: object) -> None:
+        path = self.home / ".config/ccb/settings.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
     @asynccontextmanager
     async def on_terminal(self, *words: str, size: tuple[int, int] = (100, 30), **env: str) -> AsyncIterator[Terminal]:
         """Run `ccb WORDS` on a terminal; killed on leaving when it has not ended."""
@@ -176,11 +181,6 @@ class Here:
 
     def on_terminal(self, *words: str) -> AbstractAsyncContextManager[Terminal]:
         return self.laptop.on_terminal(str(self.project), *words)
-
-    def settings(self, **values: object) -> None:
-        path = self.laptop.home / ".config/ccb/settings.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values))
 
 
 def make_laptop(directory: Path, model_url: str) -> Laptop:
