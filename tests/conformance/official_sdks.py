@@ -7,8 +7,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import shell_script
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Relay
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here
 
 Json = dict[str, Any]
 
@@ -135,27 +135,26 @@ def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
     return str(shell_script(directory / "ccb", f'exec {shlex.join([*words, *options])} "$@"'))
 
 
-@asynccontextmanager
-async def python_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    argv = [str(PLACE / "python" / "bin" / "python"), str(PROGRAMS / "python_session.py"), json.dumps(settings)]
-    async with _running(argv, laptop, settings) as program:
-        yield program
+def python_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
+    """A program that sends these prompts; `more` are its other settings."""
+    return _running(here, str(PLACE / "python" / "bin" / "python"), "python_session.py", prompts, more)
+
+
+def npm_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
+    return _running(here, "node", "npm_session.mjs", prompts, {"library": str(PLACE / "npm" / "node_modules"), **more})
 
 
 @asynccontextmanager
-async def npm_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    library = PLACE / "npm" / "node_modules"
-    argv = ["node", str(PROGRAMS / "npm_session.mjs"), json.dumps({**settings, "library": str(library)})]
-    async with _running(argv, laptop, settings) as program:
-        yield program
-
-
-@asynccontextmanager
-async def _running(argv: Sequence[str], laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
+async def _running(
+    here: Here, interpreter: str, script: str, prompts: Sequence[str], more: Mapping[str, object]
+) -> AsyncIterator[Program]:
+    settings = {"cwd": str(here.project), "prompts": prompts, **more}
+    if "cli" not in settings:
+        settings["cli"] = program_ccb(here.project.parent)
     # PYTHONPATH is for ccb, not for the Python of the SDK: `program_ccb` sets it.
-    env = {name: value for name, value in laptop.env.items() if name != "PYTHONPATH"}
+    env = {name: value for name, value in here.laptop.env.items() if name != "PYTHONPATH"}
     process = await asyncio.create_subprocess_exec(
-        *argv, env=env, cwd=settings["cwd"], limit=16 * 1024 * 1024,
+        interpreter, str(PROGRAMS / script), json.dumps(settings), env=env, cwd=here.project, limit=16 * 1024 * 1024,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

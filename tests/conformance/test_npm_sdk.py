@@ -14,7 +14,6 @@ from tests.conformance.official_sdks import (
     cut_everywhere,
     npm_sdk,
     over_ssh,
-    program_ccb,
     text_of_deltas,
     work_to_cut,
 )
@@ -42,15 +41,8 @@ async def test_a_client_with_tools_hooks_and_permissions(here: Here) -> None:
         "agents": {"reviewer": {"description": "Reviews code", "prompt": "You review."}},
         "appendSubagentSystemPrompt": "BELOW",
     }
-    settings = {
-        "cli": program_ccb(here.project.parent),
-        "cwd": str(here.project),
-        "prompts": ["work", "more"],
-        "controls": True,
-        "more": more,
-        "server": {"tools": [{"name": "add", "permission_policy": "always_ask"}], "timeout": 30_000},
-    }
-    async with npm_sdk(here.laptop, settings) as program:
+    server = {"tools": [{"name": "add", "permission_policy": "always_ask"}], "timeout": 30_000}
+    async with npm_sdk(here, "work", "more", controls=True, more=more, server=server) as program:
         await program.end()
     assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
     assert [each["name"] for each in program.of("asked")] == ["mcp__calc__add", "Bash"], "the server asks for its tool"
@@ -84,13 +76,8 @@ async def test_the_form_of_a_server_is_filled_in_by_the_program(here: Here, tmp_
     root = str(Path(__file__).parents[2])
     args = ["-m", "tests.support.mcp_server", str(tmp_path / "calls")]
     notes = {"type": "stdio", "command": sys.executable, "args": args, "env": {"PYTHONPATH": root}}
-    settings = {
-        "cli": program_ccb(here.project.parent),
-        "cwd": str(here.project),
-        "prompts": ["clear"],
-        "more": {"mcpServers": {"notes": notes}, "allowedTools": ["mcp__notes__clear"]},
-    }
-    async with npm_sdk(here.laptop, settings) as program:
+    more = {"mcpServers": {"notes": notes}, "allowedTools": ["mcp__notes__clear"]}
+    async with npm_sdk(here, "clear", more=more) as program:
         await program.end()
     assert [(each["server"], each["message"]) for each in program.of("form")] == [("notes", "Throw all notes away?")]
     assert "the answer is accept" in here.model.requests[-1].tool_result_text
@@ -99,13 +86,13 @@ async def test_the_form_of_a_server_is_filled_in_by_the_program(here: Here, tmp_
 async def test_over_ssh_with_a_lost_connection_in_everything_nothing_runs_twice(here: Here, host: Host) -> None:
     here.model.add(*work_to_cut())
     async with relay(host.server.port) as between:
-        settings = {**over_ssh(here.project.parent, host, between.port), "cwd": str(here.project)}
-        async with npm_sdk(here.laptop, {**settings, **EVERYWHERE, "prompts": ["work", "talk"]}) as program:
+        there = over_ssh(here.project.parent, host, between.port)
+        async with npm_sdk(here, "work", "talk", **there, **EVERYWHERE) as program:
             await cut_everywhere(program, between, here.model)
         first, second = program.messages("result")
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
         more = {"resume": first["session_id"], "outputFormat": {"type": "json_schema", "schema": schema}}
-        async with npm_sdk(here.laptop, {**settings, "prompts": ["count"], "more": more}) as again:
+        async with npm_sdk(here, "count", more=more, **there) as again:
             await here.model.until(asked(7))
             between.cut()
             await again.end()

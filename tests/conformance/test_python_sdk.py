@@ -14,7 +14,6 @@ from tests.conformance.official_sdks import (
     calls,
     cut_everywhere,
     over_ssh,
-    program_ccb,
     python_sdk,
     text_of_deltas,
     work_to_cut,
@@ -57,14 +56,7 @@ async def test_a_client_with_tools_hooks_and_permissions(here: Here) -> None:
         {"text": "touched"},
         {"text": "a long answer that is broken off", "stall_after": 4},
     )
-    settings = {
-        "cli": program_ccb(here.project.parent),
-        "cwd": str(here.project),
-        "prompts": ["add", "touch"],
-        "controls": True,
-        "long": "talk",
-    }
-    async with python_sdk(here.laptop, settings) as program:
+    async with python_sdk(here, "add", "touch", controls=True, long="talk") as program:
         await program.end()
     assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
     first = here.model.requests[0]
@@ -115,11 +107,11 @@ async def test_a_client_with_tools_hooks_and_permissions(here: Here) -> None:
 async def test_over_ssh_with_a_lost_connection_in_everything_nothing_runs_twice(here: Here, host: Host) -> None:
     here.model.add(*work_to_cut({"text": "and the second turn"}))
     async with relay(host.server.port) as between:
-        settings = {**over_ssh(here.project.parent, host, between.port), "cwd": str(here.project)}
-        async with python_sdk(here.laptop, {**settings, **EVERYWHERE, "prompts": ["work", "more"]}) as program:
+        there = over_ssh(here.project.parent, host, between.port)
+        async with python_sdk(here, "work", "more", **there, **EVERYWHERE) as program:
             await cut_everywhere(program, between, here.model)
         resumes = {"resume": results(program)[0]["session_id"], "output_format": SCHEMA}
-        async with python_sdk(here.laptop, {**settings, "prompts": ["count"], "options": resumes}) as again:
+        async with python_sdk(here, "count", options=resumes, **there) as again:
             await here.model.until(asked(8))
             between.cut()
             await again.end()
@@ -146,13 +138,7 @@ async def test_single_questions_with_a_schema_and_with_limits(here: Here) -> Non
     )
 
     async def ask(prompt: str, **options: object) -> Program:
-        settings = {
-            "cli": program_ccb(here.project.parent),
-            "cwd": str(here.project),
-            "prompts": [prompt],
-            "options": options,
-        }
-        async with python_sdk(here.laptop, settings) as program:
+        async with python_sdk(here, prompt, options=options) as program:
             await program.end()
         return program
 
@@ -172,13 +158,7 @@ async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_on
     here.model.add(
         calls(("mcp__calc__add", {"a": 1, "b": 2})), calls(("mcp__calc__add", {"a": 3, "b": 4})), {"text": "seven"}
     )
-    settings = {
-        "cli": program_ccb(here.project.parent),
-        "cwd": str(here.project),
-        "prompts": ["add", "again"],
-        "cut_in": ["tool"],
-    }
-    async with python_sdk(here.laptop, settings) as program:
+    async with python_sdk(here, "add", "again", cut_in=["tool"]) as program:
         await program.until("waits", where="tool")
         (daemon,) = [each for each in with_home(here.laptop.home) if name_of(each) == "ccb"]
         daemon.send_signal(signal.SIGKILL)
