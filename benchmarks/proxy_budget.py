@@ -90,7 +90,7 @@ class _Asker:
 
 async def _first_bytes(address: str) -> list[float]:
     """Ask CALLS times while the streams go on at the same address."""
-    async with _process("tests.support.proxy.load_alone", address, str(STREAMS), NONCE, core=LOAD_CORE):
+    async with _process("benchmarks.load_alone", address, str(STREAMS), NONCE, core=LOAD_CORE):
         asker = _Asker(address)
         try:
             took = []
@@ -121,7 +121,7 @@ async def _speed(directory: Path) -> None:
     async with AsyncExitStack() as stack:
         upstream = _process("tests.support.model.bulk_upstream", core=LOAD_CORE)
         _, url = await stack.enter_async_context(upstream)
-        bare = _process("tests.support.proxy.relay_alone", str(directory / "relay"), url, core=CORE)
+        bare = _process("benchmarks.relay_alone", str(directory / "relay"), url, core=CORE)
         _, relay = await stack.enter_async_context(bare)
         alone = _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url, core=CORE)
         _, front = await stack.enter_async_context(alone)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.support.hosts.reached_host import Host
     from tests.support.hosts.sshd import HostUser, Sshd
     from tests.support.model.fake_model import FakeModel
+    from tests.support.person.laptop import Here, Laptop
 
 _OWN_DIRECTORY = pytest.StashKey[str]()
 """The directory for temporary files that this run has made for itself."""
@@ -169,3 +171,33 @@ def host_user(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[HostUs
         if mark is not None and mark.args != (False,):
             visit(user.home, pwd.getpwnam(user.name).pw_uid)
         yield user
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    """A laptop with the scripted model. A while after the test, none of its processes may run any more."""
+    from tests.support.person.laptop import tidy_laptop
+
+    with tidy_laptop(tmp_path, fake_model.url) as made:
+        yield made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def here(laptop: Laptop, fake_model: FakeModel, project: Path) -> Here:
+    from tests.support.person.laptop import Here
+
+    return Here(laptop, fake_model, project)
+
+
+@pytest.fixture
+def host(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser) -> Host:
+    from tests.support.hosts.reached_host import Host
+
+    return Host(laptop, fake_model, sshd, host_user)

@@ -15,10 +15,3 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
     """A laptop, if the SDKs are installed."""
     require_sdks()
     return make_laptop(tmp_path, fake_model.url)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    return path

@@ -7,16 +7,18 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import shell_script
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.network.relay import Relay
+from tests.support.person.laptop import Here
 
 Json = dict[str, Any]
 
@@ -88,43 +90,71 @@ def text_of_deltas(events: Sequence[Json]) -> str:
     return "".join(each["text"] for each in deltas if each.get("type") == "text_delta")
 
 
-def over_ssh(directory: Path, sshd: Sshd, user: HostUser, port: int) -> Json:
-    """Return the settings of a program whose sessions run in the home of `user`, reached through `port`."""
-    options = ["-i", str(sshd.identity), "-o", f"UserKnownHostsFile={sshd.trust(port)}", "-o", "IdentitiesOnly=yes"]
-    remote = f"ssh://{user.name}@127.0.0.1:{port}/~"
+def over_ssh(directory: Path, host: Host, port: int) -> Json:
+    """Return the settings of a program whose sessions run in the home of the user, reached through `port`."""
+    options = host.server.client_options(port)[2:]  # the port is in the address
+    remote = f"ssh://{host.login}:{port}/~"
     return {"cli": program_ccb(directory, options), "env": {"CCB_REMOTE": remote}}
+
+
+async def cut_everywhere(program: Program, between: Relay, model: FakeModel) -> None:
+    """Cut the link in a tool, a hook, a question, a sub-agent, an answer and an interrupt of a program, to its end."""
+    for where in ("tool", "hook", "question"):
+        await program.until("waits", where=where)
+        between.cut()
+        program.go_on()
+    for requests in (4, 5):  # in the sub-agent, and in an answer of the main agent
+        await model.until(asked(requests))
+        between.cut()
+    await program.until("waits", where="stream")
+    between.cut()
+    program.go_on()  # it interrupts while there is no connection
+    await program.end()
+
+
+EVERYWHERE = {"long": "talk", "cut_in": ["tool", "hook", "question", "stream"]}
+
+
+def work_to_cut(*then: Json) -> list[Json]:
+    """What the model says in a session whose link is cut everywhere; `then` is after its first turn."""
+    return [
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        calls(("Bash", {"command": "touch made"})),
+        calls(("Task", {"description": "look at it", "prompt": "look", "subagent_type": "reviewer"})),
+        {"text": "WORDS OF THE REVIEWER", "first_delay": 0.5},
+        {"text": "all of it is done now", "delay": 0.1},
+        *then,
+        {"text": "a long answer that is broken off " * 20, "delay": 0.1},
+        {**calls(("StructuredOutput", {"n": 7})), "first_delay": 0.5},
+    ]
 
 
 def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
     """Return the path of a program `ccb` that runs the ccb of this tree with `options` first."""
-    path = directory / "ccb"
     words = ["env", f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}", sys.executable, "-m", "ccb"]
-    path.write_text(f'#!/bin/sh\nexec {shlex.join([*words, *options])} "$@"\n')
-    path.chmod(0o755)
-    return str(path)
+    return str(shell_script(directory / "ccb", f'exec {shlex.join([*words, *options])} "$@"'))
+
+
+def python_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
+    """A program that sends these prompts; `more` are its other settings."""
+    return _running(here, str(PLACE / "python" / "bin" / "python"), "python_session.py", prompts, more)
+
+
+def npm_sdk(here: Here, *prompts: str, **more: object) -> AbstractAsyncContextManager[Program]:
+    return _running(here, "node", "npm_session.mjs", prompts, {"library": str(PLACE / "npm" / "node_modules"), **more})
 
 
 @asynccontextmanager
-async def python_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    argv = [str(PLACE / "python" / "bin" / "python"), str(PROGRAMS / "python_session.py"), json.dumps(settings)]
-    async with _running(argv, laptop, settings) as program:
-        yield program
-
-
-@asynccontextmanager
-async def npm_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
-    library = PLACE / "npm" / "node_modules"
-    argv = ["node", str(PROGRAMS / "npm_session.mjs"), json.dumps({**settings, "library": str(library)})]
-    async with _running(argv, laptop, settings) as program:
-        yield program
-
-
-@asynccontextmanager
-async def _running(argv: Sequence[str], laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
+async def _running(
+    here: Here, interpreter: str, script: str, prompts: Sequence[str], more: Mapping[str, object]
+) -> AsyncIterator[Program]:
+    settings = {"cwd": str(here.project), "prompts": prompts, **more}
+    if "cli" not in settings:
+        settings["cli"] = program_ccb(here.project.parent)
     # PYTHONPATH is for ccb, not for the Python of the SDK: `program_ccb` sets it.
-    env = {name: value for name, value in laptop.env.items() if name != "PYTHONPATH"}
+    env = {name: value for name, value in here.laptop.env.items() if name != "PYTHONPATH"}
     process = await asyncio.create_subprocess_exec(
-        *argv, env=env, cwd=settings["cwd"], limit=16 * 1024 * 1024,
+        interpreter, str(PROGRAMS / script), json.dumps(settings), env=env, cwd=here.project, limit=16 * 1024 * 1024,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.official_sdks import PLACE, ROOT, calls, program_ccb
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here, Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -35,23 +34,20 @@ async def run(argv: list[str], laptop: Laptop, project: Path) -> str:
     return out.decode()
 
 
-async def test_the_python_example_runs(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(calls(("mcp__tickets__ticket", {"number": 7})), {"text": "It is in nightly.sh."})
-    script = project / "example.py"
+async def test_the_python_example_runs(here: Here) -> None:
+    here.model.add(calls(("mcp__tickets__ticket", {"number": 7})), {"text": "It is in nightly.sh."})
+    script = here.project / "example.py"
     script.write_text(example("python"))
-    said = await run([str(PLACE / "python" / "bin" / "python"), str(script)], laptop, project)
-    assert "the nightly job fails" in fake_model.requests[1].tool_result_text
+    said = await run([str(PLACE / "python" / "bin" / "python"), str(script)], here.laptop, here.project)
+    assert "the nightly job fails" in here.model.requests[1].tool_result_text
     assert "It is in nightly.sh." in said and "ResultMessage(subtype='success'" in said
 
 
-async def test_the_npm_example_runs(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add(
-        calls(("Bash", {"command": "rm -rf /"})),
-        calls(("StructuredOutput", {"files": ["test_login.py"]})),
-    )
-    script = project / "example.mjs"
+async def test_the_npm_example_runs(here: Here) -> None:
+    here.model.add(calls(("Bash", {"command": "rm -rf /"})), calls(("StructuredOutput", {"files": ["test_login.py"]})))
+    script = here.project / "example.mjs"
     script.write_text(example("js"))
-    (project / "node_modules").symlink_to(PLACE / "npm" / "node_modules")
-    said = await run(["node", str(script)], laptop, project)
-    assert "no commands today" in fake_model.requests[1].tool_result_text
+    (here.project / "node_modules").symlink_to(PLACE / "npm" / "node_modules")
+    said = await run(["node", str(script)], here.laptop, here.project)
+    assert "no commands today" in here.model.requests[1].tool_result_text
     assert said.split() == ["success", "{", "files:", "[", "'test_login.py'", "]", "}"]

@@ -12,9 +12,8 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 KEPT = Path(".make/faults")  # what is known of each session that came out differently
 

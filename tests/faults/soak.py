@@ -15,12 +15,13 @@ from typing import Any
 
 from benchmarks.session_run import rss_mb
 from tests.faults.play.host import left_by
+from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser, host_user, sshd
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded, uses
 from tests.support.network.relay import Relay, relay
-from tests.support.person.laptop import Running, make_laptop
+from tests.support.person.laptop import STREAMS, Running, make_laptop, user_message
 
 from ccb.tunnel.reconnecting import STEADY_S
 
@@ -62,12 +63,9 @@ async def soak(turns: int) -> Figures:
             FakeModel([_model(every)]) as model,
             relay(server.port) as between,
         ):
-            argv = [
-                "ssh", f"{user.name}@127.0.0.1:~", *server.client_options(between.port), "-p",
-                "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
-                "--allowedTools", "Bash", "--reconnect-timeout", "60",
-            ]  # fmt: skip
-            async with make_laptop(directory, model.url).start(argv) as run:
+            host = Host(make_laptop(directory, model.url), model, server, user)
+            words = ["-p", *STREAMS, "--allowedTools", "Bash", "--reconnect-timeout", "60"]
+            async with host.start(*words, port=between.port) as run:
                 for turn in range(turns):
                     await _turn(run, turn)
                     model.requests.clear()  # each holds the whole conversation
@@ -77,16 +75,14 @@ async def soak(turns: int) -> Figures:
                     if turn % max(1, turns // 20) == 0:
                         figures.reattached_s.append(await _reattach(run, between))
                         _say(f"turn {turn}: {_weight(run, user)}, attached again in {figures.reattached_s[-1]:.2f} s")
-                run.end_input()
-                done = await run.done()
+                done = await run.finish()
                 assert done.code == 0, done.stderr
             assert await left_by(user) == []
     return figures
 
 
 async def _turn(run: Running, turn: int) -> None:
-    content = {"role": "user", "content": f"turn {turn}"}
-    await run.send({"type": "user", "message": content, "parent_tool_use_id": None, "session_id": ""})
+    await run.send(user_message(f"turn {turn}"))
     result = await run.until("result", timeout=60)
     assert not result["is_error"], result
     run.lines.clear()

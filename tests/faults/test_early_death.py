@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from tests.faults.play.host import kept_by, left_by
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import name_of, processes_of
-from tests.support.model.fake_model import FakeModel
+from tests.support.machine.waiting import until
 from tests.support.network.relay import Fault, relay
-from tests.support.person.laptop import make_laptop
+from tests.support.person.laptop import STREAMS
 
 from ccb.deploy.bundle import load
 
@@ -33,13 +32,9 @@ def partial(kept: set[str]) -> list[str]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("where", MARKS)
 @pytest.mark.quick_rows(2)
-async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
-    where: str, tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
-) -> None:
-    async with relay(sshd.port) as between:
-        argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
-        argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
+async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(host: Host, where: str) -> None:
+    async with relay(host.server.port) as between:
+        async with host.start("-p", *STREAMS, port=between.port) as run:
 
             async def kill() -> None:
                 run.process.kill()
@@ -51,26 +46,18 @@ async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
             async with asyncio.timeout(30):
                 await run.process.wait()
             assert fault.happened
-        assert await left_by(host_user) == []
-        assert partial(kept_by(host_user)) == []
+        assert await left_by(host.user) == []
+        assert partial(kept_by(host.user)) == []
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.thorough
-async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
-    tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
-) -> None:
+async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(host: Host) -> None:
     """The laptop loses its power: nobody closes the connection. The system's sshd waits for its own time-out."""
-    async with relay(sshd.port) as between:
-        argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p"]
-        argv += ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-        async with make_laptop(tmp_path, fake_model.url).start(argv) as run:
-            async with asyncio.timeout(30):
-                while not any(name_of(process) == "ccb" for process in processes_of(host_user)):
-                    await asyncio.sleep(0.02)
+    async with relay(host.server.port) as between:
+        async with host.start("-p", *STREAMS, port=between.port) as run:
+            await until(lambda: any(name_of(process) == "ccb" for process in processes_of(host.user)))
             between.freeze()
             run.process.kill()
-            async with asyncio.timeout(60):
-                while [process for process in processes_of(host_user) if name_of(process) not in ("sshd", "")]:
-                    await asyncio.sleep(0.1)
-        assert partial(kept_by(host_user)) == []
+            await until(lambda: {name_of(process) for process in processes_of(host.user)} <= {"sshd", ""})
+        assert partial(kept_by(host.user)) == []

@@ -62,10 +62,7 @@ def _note(planned: Plan, outcome: Outcome, wrong: str) -> None:
         "seed": planned.seed,
         "plan": str(planned),
         "happened": outcome.happened + processes + (["offline prompt"] if planned.offline else []),
-        "connections": outcome.connections,
-        "recovered_s": outcome.recovered_s,
-        "replayed": outcome.replayed,
-        "seconds": outcome.seconds,
+        **{name: vars(outcome)[name] for name in ("connections", "recovered_s", "replayed", "seconds")},
         "wrong": wrong,
         "evidence": outcome.evidence if wrong else "",
     }

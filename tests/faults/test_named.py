@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -18,11 +17,12 @@ from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import DEAD_S, Plan, Step
 from tests.faults.play.runner import play
 from tests.faults.work.work import SUMMARY
+from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.model.fake_model import FakeModel
+from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import make_laptop
+from tests.support.person.laptop import STREAMS, user_message
 
 NAMED = {
     "kill -9 of ccb while a tool runs": Plan(0, ending="kill ccb", ending_turn=2),
@@ -115,7 +115,7 @@ async def test_the_worker_saw_its_clock_jump(
 
 @pytest.mark.parametrize("turn", [1, 2])
 @pytest.mark.quick_rows(1)
-async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says_how_to_come_back(
+async def test_a_client_that_takes_over_finishes_the_work(
     turn: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
     outcome = await play(Plan(0, ending="take over", ending_turn=turn), tmp_path, host_user, sshd)
@@ -128,36 +128,27 @@ async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says
     assert outcome.left == []
 
 
-async def test_when_the_link_stays_away_ccb_ends_with_its_own_code_and_the_printed_command_finishes_the_work(
-    tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
-) -> None:
+async def test_when_the_link_stays_away_the_printed_command_finishes_the_work(host: Host) -> None:
     command = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done; echo finished >> count"
-    fake_model.add(uses("Bash", command=command), {"text": "done"})
-    laptop = make_laptop(tmp_path, fake_model.url)
-    home = host_user.home
-    streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    message = {"type": "user", "message": {"role": "user", "content": "go"}, "parent_tool_use_id": None}
-    async with relay(sshd.port) as between:
-        where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port), "-p", *streams]
-        async with laptop.start([*where, "--allowedTools", "Bash", "--reconnect-timeout", "2"]) as run:
-            await run.send(message)
-            async with asyncio.timeout(30):
-                while not (home / "started").exists():
-                    await asyncio.sleep(0.02)
+    host.model.add(uses("Bash", command=command), {"text": "done"})
+    async with relay(host.server.port) as between:
+        words = ["-p", *STREAMS, "--allowedTools", "Bash", "--reconnect-timeout", "2"]
+        async with host.start(*words, port=between.port) as run:
+            await run.send(user_message("go"))
+            await until((host.home / "started").exists)
             between.freeze()
             between.cut()
             away = await run.done()
         assert away.code == 75, away.stderr
-        assert away.results[-1]["is_error"]
+        assert [(each["is_error"], each["terminal_reason"]) for each in away.results] == [(True, "link_lost")]
         between.thaw()
-        (home / "go").touch()
+        (host.home / "go").touch()
         printed = re.search(r"ccb (ssh .*--resume \S+)", away.stderr)
         assert printed, away.stderr
-        async with laptop.start([*shlex.split(printed[1]), "-p", *streams]) as run:
+        async with host.laptop.start([*shlex.split(printed[1]), "-p", *STREAMS]) as run:
             result = await run.until("result")
-            run.end_input()
-            back = await run.done()
+            back = await run.finish()
     assert (back.code, result["result"]) == (0, "done"), back.stderr
-    assert (home / "count").read_text() == "run\nfinished\n"
-    assert len(fake_model.requests) == 2
-    assert await left_by(host_user) == []
+    assert (host.home / "count").read_text() == "run\nfinished\n"
+    assert len(host.model.requests) == 2
+    assert await left_by(host.user) == []

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.faults.play.host import left_by
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.model.fake_model import FakeModel
-from tests.support.model.model_script import Recorded
+from tests.support.hosts.reached_host import Host
+from tests.support.model.model_script import Recorded, uses
 from tests.support.network.relay import Relay, relay
-from tests.support.person.laptop import make_laptop
+from tests.support.person.laptop import STREAM
 
 pytestmark = pytest.mark.visited
 
@@ -31,12 +29,8 @@ def _model(request: Recorded) -> Mapping[str, Any]:
     done = sum(message["role"] == "assistant" for message in request.messages)
     if done == ROUNDS:
         return {"text": f"session {number} is done", "delay": 0.02}
-    command = f"echo {done} >> count{number}; sleep 1"
-    blocks = [
-        {"type": "text", "text": "Now the next."},
-        {"type": "tool_use", "name": "Bash", "input": {"command": command}},
-    ]
-    return {"blocks": blocks, "delay": 0.01}
+    call = uses("Bash", command=f"echo {done} >> count{number}; sleep 1")
+    return {**call, "text": "Now the next.", "delay": 0.01}
 
 
 async def _drop(between: Relay) -> None:
@@ -48,16 +42,13 @@ async def _drop(between: Relay) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.thorough
-async def test_ten_sessions_finish_over_a_link_that_drops_them_all(
-    tmp_path: Path, sshd: Sshd, host_user: HostUser
-) -> None:
-    async with FakeModel([_model]) as model, relay(sshd.port) as between:
-        where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
-        how = ["--output-format", "stream-json", "--verbose", "--allowedTools", "Bash", "--reconnect-timeout", "120"]
-        laptop = make_laptop(tmp_path, model.url)
+async def test_ten_sessions_finish_over_a_link_that_drops_them_all(host: Host) -> None:
+    host.model.add(_model)
+    async with relay(host.server.port) as between:
+        how = [*STREAM, "--allowedTools", "Bash", "--reconnect-timeout", "120"]
 
         async def session(number: int) -> tuple[int, str, str]:
-            async with laptop.start([*where, "-p", f"work <{number}>", *how], piped=False) as running:
+            async with host.start("-p", f"work <{number}>", *how, port=between.port, piped=False) as running:
                 done = await running.done(timeout=200)
             return done.code, "".join(str(result.get("result")) for result in done.results), done.stderr
 
@@ -70,9 +61,9 @@ async def test_ten_sessions_finish_over_a_link_that_drops_them_all(
         assert [(code, result) for code, result, _ in outcomes] == [
             (0, f"session {number} is done") for number in range(SESSIONS)
         ], "\n".join(stderr[-500:] for code, _, stderr in outcomes if code)
-        assert [(host_user.home / f"count{number}").read_text().split() for number in range(SESSIONS)] == [
+        assert [(host.home / f"count{number}").read_text().split() for number in range(SESSIONS)] == [
             [str(done) for done in range(ROUNDS)]
         ] * SESSIONS
-        assert len(model.requests) == SESSIONS * (ROUNDS + 1)
+        assert len(host.model.requests) == SESSIONS * (ROUNDS + 1)
         assert between.connections >= SESSIONS * 2
-    assert await left_by(host_user) == []
+    assert await left_by(host.user) == []

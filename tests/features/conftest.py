@@ -2,22 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
+from tests.remote.conftest import host, session
 
-import pytest
-from tests.remote.worker_process import WorkerHost, worker_host
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
-    """A host with a home directory of its own. Its workers are killed after the test."""
-    async with worker_host(tmp_path / "home") as made:
-        yield made
-
-
-@pytest.fixture
-def session() -> str:
-    """The id of a session that does not exist yet."""
-    return str(uuid.uuid4())
+__all__ = ["host", "session"]

@@ -8,8 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from tests.support.model.fake_model import API_KEY, FakeModel
-
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 
 def call(prompt: str = "hi", **more: Any) -> Json:

@@ -56,7 +56,8 @@ async def both(words: list[str], **more: Any) -> list[tuple[int | None, bytes, b
     ended: list[tuple[int | None, bytes, bytes]] = []
     for kind in ("", "worker"):
         process = await start_process(kind, words, stdin=PIPE, stdout=PIPE, stderr=PIPE, **more)
-        ended.append((await process.wait(), *await process.communicate(b"given")))
+        out, err = await process.communicate(b"given")
+        ended.append((process.returncode, out, err))
     return ended
 
 
@@ -112,14 +113,8 @@ ENDS = [
 
 @pytest.mark.parametrize(("program", "code"), ENDS)
 async def test_it_ends_as_a_new_interpreter_ends(tmp_path: Path, program: str, code: int) -> None:
-    env = environment(tmp_path)
-    ends = []
-    for kind in ("", "worker"):
-        process = await start_process(kind, ["-c", program], env=env, stdin=PIPE, stdout=PIPE, stderr=PIPE)
-        out, err = await process.communicate(b"given")
-        ends.append((process.returncode, out, err.splitlines()[-1:]))
-    assert ends[0] == ends[1]
-    assert ends[1][0] == code
+    anew, forked = await both(["-c", program], env=environment(tmp_path))
+    assert (forked[0], forked[:2], forked[2].splitlines()[-1:]) == (code, anew[:2], anew[2].splitlines()[-1:])
 
 
 async def test_what_an_interpreter_reads_at_its_start_starts_one(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 BROKEN: list[Any] = [None, True, -7, 10**400, 0.5, "x", [], [7], [{}], {}, {"type": 7, "content": 7}]
 

@@ -16,8 +16,9 @@ import uvicorn
 from aiohttp import web
 from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
+from tests.support.model.model_script import Json
+from tests.support.network.http_server import serving
 
-Json = dict[str, Any]
 Scope = MutableMapping[str, Any]
 Asgi = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
 
@@ -112,21 +113,14 @@ class Authority:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        app = web.Application()
-        app.router.add_get("/.well-known/oauth-authorization-server", self._metadata)
-        app.router.add_post("/register", self._register)
-        app.router.add_get("/authorize", self._authorize)
-        app.router.add_post("/token", self._token)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        assert site._server is not None
-        self.issuer = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
-        try:
+        routes = {"/register": self._register, "/authorize": self._authorize, "/token": self._token}
+        routes["/.well-known/oauth-authorization-server"] = self._metadata
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await routes[request.path](request) if request.path in routes else web.Response(status=404)
+
+        async with serving(answer) as self.issuer:
             yield
-        finally:
-            await runner.cleanup()
 
     def gate(self, app: Asgi) -> Asgi:
 

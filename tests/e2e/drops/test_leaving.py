@@ -7,8 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.person.laptop import Laptop
+from tests.support.hosts.reached_host import Host
 from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
@@ -26,27 +25,19 @@ async def ended_by(running: Terminal, number: signal.Signals) -> int:
 
 
 @pytest.mark.parametrize("command", [["ssh", "{}:~"], ["doctor", "{}"]])
-async def test_sigterm_at_a_question_of_ssh(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, command: list[str]
-) -> None:
-    key = make_key(laptop.home / "locked", passphrase="open sesame")
-    (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
-    options = sshd.client_options()
-    options[options.index("-i") + 1] = str(key)
-    words = [word.format(f"{host_user.name}@127.0.0.1") for word in command]
-    async with laptop.on_terminal(*words, *options, "--transport", "ssh") as running:
+async def test_sigterm_at_a_question_of_ssh(host: Host, command: list[str]) -> None:
+    words = [word.format(host.login) for word in command]
+    async with host.laptop.on_terminal(*words, *host.locked_key(), "--transport", "ssh") as running:
         await running.shows("Enter passphrase for")
         await running.until(lambda: not running.echoes)
         assert await ended_by(running, signal.SIGTERM) == 143
         assert running.echoes
         assert "ccb: terminated" in running.text
-    assert not list(Path(laptop.env["XDG_RUNTIME_DIR"]).iterdir())
+    assert not list(Path(host.laptop.env["XDG_RUNTIME_DIR"]).iterdir())
 
 
-async def test_a_window_closed_while_a_proxy_command_says_nothing(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_window_closed_while_a_proxy_command_says_nothing(host: Host) -> None:
     proxy = "echo looking for a way >&2; sleep 1000"
-    async with laptop.on_terminal("ssh", f"{host_user.name}@127.0.0.1:~", "-o", f"ProxyCommand={proxy}") as running:
+    async with host.laptop.on_terminal("ssh", f"{host.login}:~", "-o", f"ProxyCommand={proxy}") as running:
         await running.shows("looking for a way")
         assert await ended_by(running, signal.SIGHUP) == 129

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.hosts.whole_session import STDIO, STREAM, user_message
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import HostUser
 from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import FakeModel
-from tests.support.network.relay import Relay, relay
-from tests.support.person.laptop import Laptop, Running
+from tests.support.model.model_script import uses
+from tests.support.network.relay import relay
+from tests.support.person.laptop import STDIO, STREAM, Running, user_message
 
 pytestmark = pytest.mark.visited
-
-
-def where(user: HostUser, sshd: Sshd, between: Relay) -> list[str]:
-    return ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
 
 
 def daemon_of(user: HostUser) -> psutil.Process:
@@ -31,41 +27,39 @@ def daemon_of(user: HostUser) -> psutil.Process:
     return daemon
 
 
-async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "A long answer that is cut in the middle.", "stall_after": 4})
-    async with relay(sshd.port) as between:
-        argv = [*where(host_user, sshd, between), "-p", "hi", *STREAM, "--include-partial-messages"]
-        async with laptop.start(argv, piped=False) as running:
+async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(host: Host) -> None:
+    host.model.add({"text": "A long answer that is cut in the middle.", "stall_after": 4})
+    async with relay(host.server.port) as between:
+        argv = host.ssh("-p", "hi", *STREAM, "--include-partial-messages", port=between.port)
+        async with host.laptop.start(argv, piped=False) as running:
             await running.until("system", "init")
-            await fake_model.until(lambda model: len(model.requests) == 1)
+            await host.model.until(lambda model: len(model.requests) == 1)
             await running.until("stream_event")
             between.cut()
             await until(lambda: between.connections == 2)
-            fake_model.release()
+            host.model.release()
             done = await running.done()
     assert done.code == 0
     assert done.texts == ["A long answer that is cut in the middle."] * 2
     streamed = [message["event"] for message in done.messages if message["type"] == "stream_event"]
+    (start,) = [each for each in done.messages if each["type"] == "stream_event" and "ttft_ms" in each]
+    assert start["event"]["type"] == "message_start" and start["ttft_ms"] > 0
     assert [event["type"] for event in streamed].count("message_start") == 1
     grown = "".join(event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta")
     assert grown == "A long answer that is cut in the middle."
-    assert len(fake_model.requests) == 1
+    assert len(host.model.requests) == 1
     assert "reconnecting" in done.stderr and "connected again" in done.stderr
-    await until(lambda: not processes_of(host_user))
+    await until(lambda: not processes_of(host.user))
 
 
 @asynccontextmanager
-async def taken_over(
-    laptop: Laptop, fake_model: FakeModel, argv: Sequence[str]
-) -> AsyncIterator[tuple[Running, Running, bytes]]:
+async def taken_over(host: Host) -> AsyncIterator[tuple[Running, Running, bytes]]:
     """A run whose answer streams, another run that takes over from it, and the first line on stderr of the first."""
-    async with laptop.start([*argv, "-p", *STDIO]) as running:
+    async with host.start("-p", *STDIO) as running:
         await running.send(user_message("go"))
         session = (await running.until("system", "init"))["session_id"]
-        await fake_model.until(lambda model: len(model.requests) == 1)
-        async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
+        await host.model.until(lambda model: len(model.requests) == 1)
+        async with host.start("--resume", session, "-p", "mine", *STREAM, piped=False) as second:
             assert running.process.stderr is not None
             async with asyncio.timeout(60):
                 said = await running.process.stderr.readline()
@@ -73,38 +67,28 @@ async def taken_over(
 
 
 @pytest.mark.parametrize("leaves", [False, True], ids=["it stays", "it is killed"])
-async def test_the_answer_that_streams_at_a_take_over_is_read_to_its_end_by_who_asked_for_it(
-    leaves: bool, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_the_answer_that_streams_at_a_take_over_is_read_by_who_asked_for_it(host: Host, leaves: bool) -> None:
     long = {"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4}
-    fake_model.add(long, *([{**long, "stall_after": None}] if leaves else []), {"text": "second"})
-    async with (
-        relay(sshd.port) as between,
-        taken_over(laptop, fake_model, where(host_user, sshd, between)) as (running, second, said),
-    ):
+    host.model.add(long, *([{**long, "stall_after": None}] if leaves else []), {"text": "second"})
+    async with taken_over(host) as (running, second, said):
         assert b"this ccb ends when it has read the answer that it asked for" in said
         if leaves:
             running.process.kill()
-        fake_model.release()
+        host.model.release()
         done = await second.done()
         first = await running.done()
     assert done.code == 0, done.stderr
     assert done.results[-1]["result"] == "second"
-    assert len(fake_model.requests) == (3 if leaves else 2), "paid twice only when who asked is gone"
-    history = fake_model.requests[-1].messages
+    assert len(host.model.requests) == (3 if leaves else 2), "paid twice only when who asked is gone"
+    history = host.model.requests[-1].messages
     assert [message["role"] for message in history] == ["user", "assistant", "user"]
     assert history[1]["content"][0]["text"] == long["text"]
     assert first.code == (-9 if leaves else 75)
 
 
-async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "An answer in two parts.", "stall_after": 2}, {"text": "again"}, {"text": "second"})
-    async with (
-        relay(sshd.port) as between,
-        taken_over(laptop, fake_model, where(host_user, sshd, between)) as (running, second, _),
-    ):
+async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(host: Host) -> None:
+    host.model.add({"text": "An answer in two parts.", "stall_after": 2}, {"text": "again"}, {"text": "second"})
+    async with taken_over(host) as (running, second, _):
         running.process.send_signal(signal.SIGINT)
         first = await running.done()
         done = await second.done()
@@ -117,25 +101,18 @@ async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
 LONG = "echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
 
 
-def journals(user: HostUser) -> list[Path]:
-    return list((user.home / ".local/state/ccb/sessions").glob("*/journal.jsonl"))
-
-
 @pytest.mark.parametrize("damage", ["zeros", "lines removed"])
 @pytest.mark.quick_rows(1)
-async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_says_so(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, damage: str
-) -> None:
-    call = {"type": "tool_use", "name": "Bash", "input": {"command": LONG}}
-    fake_model.add({"blocks": [call]}, {"text": "never asked for"})
-    async with relay(sshd.port) as between:
-        argv = [*where(host_user, sshd, between), "-p", "go", "--allowedTools", "Bash", *STREAM]
-        async with laptop.start(argv, piped=False) as running:
+async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_says_so(host: Host, damage: str) -> None:
+    host.model.add(uses("Bash", command=LONG), {"text": "never asked for"})
+    async with relay(host.server.port) as between:
+        argv = host.ssh("-p", "go", "--allowedTools", "Bash", *STREAM, port=between.port)
+        async with host.laptop.start(argv, piped=False) as running:
             await running.until("assistant")
-            await until((host_user.home / "started").exists)
-            (journal,) = journals(host_user)
+            await until((host.home / "started").exists)
+            (journal,) = host.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
             between.freeze()
-            os.kill(daemon_of(host_user).pid, signal.SIGKILL)
+            os.kill(daemon_of(host.user).pid, signal.SIGKILL)
             lines = journal.read_bytes().splitlines(keepends=True)
             seen = max(at for at, line in enumerate(lines) if b'"type":"assistant"' in line)
             kept, gone = b"".join(lines[:seen]), b"".join(lines[seen:])
@@ -147,5 +124,16 @@ async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_s
     assert "the host has lost the last" in done.stderr
     (result,) = done.results
     assert result["is_error"] and "the host has lost the last" in result["errors"][0]
-    assert len(fake_model.requests) == 1
-    await until(lambda: not processes_of(host_user))
+    assert len(host.model.requests) == 1
+    await until(lambda: not processes_of(host.user))
+
+
+async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(host: Host) -> None:
+    host.model.add({"text": "It would be the", "stall_after": 3}, {"text": "It is there."})
+    limit = json.dumps({"env": {"CCB_STREAM_IDLE_TIMEOUT_MS": "1500"}})
+    done = await host.run("-p", "hi", "--settings", limit)
+    assert (done.code, done.stdout) == (0, "It is there.\n")
+    told = done.stderr.splitlines()
+    assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
+    assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
+    await host.model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it

@@ -10,22 +10,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import Sshd
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Done, Laptop
+from tests.support.machine.processes import processes_of, shell_script
+from tests.support.person.laptop import Laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
-
-
-def assert_clear(done: Done, code: int, *says: str) -> None:
-    """One message: what happened, and after an arrow what to do."""
-    assert done.code == code, done.stderr
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("  -> ") == 1, done.stderr
-    for text in says:
-        assert text in done.stderr
 
 
 @contextmanager
@@ -37,10 +28,9 @@ def mounted(where: Path, size: str, owner: str) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(where)], check=True)
 
 
-def gone(user: HostUser) -> bool:
-    _, left = psutil.wait_procs(
-        [p for p in psutil.process_iter(["username"]) if p.info["username"] == user.name], timeout=10
-    )
+def gone(host: Host) -> bool:
+    """Whether nothing of the user runs any more, after a while."""
+    _, left = psutil.wait_procs(processes_of(host.user), timeout=10)
     return not left
 
 
@@ -61,14 +51,12 @@ async def test_a_wrong_command_line_is_code_2(laptop: Laptop, argv: list[str], s
     assert len(done.stderr.splitlines()) <= 4
 
 
-async def test_no_credential_is_said_before_anything_is_connected(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "-p", "hi"]
-    before = sshd.log.read_text()
-    done = await laptop.run(argv, ANTHROPIC_API_KEY="", PYTHON_KEYRING_BACKEND="keyring.backends.fail.Keyring")
-    assert_clear(done, 77, "No model credential", "ANTHROPIC_API_KEY")
-    assert sshd.log.read_text() == before
+async def test_no_credential_is_said_before_anything_is_connected(host: Host) -> None:
+    before = host.server.log.read_text()
+    argv, nobody = host.ssh("-p", "hi", path=""), "keyring.backends.fail.Keyring"
+    done = await host.laptop.run(argv, ANTHROPIC_API_KEY="", PYTHON_KEYRING_BACKEND=nobody)
+    assert done.refuses(77, "No model credential", "ANTHROPIC_API_KEY") and done.stdout == ""
+    assert host.server.log.read_text() == before
 
 
 @pytest.fixture
@@ -79,9 +67,7 @@ async def bare_host(tmp_path: Path) -> AsyncIterator[Sshd]:
         (root / folder).mkdir()
     shutil.copy(BUSYBOX, root / "bin" / "busybox")
     (root / "bin" / "sh").symlink_to("busybox")
-    bash = root / "bin" / "bash"  # the login shell that root has here
-    bash.write_text('#!/bin/sh\nexec /bin/sh "$@"\n', encoding="ascii")
-    bash.chmod(0o755)
+    shell_script(root / "bin" / "bash", 'exec /bin/sh "$@"')  # the login shell that root has here
     (root / "dev" / "null").touch(mode=0o666)
     try:
         async with serve(tmp_path / "bare", [f"ChrootDirectory {root}"]) as server:
@@ -92,32 +78,28 @@ async def bare_host(tmp_path: Path) -> AsyncIterator[Sshd]:
 
 async def test_a_host_without_python_is_code_72(laptop: Laptop, bare_host: Sshd) -> None:
     argv = ["ssh", "root@127.0.0.1:", *bare_host.client_options(), "-p", "hi"]
-    assert_clear(await laptop.run(argv), 72, "has no Python 3.9 or newer", "Install Python 3.9")
+    assert (await laptop.run(argv)).refuses(72, "has no Python 3.9 or newer", "Install Python 3.9")
 
 
 @pytest.mark.thorough
-async def test_a_home_that_cannot_be_written_is_no_obstacle(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "ok"})
-    shutil.chown(host_user.home, "root")
-    host_user.home.chmod(0o555)
-    done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-p", "hi"])
+async def test_a_home_that_cannot_be_written_is_no_obstacle(host: Host) -> None:
+    host.model.add({"text": "ok"})
+    shutil.chown(host.home, "root")
+    host.home.chmod(0o555)
+    done = await host.run("-p", "hi", path="/")
     assert (done.code, done.stdout) == (0, "ok\n")
-    assert list(host_user.home.iterdir()) == []
-    assert gone(host_user)
+    assert list(host.home.iterdir()) == []
+    assert gone(host)
 
 
 @pytest.mark.thorough
-async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "ok"})
-    with mounted(host_user.home, "32k", host_user.name):
-        (host_user.home / "full").write_bytes(b"x" * 24 * 1024)
-        done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-p", "hi"])
+async def test_a_full_disk_at_home_leaves_nothing_half_written_there(host: Host) -> None:
+    host.model.add({"text": "ok"})
+    with mounted(host.home, "32k", host.user.name):
+        (host.home / "full").write_bytes(b"x" * 24 * 1024)
+        done = await host.run("-p", "hi", path="/")
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-        assert not list(host_user.home.rglob("*.bundle"))
-        half = [path for path in host_user.home.rglob(".*") if path.is_file() and path.name != ".made"]
+        assert not list(host.home.rglob("*.bundle"))
+        half = [path for path in host.home.rglob(".*") if path.is_file() and path.name != ".made"]
         assert not half
-        assert gone(host_user)
+        assert gone(host)

@@ -3,7 +3,6 @@ recorded call of a whole run."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -48,8 +47,6 @@ async def kept_in(kind: str, laptop: Laptop, model: FakeModel, token_url: str) -
     """Let the laptop take its credential from there, and return the file that may hold it in the clear."""
     del laptop.env["ANTHROPIC_API_KEY"]
     host = model.url.removeprefix("http://")
-    settings = Path(laptop.env["HOME"]) / ".config" / "ccb" / "settings.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
     keyring = laptop.home.parent / "keyring.json"
     store: SecretStore = KeyStore(lambda: FileKeyring(keyring))
     laptop.env["PYTHON_KEYRING_BACKEND"] = "tests.support.person.file_keyring.FileKeyring"
@@ -61,7 +58,7 @@ async def kept_in(kind: str, laptop: Laptop, model: FakeModel, token_url: str) -
     if kind == "helper":
         may_hold = laptop.home.parent / "key"
         may_hold.write_text(API_KEY)
-        settings.write_text(json.dumps({"apiKeyHelper": f"cat {may_hold}"}))
+        laptop.settings(apiKeyHelper=f"cat {may_hold}")
         return may_hold
     if kind == "login":
         oauth: Kind = "oauth"
@@ -70,10 +67,9 @@ async def kept_in(kind: str, laptop: Laptop, model: FakeModel, token_url: str) -
         may_hold = laptop.home.parent / "passphrase"
         may_hold.write_text(PASSPHRASE)
         helper = f"cat {may_hold}"
-        settings.write_text(json.dumps({"credentials": {"store": "file", "passphraseHelper": helper}}))
-        store = EncryptedFile(
-            settings.with_name("credentials.sealed"), laptop.env, NobodyToAsk(), helper=helper, cost=1 << 14
-        )
+        laptop.settings(credentials={"store": "file", "passphraseHelper": helper})
+        sealed = laptop.home / ".config/ccb/credentials.sealed"
+        store = EncryptedFile(sealed, laptop.env, NobodyToAsk(), helper=helper, cost=1 << 14)
         await store.unlock(create=True)
     ProviderAccounts(store, host, laptop.home / "locks").put(account)
     return may_hold
@@ -92,11 +88,7 @@ async def test_no_credential_is_in_anything_that_a_run_writes(kind: str, tmp_pat
     laptop = make_laptop(tmp_path, fake_model.url)
     project = laptop.home / "project"
     project.mkdir()
-    fake_model.add(
-        {"status": 529, "retry_after": 0},
-        uses("Bash", command=LOOK),
-        {"text": "done"},
-    )
+    fake_model.add({"status": 529, "retry_after": 0}, uses("Bash", command=LOOK), {"text": "done"})
     async with token_server() as token_url:
         may_hold = await kept_in(kind, laptop, fake_model, token_url)
         laptop.env["OPENAI_API_KEY"] = OTHER

@@ -12,63 +12,42 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.whole_session import STREAM
 from tests.support.machine.processes import left_with_home
-from tests.support.model.fake_model import FakeModel
+from tests.support.machine.waiting import until
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Json, Laptop
+from tests.support.person.laptop import STREAM, STREAMS, Here, Laptop, user_message
 
 from ccb.local.command_line.exit_codes import ExitCode
 
-STREAMS = [*STREAM, "--input-format", "stream-json"]
+
+def edits(here: Here) -> Path:
+    path = here.project / "greet.txt"
+    path.write_text("hello wrold\n")
+    edit = uses("Edit", file_path=str(path), old_string="wrold", new_string="world")
+    here.model.add(uses("Read", file_path=str(path)), edit, {"text": "Corrected."})
+    return path
 
 
-def user(text: str, **more: object) -> Json:
-    return {"type": "user", "message": {"role": "user", "content": text}, **more}
-
-
-def edits(fake_model: FakeModel, project: Path) -> None:
-    path = str(project / "greet.txt")
-    fake_model.add(
-        uses("Read", file_path=path),
-        uses("Edit", file_path=path, old_string="wrold", new_string="world"),
-        {"text": "Corrected."},
-    )
-
-
-async def test_text_is_the_answer_and_the_edit_is_on_disk(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    edits(fake_model, project)
-    done = await laptop.run([str(project), "-p", "correct the typo", "--permission-mode", "acceptEdits"])
-    assert (done.code, done.stdout, done.stderr) == (0, "Corrected.\n", "")
-    assert (project / "greet.txt").read_text() == "hello world\n"
-
-
-async def test_a_session_without_settings_never_loads_what_checks_them(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
+async def test_a_session_without_settings_never_loads_what_checks_them(here: Here) -> None:
     """Pydantic also checks lists of sessions, which this session never asks for. Loading it takes longer than the
     worker does to start."""
-    fake_model.add({"text": "Four."})
+    here.model.add({"text": "Four."})
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-X", "importtime", "-m", "ccb", str(project), "-p", "2+2?"),
+        *(sys.executable, "-X", "importtime", "-m", "ccb", str(here.project), "-p", "2+2?"),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        env=laptop.env, cwd=laptop.home,
+        env=here.laptop.env, cwd=here.laptop.home,
     )  # fmt: skip
     out, loaded = await process.communicate()
     assert (process.returncode, out) == (0, b"Four.\n")
     assert b"aiohttp" in loaded and b"pydantic" not in loaded
 
 
-async def test_the_stream_is_init_first_result_last_and_one_session(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    edits(fake_model, project)
-    session = str(uuid.uuid4())
-    argv = [str(project), "-p", "go", *STREAM, "--permission-mode", "acceptEdits", "--session-id", session]
-    done = await laptop.run(argv)
+async def test_the_stream_is_init_first_result_last_and_one_session(here: Here) -> None:
+    path, session = edits(here), str(uuid.uuid4())
+    done = await here.run("-p", "go", *STREAM, "--permission-mode", "acceptEdits", "--session-id", session)
     messages = done.messages
-    assert done.code == 0
-    assert (messages[0]["type"], messages[0]["subtype"], messages[0]["cwd"]) == ("system", "init", str(project))
+    assert (done.code, done.stderr, path.read_text()) == (0, "", "hello world\n")
+    assert (messages[0]["type"], messages[0]["subtype"], messages[0]["cwd"]) == ("system", "init", str(here.project))
     assert messages[-1]["type"] == "result" and len(done.results) == 1
     assert {message["session_id"] for message in messages} == {session}
     assert not [message for message in messages if message["type"] == "stream_event"]
@@ -76,54 +55,31 @@ async def test_the_stream_is_init_first_result_last_and_one_session(
     assert len(results) == 2 and not any(block.get("is_error") for block in results)
 
 
-async def test_partial_messages_stream_the_events_of_the_model(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add({"text": "One two three four five."})
-    done = await laptop.run([str(project), "-p", "go", *STREAM, "--include-partial-messages"])
-    events = [m["event"] for m in done.messages if m["type"] == "stream_event"]
-    text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
-    assert (done.code, text) == (0, "One two three four five.")
-    (start,) = [each for each in done.messages if each["type"] == "stream_event" and "ttft_ms" in each]
-    assert start["event"]["type"] == "message_start" and start["ttft_ms"] > 0
-
-
-async def test_a_run_waits_for_what_it_has_started_in_the_background(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
+async def test_a_run_waits_for_what_it_has_started_in_the_background(here: Here) -> None:
     command = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
-    fake_model.add(
-        uses("Bash", command=command, run_in_background=True),
-        uses("Bash", command="touch go"),
-        {"text": "It runs."},
-        {"text": "It has ended."},
-    )
-    done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
-    last = fake_model.requests[-1].messages[-1]
+    here.model.add(uses("Bash", command=command, run_in_background=True), uses("Bash", command="touch go"))
+    here.model.add({"text": "It runs."}, {"text": "It has ended."})
+    done = await here.run("-p", "go", "--allowedTools", "Bash")
+    last = here.model.requests[-1].messages[-1]
     assert (done.code, "<task-notification>" in json.dumps(last)) == (0, True)
     assert done.stdout in ("It has ended.\n", "It runs.\n")  # the end may join the running turn
 
 
-async def test_a_run_ends_tasks_that_take_longer_than_it_waits(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(uses("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
-    argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
-    done = await laptop.run(argv, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="100")
+async def test_a_run_ends_tasks_that_take_longer_than_it_waits(here: Here) -> None:
+    here.model.add(uses("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
+    done = await here.run("-p", "go", *STREAM, "--allowedTools", "Bash", CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="100")
     assert done.code == 0
     assert [each["result"] for each in done.results] == ["It runs."]
     assert [each["status"] for each in done.messages if each.get("subtype") == "task_notification"] == ["stopped"]
 
 
-async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "I was not allowed to."})
-    done = await laptop.run([str(project), "-p", "go", *STREAM])
+async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(here: Here) -> None:
+    here.model.add(uses("Bash", command=f"touch {here.project}/made"), {"text": "I was not allowed to."})
+    done = await here.run("-p", "go", *STREAM)
     assert done.code == 3
-    assert not (project / "made").exists()
+    assert not (here.project / "made").exists()
     assert [denial["tool_name"] for denial in done.results[0]["permission_denials"]] == ["Bash"]
-    assert "Nobody can be asked" in fake_model.requests[1].tool_result_text
+    assert "Nobody can be asked" in here.model.requests[1].tool_result_text
     (result,) = [each for each in done.messages if each["type"] == "user"]
     decision = {"decision": "reject", "source": "config"}
     assert [each["permission_decision"] for each in result["tool_result_meta"]] == [decision]
@@ -138,69 +94,49 @@ async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Lapto
     assert str(project) in " ".join(done.results[0]["errors"])
 
 
-async def test_a_session_id_that_exists_is_refused(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({"text": "ok", "times": 0})
-    argv = [str(project), "-p", "go", "--session-id", str(uuid.uuid4())]
-    assert (await laptop.run(argv)).code == 0
-    again = await laptop.run(argv)
+async def test_a_session_id_that_exists_is_refused(here: Here) -> None:
+    here.model.add({"text": "ok", "times": 0})
+    words = ["-p", "go", "--session-id", str(uuid.uuid4())]
+    assert (await here.run(*words)).code == 0
+    again = await here.run(*words)
     assert (again.code, again.stdout) == (2, "")
     assert "already in use" in again.stderr
-    assert len(fake_model.requests) == 1
+    assert len(here.model.requests) == 1
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the rule is about root")
-async def test_root_may_not_skip_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
-    fake_model.add({"text": "ok"})
-    argv = [str(project), "-p", "go", *STREAM, "--dangerously-skip-permissions"]
-    done = await laptop.run(argv)
+async def test_root_may_not_skip_permissions(here: Here) -> None:
+    here.model.add({"text": "ok"})
+    words = ["-p", "go", *STREAM, "--dangerously-skip-permissions"]
+    done = await here.run(*words)
     assert done.code == 2
     assert "cannot be used with root" in done.stderr and len(done.results) == 1
-    assert not fake_model.requests
-    assert (await laptop.run(argv, IS_SANDBOX="1")).code == 0
+    assert not here.model.requests
+    assert (await here.run(*words, IS_SANDBOX="1")).code == 0
 
 
-async def test_prompts_on_stdin_are_turns_with_one_result_each(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add({"text": "one"}, {"text": "two"})
-    async with laptop.start([str(project), *STREAMS]) as running:
-        await running.send(user("first"))
-        assert (await running.until("result"))["result"] == "one"
-        await running.send(user("second"))
-        assert (await running.until("result"))["result"] == "two"
-        running.end_input()
-        done = await running.done()
-    assert done.code == 0 and len(done.results) == 2
-    assert sum(m["type"] == "system" and m["subtype"] == "init" for m in done.messages) == 2
-
-
-async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(uses("Bash", command=f"touch {project}/made"), {"text": "Then not."})
-    async with laptop.start([str(project), *STREAMS, "--permission-prompt-tool", "stdio"]) as running:
-        await running.send(user("go"))
+async def test_a_question_open_at_the_end_of_stdin_is_denied_and_the_turn_goes_on(here: Here) -> None:
+    here.model.add(uses("Bash", command=f"touch {here.project}/made"), {"text": "Then not."})
+    async with here.start(*STREAMS, "--permission-prompt-tool", "stdio") as running:
+        await running.send(user_message("go"))
         await running.until("control_request")
-        running.end_input()
-        done = await running.done()
+        done = await running.finish()
     assert done.code == 0 and done.results[0]["result"] == "Then not."
     said = "Tool permission request failed: AbortError: Tool permission stream closed before response received"
-    assert fake_model.requests[1].tool_result_text == said
-    assert not (project / "made").exists()
+    assert here.model.requests[1].tool_result_text == said
+    assert not (here.project / "made").exists()
 
 
-async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add({"text": "Hello.", "times": 0})
+async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_answered_in_each(here: Here) -> None:
+    here.model.add({"text": "Hello.", "times": 0})
     asked = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
     resumed: list[str] = []
     for _ in range(2):
-        async with laptop.start([str(project), *STREAMS, *resumed]) as running:
+        async with here.start(*STREAMS, *resumed) as running:
             for _ in range(2):
                 await running.send(asked)
                 assert (await running.until("control_response"))["response"]["request_id"] == "r1"
-            await running.send(user("hi"))
+            await running.send(user_message("hi"))
             resumed = ["--resume", (await running.until("result"))["session_id"]]
             running.end_input()
             assert (await running.done()).code == 0
@@ -211,14 +147,12 @@ async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_ans
 )
 @pytest.mark.quick_rows(1)
 async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
-    number: signal.Signals, code: int, laptop: Laptop, fake_model: FakeModel, project: Path
+    here: Here, number: signal.Signals, code: int
 ) -> None:
-    fake_model.add(uses("Bash", command="echo started > began; sleep 60"), {"text": "never"})
-    async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
+    here.model.add(uses("Bash", command="echo started > began; sleep 60"), {"text": "never"})
+    async with here.start("-p", "go", *STREAM, "--allowedTools", "Bash", piped=False) as running:
         await running.until("assistant")
-        async with asyncio.timeout(60):
-            while not (project / "began").exists():
-                await asyncio.sleep(0.02)
+        await until((here.project / "began").exists)
         running.process.send_signal(number)
         done = await running.done()
     assert done.code == code
@@ -226,35 +160,30 @@ async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     assert done.messages[-1]["type"] == "result"
 
 
-async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    fake_model.add(
-        uses("Bash", command="trap '' INT TERM; echo started > began; sleep 60; sleep 60"), {"text": "never"}
-    )
-    async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
-        async with asyncio.timeout(60):
-            while not (project / "began").exists():
-                await asyncio.sleep(0.02)
+async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(here: Here) -> None:
+    stubborn = "trap '' INT TERM; echo started > began; sleep 60; sleep 60"
+    here.model.add(uses("Bash", command=stubborn), {"text": "never"})
+    async with here.start("-p", "go", *STREAM, "--allowedTools", "Bash", piped=False) as running:
+        await until((here.project / "began").exists)
         running.process.send_signal(signal.SIGINT)
         await asyncio.sleep(0.005)  # as fast as fingers are; at the same moment they would be one signal
         running.process.send_signal(signal.SIGINT)
         done = await running.done(timeout=30)  # the command sleeps for 120
     assert (done.code, len(done.results)) == (130, 1)
-    assert left_with_home(laptop.home) == [], done.stderr
+    assert left_with_home(here.laptop.home) == [], done.stderr
 
 
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
 @pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
 @pytest.mark.quick_rows(2)
 async def test_an_answer_that_cannot_be_written_is_no_success(
-    sent: str, code: int, output: list[str], laptop: Laptop, fake_model: FakeModel, project: Path
+    here: Here, sent: str, code: int, output: list[str]
 ) -> None:
-    fake_model.add({"text": "Four."})
-    ccb = shlex.join([sys.executable, "-m", "ccb", str(project), "-p", "2+2?", *output])
+    here.model.add({"text": "Four."})
+    ccb = shlex.join([sys.executable, "-m", "ccb", str(here.project), "-p", "2+2?", *output])
     process = await asyncio.create_subprocess_exec(
         "bash", "-c", f'{ccb} </dev/null {sent}; exit "${{PIPESTATUS[0]}}"',
-        stderr=asyncio.subprocess.PIPE, env=laptop.env, cwd=laptop.home,
+        stderr=asyncio.subprocess.PIPE, env=here.laptop.env, cwd=here.laptop.home,
     )  # fmt: skip
     async with asyncio.timeout(40):
         _, said = await process.communicate()
@@ -265,53 +194,44 @@ async def test_an_answer_that_cannot_be_written_is_no_success(
 ARGV = ["-p", "go", *STREAM]
 
 
-async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(
-    laptop: Laptop, fake_model: FakeModel
-) -> None:
-    config = laptop.home / ".config" / "ccb"
-    config.mkdir(parents=True)
-    (config / "settings.json").write_text(json.dumps({"budgets": {"dayUsd": 0.000001}}))
-    fake_model.add({"text": "one"}, {"text": "two"})
-    first = await laptop.run(ARGV)
+async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(here: Here) -> None:
+    here.laptop.settings(budgets={"dayUsd": 0.000001})
+    here.model.add({"text": "one"}, {"text": "two"})
+    first = await here.laptop.run(ARGV)
     assert (first.code, first.results[0]["result"]) == (0, "one"), first.stderr
-    second = await laptop.run(ARGV)
+    second = await here.laptop.run(ARGV)
     (result,) = second.results
     assert (second.code, result["subtype"]) == (ExitCode.LIMIT_REACHED, "error_max_budget_usd")
     assert "the budget of the day is used up" in result["errors"][0]
     assert "No more model calls: the budget of the day is used up" in second.stderr
-    assert len(fake_model.requests) == 1
-    shown = await laptop.run(["usage", "--by", "session", "--json"])
+    assert len(here.model.requests) == 1
+    shown = await here.laptop.run(["usage", "--by", "session", "--json"])
     (row,) = map(json.loads, shown.stdout.splitlines())
     assert (row["session"], row["calls"]) == (first.results[0]["session_id"], 1)
     assert row["usd"] == pytest.approx(first.results[0]["total_cost_usd"])
-    table = (await laptop.run(["usage", "--by", "model"])).stdout.splitlines()
+    table = (await here.laptop.run(["usage", "--by", "model"])).stdout.splitlines()
     assert table[0].split() == ["MODEL", "CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST"]
     assert table[1].split()[1:3] == ["1", "0"] and len(table) == 2
 
 
-async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_is_asked(
-    laptop: Laptop, fake_model: FakeModel
-) -> None:
-    done = await laptop.run([*ARGV, "--model", "some/model-9", "--max-budget-usd", "1"])
+async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_is_asked(here: Here) -> None:
+    done = await here.laptop.run([*ARGV, "--model", "some/model-9", "--max-budget-usd", "1"])
     assert done.code == ExitCode.USAGE and "the price of some/model-9 is not known" in done.stderr
-    assert not fake_model.requests
+    assert not here.model.requests
 
 
-async def test_a_run_is_revoked_from_another_terminal_and_audited(laptop: Laptop, fake_model: FakeModel) -> None:
-    fake_model.add(uses("Bash", command="echo hi"))
-    fake_model.add({"text": "a long answer", "stall_after": 2})
-    async with laptop.start(ARGV) as running:
+async def test_a_run_is_revoked_from_another_terminal_and_audited(here: Here) -> None:
+    here.model.add(uses("Bash", command="echo hi"), {"text": "a long answer", "stall_after": 2})
+    async with here.laptop.start(ARGV) as running:
         session = str((await running.until("system", "init"))["session_id"])
         await running.until("user")
-        async with asyncio.timeout(60):
-            while len(fake_model.requests) < 2:
-                await asyncio.sleep(0.01)
-        revoked = await laptop.run(["proxy", "revoke", session])
+        await until(lambda: len(here.model.requests) == 2)
+        revoked = await here.laptop.run(["proxy", "revoke", session])
         assert (revoked.code, session in revoked.stdout) == (0, True), revoked.stderr
         result = await running.until("result")
     assert result["is_error"] and "revoked" in json.dumps(result)
-    audit = await laptop.run(["audit", session[:8], "--json"])
+    audit = await here.laptop.run(["audit", session[:8], "--json"])
     kinds = [json.loads(line)["kind"] for line in audit.stdout.splitlines()]
     assert audit.code == 0
     assert [each for each in kinds if each != "also"] == ["prompt", "asked", "wanted", "result", "revoked"]
-    assert len(fake_model.requests) == 2
+    assert len(here.model.requests) == 2

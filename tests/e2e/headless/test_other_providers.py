@@ -7,8 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Done, Here
 from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
 from tests.support.providers.turns import Said
 
@@ -24,25 +23,25 @@ def files(project: Path) -> None:
     (project / "notes.txt").write_text("remember the milk\n")
 
 
-def configure(laptop: Laptop, server: DialectServer, dialect: str) -> None:
+def configure(here: Here, server: DialectServer, dialect: str) -> None:
     own = {"baseUrl": server.url, "keyVariable": "MY_OPENAI_KEY", "dialect": dialect, "models": PRICED}
-    path = laptop.home / ".config" / "ccb" / "settings.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"providers": {"openai": own}}))
+    here.laptop.settings(providers={"openai": own})
+
+
+async def run(here: Here, prompt: str, *words: str, model: str = "openai/gpt-5") -> Done:
+    argv = ["-p", prompt, "--model", model, "--output-format", "json", *words]
+    return await here.run(*argv, MY_OPENAI_KEY=KEY)
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat"])
 @pytest.mark.quick_rows(1)
-async def test_a_session_with_tools_images_thinking_resume_and_its_costs(
-    laptop: Laptop, fake_model: FakeModel, project: Path, dialect: str
-) -> None:
-    reads = (("Read", {"file_path": str(project / "dot.png")}), ("Read", {"file_path": str(project / "notes.txt")}))
+async def test_a_session_with_tools_images_thinking_resume_and_its_costs(here: Here, dialect: str) -> None:
+    reads = tuple(("Read", {"file_path": str(here.project / name)}) for name in ("dot.png", "notes.txt"))
     server = DialectServer("responses" if dialect == "responses" else "openai")
     server.add(Said("I look.", thinking="two files", calls=reads), Said("A dot and milk.", thinking="easy"))
     async with server.running():
-        configure(laptop, server, dialect)
-        argv = [str(project), "-p", "what is there?", "--model", "openai/gpt-5", "--output-format", "json"]
-        done = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        configure(here, server, dialect)
+        done = await run(here, "what is there?")
         assert (done.code, done.stderr, server.refused) == (0, "", [])
         (result,) = done.results
         assert result["result"] == "A dot and milk."
@@ -54,82 +53,72 @@ async def test_a_session_with_tools_images_thinking_resume_and_its_costs(
         assert "remember the milk" in sent and "data:image/png;base64," in sent
 
         server.add(Said("Still milk.", thinking="again"))
-        again = [str(project), "-p", "and now?", "--resume", result["session_id"], "--output-format", "json"]
-        done = await laptop.run(again, MY_OPENAI_KEY=KEY)
+        again = ["-p", "and now?", "--resume", result["session_id"], "--output-format", "json"]
+        done = await here.run(*again, MY_OPENAI_KEY=KEY)
         assert (done.code, done.results[0]["result"], server.refused) == (0, "Still milk.", [])
         if dialect == "responses":
             kinds = [item["type"] for item in server.requests[2]["input"]]
             assert kinds.count("reasoning") == 2 and kinds[-1] == "message"
 
-        used = await laptop.run(["usage", "--by", "model", "--json"])
+        used = await here.laptop.run(["usage", "--by", "model", "--json"])
         row = json.loads(used.stdout.splitlines()[0])
         assert row["calls"] == 3 and row["usd"] == pytest.approx(1.5 * cost)
 
         server.add(Said("", calls=(("Bash", {"command": "true"}),)), Said("never"))
-        argv = [str(project), "-p", "spend", "--model", "openai/gpt-5", "--max-budget-usd", "0.1"]
-        spent = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        spent = await run(here, "spend", "--max-budget-usd", "0.1")
         assert spent.code == 4 and len(server.replies) == 1
-    assert fake_model.requests == []
-    kept = [path for path in laptop.home.rglob("*") if path.is_file() and path.stat().st_size < 1e7]
+    assert here.model.requests == []
+    kept = [path for path in here.laptop.home.rglob("*") if path.is_file() and path.stat().st_size < 1e7]
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
 
 
-async def test_what_a_server_does_not_tell_is_one_estimate_everywhere(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
+async def test_what_a_server_does_not_tell_is_one_estimate_everywhere(here: Here) -> None:
     """The result, the ledger, /context and a budget."""
     text = {"index": 0, "delta": {"content": "word " * 400}, "finish_reason": "stop"}
     server = DialectServer("openai", *[Raw(sse({"id": "c", "choices": [text]}))] * 2)
-    argv = [str(project), "--model", "openai/gpt-5", "--output-format", "json", "-p"]
     async with server.running():
-        configure(laptop, server, "chat")
-        done = await laptop.run([*argv, "go"], MY_OPENAI_KEY=KEY)
+        configure(here, server, "chat")
+        done = await run(here, "go")
         (result,) = done.results
         used = result["modelUsage"]["openai/gpt-5"]
         assert (used["outputTokens"], used["estimated"], result["usage"]["estimated"]) == (500, True, True)
         assert used["inputTokens"] > 1_000 and result["total_cost_usd"] > 1
-        shown = await laptop.run(["usage", "--by", "model", "--json"])
+        shown = await here.laptop.run(["usage", "--by", "model", "--json"])
         row = json.loads(shown.stdout.splitlines()[0])
         assert (row["input_tokens"], row["output_tokens"]) == (used["inputTokens"], 500)
         assert row["usd"] == pytest.approx(result["total_cost_usd"]) and row["estimated"] == 1
-        context = await laptop.run([*argv, "/context", "--resume", result["session_id"]], MY_OPENAI_KEY=KEY)
+        context = await run(here, "/context", "--resume", result["session_id"])
         assert f"about {(used['inputTokens'] + 500) / 1000:.1f}k of" in context.results[0]["result"]
-        spent = await laptop.run([*argv, "go", "--max-budget-usd", "0.5"], MY_OPENAI_KEY=KEY)
+        spent = await run(here, "go", "--max-budget-usd", "0.5")
         assert spent.code == 4, spent.stderr
 
 
-async def test_a_session_may_change_to_anthropic_and_back_and_its_thinking_stays_where_it_belongs(
-    laptop: Laptop, fake_model: FakeModel, project: Path
-) -> None:
-    read = ("Read", {"file_path": str(project / "notes.txt")})
+async def test_a_session_may_change_to_anthropic_and_back_and_its_thinking_stays_where_it_belongs(here: Here) -> None:
+    read = ("Read", {"file_path": str(here.project / "notes.txt")})
     server = DialectServer("responses", Said("", thinking="deep", calls=(read,)), Said("Mine."), Said("Back."))
     thought = {"type": "thinking", "thinking": "claude thinks", "signature": "native"}
-    fake_model.add({"blocks": [thought, {"type": "text", "text": "Claude's."}]})
+    here.model.add({"blocks": [thought, {"type": "text", "text": "Claude's."}]})
     async with server.running():
-        configure(laptop, server, "responses")
-        first = [str(project), "-p", "hi", "--model", "openai/gpt-5", "--output-format", "json"]
-        done = await laptop.run(first, MY_OPENAI_KEY=KEY)
-        session = done.results[0]["session_id"]
-        argv = [str(project), "-p", "go on", "--resume", session, "--model", "sonnet", "--output-format", "json"]
-        done = await laptop.run(argv, MY_OPENAI_KEY=KEY)
-        argv[argv.index("sonnet")] = "openai/gpt-5"
-        back = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        configure(here, server, "responses")
+        session = (await run(here, "hi")).results[0]["session_id"]
+        done = await run(here, "go on", "--resume", session, model="sonnet")
+        back = await run(here, "go on", "--resume", session)
     assert (back.results[0]["result"], server.refused) == ("Back.", [])
     kinds = [item["type"] for item in server.requests[-1]["input"]]
     assert kinds.count("reasoning") == 1 and "claude thinks" not in json.dumps(server.requests)
     assert done.results[0]["result"] == "Claude's."
-    sent = json.dumps(fake_model.requests[0].body)
+    sent = json.dumps(here.model.requests[0].body)
     assert "Mine." in sent and "ccb1." not in sent and "deep" not in sent
 
 
-async def test_what_cannot_be_is_said_at_the_start(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+async def test_what_cannot_be_is_said_at_the_start(here: Here) -> None:
     server = DialectServer("responses", Said("ok"))
     async with server.running():
-        configure(laptop, server, "responses")
-        missing = await laptop.run([str(project), "-p", "hi", "--model", "openai/gpt-5"])
+        configure(here, server, "responses")
+        missing = await here.run("-p", "hi", "--model", "openai/gpt-5")
         assert missing.code != 0 and "MY_OPENAI_KEY is not set" in missing.stderr
-        argv = [str(project), "-p", "hi", "--model", "openai/some-model-9", "--max-budget-usd", "1"]
-        unpriced = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        argv = [str(here.project), "-p", "hi", "--model", "openai/some-model-9", "--max-budget-usd", "1"]
+        unpriced = await here.laptop.run(argv, MY_OPENAI_KEY=KEY)
         assert unpriced.code == 2 and "price" in unpriced.stderr
-        told = await laptop.run([str(project), "-p", "hi", "--model", "openai/some-model-9"], MY_OPENAI_KEY=KEY)
+        told = await here.run("-p", "hi", "--model", "openai/some-model-9", MY_OPENAI_KEY=KEY)
         assert told.code == 0 and "window of openai/some-model-9 is not known" in told.stderr

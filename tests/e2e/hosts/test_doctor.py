@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-import pwd
-import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.e2e.headless.test_bad_input import bare_host, gone
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import Sshd, free_port, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY
+from tests.support.model.model_script import Json
 from tests.support.person.laptop import Done, Laptop
 
 pytestmark = pytest.mark.visited
 
-Json = dict[str, Any]
 
 assert bare_host  # a fixture
 
@@ -38,9 +36,9 @@ ON_CONNECTION = {
 }  # fmt: skip
 
 
-async def doctor(laptop: Laptop, user: str, server: Sshd, *words: str) -> tuple[Done, dict[tuple[str, str], Json]]:
+async def doctor(host: Host, *words: str) -> tuple[Done, dict[tuple[str, str], Json]]:
     """The run, and its findings by place and name."""
-    done = await laptop.run(["doctor", f"{user}@127.0.0.1", "--json", *server.client_options(), *words])
+    done = await host.command("doctor", "--json", *words)
     return done, findings(done)
 
 
@@ -56,38 +54,33 @@ def blocking(found: dict[tuple[str, str], Json]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.visited(False)
-async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    done, found = await doctor(laptop, host_user.name, sshd)
+async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(host: Host) -> None:
+    done, found = await doctor(host)
     assert (done.code, done.stderr, blocking(found)) == (0, "", [])
     assert {name for where, name in found if where == "host"} >= ON_HOST
     assert {name for where, name in found if where == "connection"} >= ON_CONNECTION
     assert found["laptop", "credential"]["found"].startswith("ANTHROPIC_API_KEY")
     assert found["laptop", "credential"]["state"] == found["laptop", "provider"]["state"] == "ok"
     assert "(used)" in found["host", "Pythons"]["found"]
-    assert found["host", "user"]["found"].startswith(host_user.name)
-    assert found["host", "home"]["found"].startswith(str(host_user.home))
+    assert found["host", "user"]["found"].startswith(host.user.name)
+    assert found["host", "home"]["found"].startswith(str(host.home))
     assert "1 public key" in found["connection", "login"]["found"]
     assert "SHA256:" in found["connection", "host key"]["found"]
     assert found["host", "MaxSessions"]["found"].startswith("3 or more")
-    assert f"userknownhostsfile {sshd.known_hosts}" in found["connection", "ssh options"]["found"]
+    assert f"userknownhostsfile {host.server.known_hosts}" in found["connection", "ssh options"]["found"]
     assert API_KEY not in done.stdout
-    assert not list(host_user.home.iterdir()), "the doctor leaves nothing"
-    assert not Path(f"/tmp/ccb-{pwd.getpwnam(host_user.name).pw_uid}").exists()
-    assert gone(host_user)
+    assert not list(host.home.iterdir()), "the doctor leaves nothing"
+    assert not Path(f"/tmp/ccb-{host.uid}").exists()
+    assert gone(host)
 
 
-async def test_people_get_a_table_with_one_way_out_for_each_warning(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    (host_user.home / ".bashrc").write_text("printf '\\033[31mnoise'\n", encoding="ascii")
-    words = [f"{host_user.name}@127.0.0.1", *sshd.client_options(), "--no-pipelined-login"]
-    done = await laptop.run(["doctor", *words])
+async def test_people_get_a_table_with_one_way_out_for_each_warning(host: Host) -> None:
+    (host.home / ".bashrc").write_text("printf '\\033[31mnoise'\n", encoding="ascii")
+    done = await host.command("doctor", "--no-pipelined-login")
     assert (done.code, done.stderr) == (0, "")
     assert "no: it is switched off" in done.stdout
     lines = done.stdout.splitlines()
-    assert "This machine" in lines and f"On {host_user.name}@127.0.0.1" in lines
+    assert "This machine" in lines and f"On {host.login}" in lines
     assert lines[-1].startswith("Nothing blocks; ")
     assert not any(ord(char) < 32 for line in lines for char in line)
     idle = sum("  without effect " in line for line in lines)  # as GSSAPI in the files of many systems
@@ -95,19 +88,21 @@ async def test_people_get_a_table_with_one_way_out_for_each_warning(
     assert "10 bytes on stdout" in done.stdout
 
 
-async def test_a_host_that_floods_is_quoted_in_a_few_lines(laptop: Laptop, host_user: HostUser, tmp_path: Path) -> None:
+async def test_a_host_that_floods_is_quoted_in_a_few_lines(host: Host, tmp_path: Path) -> None:
     async with serve(tmp_path / "flood", ["ForceCommand yes"]) as server:
-        done, found = await doctor(laptop, host_user.name, server)
-        other = await laptop.run(["ps", f"{host_user.name}@127.0.0.1", *server.client_options()])
+        flooding = replace(host, server=server)
+        done, found = await doctor(flooding)
+        other = await flooding.command("ps")
     assert (done.code, blocking(found)) == (1, [("host", "worker")])
     said = found["host", "worker"]["found"].splitlines()
     assert len(said) < 30 and said[1].endswith("y") and "more lines" in said[-1]
     assert other.code == 76 and len(other.stderr.splitlines()) < 30
-    assert gone(host_user)
+    assert gone(host)
 
 
 async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, bare_host: Sshd) -> None:
-    done, found = await doctor(laptop, "root", bare_host)
+    done = await laptop.run(["doctor", "root@127.0.0.1", "--json", *bare_host.client_options()])
+    found = findings(done)
     assert (done.code, blocking(found)) == (1, [("host", "Python")])
     assert "has no Python 3.9" in found["host", "Python"]["found"]
     assert "Linux" in found["host", "shell"]["found"] and "umask" in found["host", "shell"]["found"]
@@ -115,34 +110,28 @@ async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, b
 
 
 async def test_a_host_that_cannot_be_reached_still_shows_the_rest(laptop: Laptop) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-        done = await laptop.run(["doctor", "somebody@127.0.0.1", "--json", "-P", str(port)])
+    port = free_port()
+    done = await laptop.run(["doctor", "somebody@127.0.0.1", "--json", "-P", str(port)])
     found = findings(done)
     assert (done.code, blocking(found)) == (1, [("connection", "reachability")])
     assert str(port) in found["connection", "reachability"]["found"]
     assert found["laptop", "provider"]["state"] == "ok"
 
 
-async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    options = sshd.client_options()
+async def test_a_changed_host_key_blocks_with_the_command_that_mends_it(host: Host, tmp_path: Path) -> None:
+    options = host.server.client_options()
     other = make_key(tmp_path / "other").with_suffix(".pub").read_text(encoding="ascii")
-    sshd.known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {other}", encoding="ascii")
-    done = await laptop.run(["doctor", f"{host_user.name}@127.0.0.1", "--json", *options])
+    host.server.known_hosts.write_text(f"[127.0.0.1]:{host.server.port} {other}", encoding="ascii")
+    done = await host.laptop.run(["doctor", host.login, "--json", *options])
     found = findings(done)
     assert (done.code, blocking(found)) == (1, [("connection", "host key")])
-    assert f"{sshd.known_hosts}:1" in found["connection", "host key"]["found"]
+    assert f"{host.server.known_hosts}:1" in found["connection", "host key"]["found"]
     assert "ssh-keygen" in found["connection", "host key"]["fix"]
 
 
-async def test_a_refused_login_names_what_was_offered(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    stranger = replace(sshd, identity=make_key(tmp_path / "stranger"))
-    done, found = await doctor(laptop, host_user.name, stranger)
+async def test_a_refused_login_names_what_was_offered(host: Host, tmp_path: Path) -> None:
+    stranger = replace(host.server, identity=make_key(tmp_path / "stranger"))
+    done, found = await doctor(replace(host, server=stranger))
     assert (done.code, blocking(found)) == (1, [("connection", "login")])
     assert "1 public key in files" in found["connection", "login"]["found"]
     assert found["connection", "known_hosts"]["state"] == "ok"
@@ -172,20 +161,17 @@ for data in iter(lambda: os.read(0, 65536), b""):
 """
 
 
-async def test_secrets_of_options_and_environment_are_not_shown(
-    laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_secrets_of_options_and_environment_are_not_shown(host: Host, tmp_path: Path) -> None:
     (tmp_path / "pipe.py").write_text(PIPE, encoding="ascii")
     command = f"{sys.executable} {tmp_path}/pipe.py %p # --password hunter44"
     words = ["-o", "SetEnv=TOKEN=hunter22 OTHER=hunter33", "-o", f"ProxyCommand={command}", "--debug"]
-    argv = ["doctor", f"{host_user.name}@127.0.0.1", *sshd.client_options(), *words]
-    proxy = "http://me:hunter55@127.0.0.1:9"
+    env = {"HTTPS_PROXY": "http://me:hunter55@127.0.0.1:9", "ANTHROPIC_BASE_URL": "https://provider.invalid"}
     for way in ([], ["--transport", "ssh"]):
-        done = await laptop.run([*argv, *way], HTTPS_PROXY=proxy, ANTHROPIC_BASE_URL="https://provider.invalid")
+        done = await host.command("doctor", *words, *way, **env)
         assert "1 thing blocks" in done.stdout, done.stdout
         assert "setenv TOKEN=…" in done.stdout and f"proxycommand {sys.executable} …" in done.stdout
-        logs = [path.read_text(encoding="utf-8") for path in (laptop.home / ".local/state/ccb").rglob("*.*")]
+        logs = [path.read_text(encoding="utf-8") for path in (host.laptop.home / ".local/state/ccb").rglob("*.*")]
         assert logs and "hunter" not in "".join([done.stdout, done.stderr, *logs])
     for said in ("--json", "--debug"):
-        done = await laptop.run(["doctor", said, "--transport", "false --password hunter66"])
+        done = await host.laptop.run(["doctor", said, "--transport", "false --password hunter66"])
         assert done.code == 1 and "false [redacted]" in done.stdout and "hunter" not in done.stdout

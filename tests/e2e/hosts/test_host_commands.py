@@ -3,103 +3,64 @@
 from __future__ import annotations
 
 import json
-import os
-import pwd
 import shlex
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.hosts.whole_session import STDIO, user_message
+from tests.support.hosts.reached_host import Host
 from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Done, Laptop, Running
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import STDIO, Laptop, Running, user_message
+from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
 
 EVIL = "\x1b]2;owned\x07\x1b[31mdelete\r\neverything\x9b1m"
 
 
-class Host:
-    """The host as the laptop reaches it: every command gets the same connection options."""
-
-    def __init__(self, laptop: Laptop, sshd: Sshd, user: HostUser) -> None:
-        self.laptop = laptop
-        self.user = user
-        self.login = f"{user.name}@127.0.0.1"
-        self.options = sshd.client_options()
-
-    def argv(self, command: str, *words: str) -> list[str]:
-        return [command, self.login, *words, *self.options]
-
-    async def run(self, command: str, *words: str) -> Done:
-        return await self.laptop.run(self.argv(command, *words))
-
-    def path(self, name: str) -> str:
-        """A new directory of the user."""
-        directory = self.user.home / name
-        directory.mkdir()
-        os.chown(directory, pwd.getpwnam(self.user.name).pw_uid, -1)
-        return str(directory)
-
-    @asynccontextmanager
-    async def asking(self, prompt: str, *words: str, path: str = "~") -> AsyncIterator[tuple[Running, str]]:
-        """A session that waits for an approval, and its id."""
-        argv = ["ssh", f"{self.login}:{path}", *self.options, "-p", *STDIO, "--reconnect-timeout", "0", *words]
-        async with self.laptop.start(argv) as running:
-            await running.send(user_message(prompt))
-            session = (await running.until("system", "init"))["session_id"]
-            await running.until("control_request")
-            yield running, session
-
-    async def ended(self, prompt: str, path: str = "~") -> str:
-        """A session that has had one turn; its id."""
-        argv = ["ssh", f"{self.login}:{path}", *self.options, "-p", prompt, "--output-format", "json"]
-        done = await self.laptop.run(argv)
-        assert done.code == 0, done.stderr
-        await until(lambda: not processes_of(self.user))
-        return str(json.loads(done.stdout)["session_id"])
-
-    @asynccontextmanager
-    async def terminal(self, command: str, *words: str) -> AsyncIterator[Terminal]:
-        """The command on a terminal; `words` come right after it."""
-        argv = [sys.executable, "-m", "ccb", command, *words, *self.options]
-        async with terminal(argv, self.laptop.env, str(self.laptop.home)) as running:
-            yield running
+@asynccontextmanager
+async def asking(host: Host, prompt: str, path: str = "~") -> AsyncIterator[tuple[Running, str]]:
+    """A session that waits for an approval, and its id."""
+    argv = host.ssh("-p", *STDIO, "--reconnect-timeout", "0", path=path)
+    async with host.laptop.start(argv) as running:
+        await running.send(user_message(prompt))
+        session = (await running.until("system", "init"))["session_id"]
+        await running.until("control_request")
+        yield running, session
 
 
-@pytest.fixture
-def host(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> Iterator[Host]:
-    yield Host(laptop, sshd, host_user)
+async def ended(host: Host, prompt: str, path: str = "~") -> str:
+    """A session that has had one turn; its id."""
+    done = await host.run("-p", prompt, "--output-format", "json", path=path)
+    assert done.code == 0, done.stderr
+    await until(lambda: not processes_of(host.user))
+    return str(json.loads(done.stdout)["session_id"])
+
+
+def terminal(host: Host, command: str, *words: str) -> AbstractAsyncContextManager[Terminal]:
+    return host.laptop.on_terminal(command, host.login, *words, *host.server.client_options())
 
 
 def ask_once(model: FakeModel) -> None:
-    model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}], "times": 0})
-
-
-def yes_to(driver: Running) -> dict[str, object]:
-    """The answer to the approval that came last."""
-    word = {"subtype": "success", "request_id": driver.lines[-1]["request_id"], "response": {"behavior": "allow"}}
-    return {"type": "control_response", "response": word}
+    model.add({**uses("Bash", command="touch made"), "times": 0})
 
 
 def is_plain(text: str) -> bool:
     return not any((ord(char) < 32 and char != "\n") or 127 <= ord(char) < 160 for char in text)
 
 
-async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: Host, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
-    old = await host.ended("explain this")
-    ask_once(fake_model)
-    path = host.path("shop")
-    async with host.asking(EVIL, path=path) as (_, session):
-        table = await host.run("ps")
-        rows = await host.run("ps", "--json")
+async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: Host) -> None:
+    host.model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    old = await ended(host, "explain this")
+    ask_once(host.model)
+    path = str(host.put("shop"))
+    async with asking(host, EVIL, path=path) as (_, session):
+        table = await host.command("ps")
+        rows = await host.command("ps", "--json")
         head, first, second = table.stdout.splitlines()
         assert (table.code, table.stderr) == (0, "")
         assert head.split() == ["ID", "STATE", "AGE", "USED", "RSS", "DRIVER", "PATH", "LAST", "PROMPT"]
@@ -115,81 +76,78 @@ async def test_ps_shows_what_waits_and_what_has_ended_the_last_used_first(host: 
         assert listed[0]["rss"] > 1_000_000 and listed[0]["driver"] and listed[0]["pid"]
 
 
-async def test_logs_tell_what_a_session_did(host: Host, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "It is a shop \x1b[31min red."})
-    session = await host.ended("what is this?")
-    done = await host.run("logs", session[:8])
+async def test_logs_tell_what_a_session_did(host: Host) -> None:
+    host.model.add({"text": "It is a shop \x1b[31min red."})
+    session = await ended(host, "what is this?")
+    done = await host.command("logs", session[:8])
     assert (done.code, done.stderr) == (0, "")
     assert "what is this?" in done.stdout and "It is a shop" in done.stdout
     assert is_plain(done.stdout)
-    last = await host.run("logs", session, "-n", "1")
+    last = await host.command("logs", session, "-n", "1")
     assert last.stdout.splitlines() == done.stdout.splitlines()[-1:]
 
 
-async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: FakeModel) -> None:
-    ask_once(fake_model)
-    async with host.asking("go") as (_, session):
-        stopped = await host.run("stop", session[:8])
+async def test_stop_ends_the_worker_and_says_so_once(host: Host) -> None:
+    ask_once(host.model)
+    async with asking(host, "go") as (_, session):
+        stopped = await host.command("stop", session[:8])
         assert (stopped.code, stopped.stderr) == (0, "")
         assert stopped.stdout.startswith(f"stopped {session} (")
         await until(lambda: not processes_of(host.user))
-    again = await host.run("stop", session)
+    again = await host.command("stop", session)
     assert (again.code, again.stdout) == (0, f"{session} was not running\n")
-    every = await host.run("stop", "--all")
+    every = await host.command("stop", "--all")
     assert (every.code, every.stdout) == (0, f"No session runs on {host.login}.\n")
 
 
 @pytest.mark.parametrize("words", [("attach",), ("attach", "--view"), ("ssh", "--resume"), ("ssh", "-c")])
 @pytest.mark.quick_rows(2)
 async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
-    async with host.terminal(words[0], host.login, *words[1:]) as running:
+    async with terminal(host, *words) as running:
         assert await running.ended() == 1
         assert f"ccb: {host.login}: there " in running.text.replace("“", "") and "  -> `ccb " in running.text
 
 
 @pytest.mark.visited(False)
 @pytest.mark.thorough
-async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_model: FakeModel) -> None:
+async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host) -> None:
     before = sorted(host.user.home.rglob("*"))
-    ask_once(fake_model)
-    async with host.asking("go") as (_, session):
-        unasked = await host.run("clean")
+    ask_once(host.model)
+    async with asking(host, "go") as (_, session):
+        unasked = await host.command("clean")
         assert (unasked.code, unasked.stdout) == (2, "") and "--yes" in unasked.stderr
-        tried = await host.run("clean", "--dry-run")
+        tried = await host.command("clean", "--dry-run")
         assert tried.code == 0 and f"would stop {session}" in tried.stdout
-        async with host.terminal("clean", host.login) as running:
+        async with terminal(host, "clean") as running:
             await running.shows("(yes/no)")
             running.type("no\n")
             assert await running.ended() == 2
             assert "nothing was removed" in running.text
-        async with host.terminal("clean", host.login) as running:
+        async with terminal(host, "clean") as running:
             await running.shows("(yes/no)")
             running.type("\x03")
             assert await running.ended() == 130
         assert processes_of(host.user)
-        async with host.terminal("clean", host.login) as running:
+        async with terminal(host, "clean") as running:
             await running.shows("(yes/no)")
             running.type("yes\n")
             assert await running.ended() == 0, running.text
             assert f"stopped {session}" in running.text and "removed bundle" in running.text
     await until(lambda: not processes_of(host.user))
     assert sorted(host.user.home.rglob("*")) == before
-    uid = pwd.getpwnam(host.user.name).pw_uid
+    uid = host.uid
     assert not list(Path("/tmp").glob(f"ccb-{uid}*"))
-    again = await host.run("clean", "--yes")
+    again = await host.command("clean", "--yes")
     assert again.code == 0 and again.stdout.splitlines()[-1].startswith("removed ")
     assert sorted(host.user.home.rglob("*")) == before
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.quick_rows(1)
-async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_approval_waits(
-    host: Host, fake_model: FakeModel, form: str
-) -> None:
-    ask_once(fake_model)
-    async with host.asking("make it") as (driver, session):
-        argv = ["ssh", f"{host.login}:~", "-c", *host.options, "-p", "hello", "--output-format", form]
-        run = await host.laptop.run(argv)
+async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_that_asks(host: Host, form: str) -> None:
+    ask_once(host.model)
+    async with asking(host, "make it") as (driver, session):
+        run = await host.run("-c", "-p", "hello", "--output-format", form)
         what = "this session waits for an answer about Bash"
         assert run.code == 3, run.stderr
         assert run.stderr.splitlines() == [
@@ -198,18 +156,18 @@ async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_app
             f"or end it with `ccb stop {host.login} {session}`.",
         ]
         assert run.stdout == "" if form == "text" else what in json.loads(run.stdout)["errors"][0]
-        (row,) = (await host.run("ps", "--json")).stdout.splitlines()
+        (row,) = (await host.command("ps", "--json")).stdout.splitlines()
         assert json.loads(row)["state"] == "requires_action"
-        await driver.send(yes_to(driver))
+        await driver.reply(driver.lines[-1], {"behavior": "allow"})
         await until((host.user.home / "made").exists)
 
 
-async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "The first answer.", "when": {"user_contains": "first"}})
-    fake_model.add({"text": "The second answer.", "when": {"user_contains": "second"}})
-    first = await host.ended("the first thing", host.path("north"))
-    await host.ended("the second thing", host.path("south"))
-    async with host.terminal("ssh", host.login, "--resume") as running:
+async def test_a_session_is_chosen_from_a_list(host: Host) -> None:
+    host.model.add({"text": "The first answer.", "when": {"user_contains": "first"}})
+    host.model.add({"text": "The second answer.", "when": {"user_contains": "second"}})
+    first = await ended(host, "the first thing", str(host.put("north")))
+    await ended(host, "the second thing", str(host.put("south")))
+    async with terminal(host, "ssh", "--resume") as running:
         await running.shows("2 sessions")
         assert running.text.index("the second thing") < running.text.index("the first thing")
         running.type("NORTH")
@@ -219,13 +177,13 @@ async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel
         running.type("\x04")
         assert await running.ended() == 0
         back = next(line for line in running.text.splitlines() if f"--resume {first}" in line)
-    fake_model.add({"text": "Gone on.", "when": {"user_contains": "go on"}})
+    host.model.add({"text": "Gone on.", "when": {"user_contains": "go on"}})
     words = shlex.split(back[back.index("ccb ssh") :])
     done = await host.laptop.run([*words[1:], "-p", "go on", "--output-format", "json"])
     assert done.code == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["session_id"], result["result"]) == (first, "Gone on.")
-    async with host.terminal("ssh", host.login, "--resume") as running:
+    async with terminal(host, "ssh", "--resume") as running:
         await running.shows("2 sessions")
         running.type("\x1b")
         assert await running.ended() == 2
@@ -233,20 +191,18 @@ async def test_a_session_is_chosen_from_a_list(host: Host, fake_model: FakeModel
     await until(lambda: not processes_of(host.user))
 
 
-async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alone(
-    host: Host, fake_model: FakeModel
-) -> None:
-    fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
-    await host.ended("explain this")
-    ask_once(fake_model)
-    async with host.asking("make it") as (driver, _):
-        async with host.terminal("attach", host.login, "--view") as running:
+async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alone(host: Host) -> None:
+    host.model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
+    await ended(host, "explain this")
+    ask_once(host.model)
+    async with asking(host, "make it") as (driver, _):
+        async with terminal(host, "attach", "--view") as running:
             await running.shows("make it")
             assert "explain this" not in running.text
             running.type("\x04")
             assert await running.ended() == 0
         assert driver.process.returncode is None
-        await host.run("stop", "--all")
+        await host.command("stop", "--all")
 
 
 async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(laptop: Laptop, tmp_path: Path) -> None:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import pwd
 import secrets
 import shutil
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import daemon_of, where
+from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts import sshd as servers
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.hosts.whole_session import STDIO, user_message
-from tests.support.machine.processes import processes_of
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import HostUser
+from tests.support.machine.processes import name_of, processes_of, shell_script
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import FakeModel
-from tests.support.model.model_script import uses
+from tests.support.model.model_script import Json, uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import STDIO, STREAM, user_message
 from tests.support.person.login import logged_in, target
 
 from ccb.deploy.bundle import load
@@ -35,64 +33,47 @@ from ccb.local.connect.session_rows import reports
 
 pytestmark = pytest.mark.visited
 
-Json = dict[str, Any]
 
 BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
 
 
-async def command(server: Sshd, user: HostUser, name: str, **params: Any) -> list[tuple[str, Json]]:
-    """What the host reports."""
-    async with asyncio.timeout(30), logged_in(target(server, user)) as transport:
+async def command(host: Host, name: str, **params: Any) -> list[tuple[str, Json]]:
+    async with asyncio.timeout(30), logged_in(target(host.server, host.user)) as transport:
         return [(each.kind, each.body) async for each in reports(transport, load(), {"command": name, **params})]
 
 
 def names_of(user: HostUser) -> set[str]:
-    names = set()
-    for process in processes_of(user):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            names.add(process.name())
-    return names
+    return {name_of(process) for process in processes_of(user)} - {""}
 
 
-def tree(user: HostUser) -> list[str]:
+def tree(host: Host) -> list[str]:
     """All there is in the home and in the places of this user elsewhere."""
-    found = [str(path.relative_to(user.home)) for path in user.home.rglob("*")]
-    uid = pwd.getpwnam(user.name).pw_uid
-    return sorted(found + [str(path) for path in Path("/tmp").glob(f"ccb-{uid}*")])
+    found = [str(path.relative_to(host.home)) for path in host.home.rglob("*")]
+    return sorted(found + [str(path) for path in Path("/tmp").glob(f"ccb-{host.uid}*")])
 
 
 @asynccontextmanager
-async def at_work(
-    laptop: Laptop, fake_model: FakeModel, server: Sshd, user: HostUser, path: str = "~"
-) -> AsyncIterator[str]:
+async def at_work(host: Host, path: str = "~") -> AsyncIterator[str]:
     """A session in the middle of a Bash call with children, and a laptop attached to it."""
-    fake_model.add(uses("Bash", command=BUSY))
-    argv = ["ssh", f"{user.name}@127.0.0.1:{path}", *server.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
-    async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
+    host.model.add(uses("Bash", command=BUSY))
+    argv = host.ssh("-p", *STDIO, "--allowedTools", "Bash", "--reconnect-timeout", "0", path=path)
+    async with host.laptop.start(argv) as running:
         await running.send(user_message("go"))
         session = (await running.until("system", "init"))["session_id"]
-        directory = user.home if path == "~" else Path(path)
+        directory = host.home if path == "~" else Path(path)
         await until((directory / "pids").exists)
         yield session
 
 
-async def test_stop_all_leaves_no_process_and_no_socket(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    second = host_user.home / "second"
-    second.mkdir()
-    os.chown(second, pwd.getpwnam(host_user.name).pw_uid, -1)
-    async with (
-        at_work(laptop, fake_model, sshd, host_user) as one,
-        at_work(laptop, fake_model, sshd, host_user, str(second)) as other,
-    ):
-        listed = {body["session"]: body for _, body in await command(sshd, host_user, "ps")}
+async def test_stop_all_leaves_no_process_and_no_socket(host: Host) -> None:
+    async with at_work(host) as one, at_work(host, str(host.put("second"))) as other:
+        listed = {body["session"]: body for _, body in await command(host, "ps")}
         assert {one, other} == set(listed)
         assert all(body["state"] == "running" and body["alive"] for body in listed.values())
-        reports = await command(sshd, host_user, "stop", all=True)
+        reports = await command(host, "stop", all=True)
         assert {(kind, body["session"]) for kind, body in reports} == {("stopped", one), ("stopped", other)}
-    await until(lambda: not processes_of(host_user))
-    assert [name for name in tree(host_user) if name.endswith((".sock", ".lock"))] == []
+    await until(lambda: not processes_of(host.user))
+    assert [name for name in tree(host) if name.endswith((".sock", ".lock"))] == []
 
 
 LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost ]; do sleep 0.01; done'
@@ -100,19 +81,14 @@ LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost
 
 
 @pytest.mark.parametrize("sandbox", [True, False], ids=["caged", "uncaged"])
-async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, sandbox: bool
-) -> None:
-    fake_model.add(uses("Bash", command=LOST), {"text": "a server runs"})
-    path = host_user.home / "project"
-    path.mkdir()
-    os.chown(path, pwd.getpwnam(host_user.name).pw_uid, -1)
-    where = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
+async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(host: Host, sandbox: bool) -> None:
+    host.model.add(uses("Bash", command=LOST), {"text": "a server runs"})
+    host.put("project")
     allowed = ["--sandbox", "workspace"] if sandbox else ["--allowedTools", "Bash"]
-    done = await laptop.run([*where, "-p", "go", *STDIO[:2], "--verbose", *allowed])
+    done = await host.run("-p", "go", *STREAM, *allowed, path="~/project")
     assert done.code == 0, done.stderr
-    assert "Still running after the command: sleep (pid " in str(fake_model.requests[-1].messages)
-    await until(lambda: not processes_of(host_user))
+    assert "Still running after the command: sleep (pid " in str(host.model.requests[-1].messages)
+    await until(lambda: not processes_of(host.user))
 
 
 ATTACKS = {
@@ -123,84 +99,70 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_stop_all_ends_what_has_lost_its_environment(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, attack: str
-) -> None:
+async def test_stop_all_ends_what_has_lost_its_environment(host: Host, attack: str) -> None:
     line = f"{LOST}; {ATTACKS[attack]} touch ready"
-    fake_model.add(uses("Bash", command=line), {"text": "a server runs"})
-    lost, ready = host_user.home / "lost", host_user.home / "ready"
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
-    async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
+    host.model.add(uses("Bash", command=line), {"text": "a server runs"})
+    lost, ready = host.home / "lost", host.home / "ready"
+    async with host.start("-p", *STDIO, "--allowedTools", "Bash", "--reconnect-timeout", "0") as running:
         await running.send(user_message("go"))
         await until(lambda: lost.exists() and lost.read_text().endswith("\n"))
         await until(lambda: ready.exists() or not psutil.pid_exists(int(lost.read_text())))
-        reports = await command(sshd, host_user, "stop", all=True)
+        reports = await command(host, "stop", all=True)
         assert [kind for kind, _ in reports] == ["stopped"]
-    await until(lambda: not processes_of(host_user))
+    await until(lambda: not processes_of(host.user))
 
 
-async def test_stop_all_ends_what_a_killed_worker_has_left_and_says_so(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    async with at_work(laptop, fake_model, sshd, host_user):
-        daemon_of(host_user).send_signal(signal.SIGKILL)
-    await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
-    assert names_of(host_user), "the tool still runs"
-    done = await laptop.run(["stop", f"{host_user.name}@127.0.0.1", "--all", *sshd.client_options()])
+async def test_stop_all_ends_what_a_killed_worker_has_left_and_says_so(host: Host) -> None:
+    async with at_work(host):
+        daemon_of(host.user).send_signal(signal.SIGKILL)
+    await until(lambda: names_of(host.user) <= {"bash", "sleep", "sh"})
+    assert names_of(host.user), "the tool still runs"
+    done = await host.command("stop", "--all")
     assert done.code == 0
     assert "(sleep): left running by a tool of session" in done.stdout.replace("“", "")
-    await until(lambda: not processes_of(host_user))
+    await until(lambda: not processes_of(host.user))
 
 
-async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
+async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(host: Host) -> None:
     """`ccb gc`, or a cleaner of old files, may take it away while the session is at work."""
-    (host_user.home / "greet.txt").write_text("bonjour\n", encoding="utf-8")
-    fake_model.add(
+    (host.home / "greet.txt").write_text("bonjour\n", encoding="utf-8")
+    host.model.add(
         uses("Bash", command="rm -rf .cache/ccb"),
         uses("Grep", pattern="bonj", output_mode="content"),
         {"text": "found"},
     )
-    where = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options()]
-    done = await laptop.run([*where, "-p", "go", *STDIO[:2], "--verbose", "--allowedTools", "Bash(rm *)"])
+    done = await host.run("-p", "go", *STREAM, "--allowedTools", "Bash(rm *)")
     assert done.code == 0, done.stderr
-    assert not (host_user.home / ".cache" / "ccb").exists()
-    assert "greet.txt:1:bonjour" in str(fake_model.requests[-1].messages)
+    assert not (host.home / ".cache" / "ccb").exists()
+    assert "greet.txt:1:bonjour" in str(host.model.requests[-1].messages)
 
 
 @pytest.mark.visited(False)
 @pytest.mark.parametrize("there", [[], [".cache", ".local/state"], [".cache/other", ".local/share/other"]])
 @pytest.mark.quick_rows(1)
-async def test_clean_leaves_nothing_of_ccb_on_the_host(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, there: list[str]
-) -> None:
-    uid = pwd.getpwnam(host_user.name).pw_uid
+async def test_clean_leaves_nothing_of_ccb_on_the_host(host: Host, there: list[str]) -> None:
     for name in there:
-        (host_user.home / name).mkdir(parents=True)
-    for path in host_user.home.rglob("*"):
-        os.chown(path, uid, -1)
-    before = tree(host_user)
-    async with at_work(laptop, fake_model, sshd, host_user):
-        (bundle,) = host_user.home.glob(".cache/ccb/worker/*.bundle")
+        host.put(name)
+    before = tree(host)
+    async with at_work(host):
+        (bundle,) = host.home.glob(".cache/ccb/worker/*.bundle")
         for name in (f"{bundle.stem}.cpython-39.code", f"{'f' * 64}.pypy310-pp73.code"):
             bundle.with_name(name).write_text("compiled copy")
-        would = await command(sshd, host_user, "clean", dry_run=True)
-        assert len(processes_of(host_user)) > 2
-        did = await command(sshd, host_user, "clean")
-    await until(lambda: not processes_of(host_user))
-    assert tree(host_user) == sorted([*before, "pids"])
+        would = await command(host, "clean", dry_run=True)
+        assert len(processes_of(host.user)) > 2
+        did = await command(host, "clean")
+    await until(lambda: not processes_of(host.user))
+    assert tree(host) == sorted([*before, "pids"])
     assert {body["what"] for kind, body in did if kind == "removed"} >= {"session", "bundle", "directory"}
     paths = [{body["path"] for kind, body in each if kind == "removed"} for each in (would, did)]
     assert paths[0] >= paths[1]
 
 
 @pytest.mark.visited(False)
-async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: HostUser) -> None:
+async def test_clean_touches_nothing_that_is_not_ours(host: Host) -> None:
     """Links in our places, files of others beside ours, a session that lives on another host."""
-    home, uid = host_user.home, pwd.getpwnam(host_user.name).pw_uid
-    away = str(uuid.uuid4())
-    session = home / ".local/state/ccb/sessions" / away
+    home = host.home
+    session = home / ".local/state/ccb/sessions" / str(uuid.uuid4())
     for each in (session, home / "precious/sessions", home / ".cache/ccb/worker"):
         each.mkdir(parents=True, mode=0o700)
     record = {"seq": 1, "time": 1.0, "kind": "options", "body": {"cwd": "/", "options": {}}}
@@ -214,10 +176,10 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
     (session.parent / "linked").symlink_to(home / "precious")
     (home / ".ccb-run").symlink_to(home / "precious")
     for path in home.rglob("*"):
-        os.chown(path, uid, -1, follow_symlinks=False)
-    before = tree(host_user)
-    reports = await command(sshd, host_user, "clean")
-    assert tree(host_user) == before
+        os.chown(path, host.uid, -1, follow_symlinks=False)
+    before = tree(host)
+    reports = await command(host, "clean")
+    assert tree(host) == before
     kept = {body["path"] for kind, body in reports if kind == "kept"}
     assert kept >= {str(session), str(home / f".cache/ccb/worker/{'e' * 64}.bundle"), str(home / ".local/state/ccb")}
 
@@ -235,17 +197,10 @@ def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         scope.mkdir()
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
-    fake = directory / "busctl"
-    fake.write_text("#!/bin/sh\n[ $1 = get-property ] && echo 'b true\nas 0\nas 0'\n")
-    fake.chmod(0o755)
-    wrapper = directory / "sshd-in-scope"
-    real = servers._SSHD
-    inner = f'mount --bind {fake} {busctl} && exec {real} "$@"'
-    wrapper.write_text(
-        f"#!/bin/sh\necho $$ > {scope}/cgroup.procs\nexec unshare -m --propagation private sh -c '{inner}' sh \"$@\"\n"
-    )
-    wrapper.chmod(0o755)
-    monkeypatch.setattr(servers, "_SSHD", str(wrapper))
+    fake = shell_script(directory / "busctl", "[ $1 = get-property ] && echo 'b true\nas 0\nas 0'")
+    inner = f'mount --bind {fake} {busctl} && exec {servers._SSHD} "$@"'
+    enter = f"echo $$ > {scope}/cgroup.procs\nexec unshare -m --propagation private sh -c '{inner}' sh \"$@\""
+    monkeypatch.setattr(servers, "_SSHD", str(shell_script(directory / "sshd-in-scope", enter)))
     try:
         yield
     finally:
@@ -254,26 +209,24 @@ def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         scope.rmdir()
 
 
-async def test_where_logout_kills_the_session_says_so_and_lives_as_long_as_its_connection(
-    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_where_logout_kills_a_session_lives_as_long_as_its_connection(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command_line = "echo run >> count; touch started; sleep 600"
-    fake_model.add(uses("Bash", command=command_line), {"text": "after"})
+    host.model.add(uses("Bash", command="echo run >> count; touch started; sleep 600"), {"text": "after"})
     with killing_at_logout(tmp_path, monkeypatch):
-        async with servers.sshd(tmp_path / "sshd") as server, relay(server.port) as between:
-            argv = [*where(host_user, server, between), "-p", *STDIO, "--allowedTools", "Bash"]
-            async with laptop.start(argv) as running:
+        async with servers.sshd(tmp_path / "killing") as server, relay(server.port) as between:
+            there = replace(host, server=server)
+            async with there.start("-p", *STDIO, "--allowedTools", "Bash", port=between.port) as running:
                 await running.send(user_message("go"))
-                await until((host_user.home / "started").exists)
+                await until((host.home / "started").exists)
                 between.freeze()
                 between.cut()
-                await until(lambda: not names_of(host_user) & {"ccb", "sleep"})
+                await until(lambda: not names_of(host.user) & {"ccb", "sleep"})
                 between.thaw()
                 assert (await running.until("result"))["is_error"]
                 await running.send(user_message("and now?"))
                 await running.until("result")
-                running.end_input()
-                done = await running.done()
-            await until(lambda: not processes_of(host_user))
+                done = await running.finish()
+            await until(lambda: not processes_of(host.user))
     assert (done.code, [result["is_error"] for result in done.results]) == (0, [True, False])
-    assert (host_user.home / "count").read_text() == "run\n"
+    assert (host.home / "count").read_text() == "run\n"

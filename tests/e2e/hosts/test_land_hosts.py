@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_bootstrap import tiny_bundle
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.model.fake_model import FakeModel
+from tests.support.hosts.reached_host import Host
+from tests.support.machine.processes import shell_script
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here, Laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import CommandTransport, PipeCommand
@@ -63,21 +63,18 @@ HOSTS = {
 
 
 def scene(directory: Path, setup: str) -> Path:
-    path = directory / "scene"
-    path.write_text(SCENE.format(setup=setup), encoding="utf-8")
-    path.chmod(0o755)
-    return path
+    return shell_script(directory / "scene", SCENE.format(setup=setup))
 
 
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.quick_rows(3)
-async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+async def test_a_session_runs_on_a_host_with(here: Here, host: str, tmp_path: Path) -> None:
     setup, truth = HOSTS[host]
-    fake_model.add(uses("Bash", command=LOOK), {"text": "ok"})
+    here.model.add(uses("Bash", command=LOOK), {"text": "ok"})
     where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup))]
-    done = await laptop.run([*where, "-p", "look", "--allowedTools", "Bash"])
+    done = await here.laptop.run([*where, "-p", "look", "--allowedTools", "Bash"])
     assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-    said = fake_model.requests[1].tool_result_text
+    said = here.model.requests[1].tool_result_text
     assert truth in said, said
     lasting = "/mnt/home/.local/" in said or "/mnt/s/" in said
     assert ("the session is kept in /" in done.stderr) != lasting, (said, done.stderr)
@@ -88,21 +85,20 @@ async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_mod
 
 @pytest.mark.parametrize("disk", ["-o ro", "-o nr_inodes=1"])
 @pytest.mark.quick_rows(1)
-async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_in_memory(
-    disk: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+async def test_a_host_where_nothing_can_be_written_runs_the_session_in_memory(
+    here: Here, disk: str, tmp_path: Path
 ) -> None:
     setup = f"mount -t tmpfs {disk} tmpfs /tmp; mount -t tmpfs {disk} tmpfs /mnt/home"
-    look = {"type": "tool_use", "name": "Bash", "input": {"command": "find /tmp /mnt/home"}}
-    fake_model.add({"blocks": [look]}, {"text": "ok"})
+    here.model.add(uses("Bash", command="find /tmp /mnt/home"), {"text": "ok"})
     where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]
-    done = await laptop.run([*where, "-p", "look"])
+    done = await here.laptop.run([*where, "-p", "look"])
     assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
     said = "Read-only file system" if disk == "-o ro" else "No space left on device"
     for place in ("/tmp/ccb-0", "/mnt/home/.ccb-run", "/mnt/home/.local"):
         assert done.stderr.count(f"ccb: on the host: “{place}: {said}”\n") == 1
     assert "ccb: on the host: “no file can be made on this host, so the session is kept in memory only" in done.stderr
     assert "ccb: on the host: “the worker's program is in memory only" in done.stderr
-    assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
+    assert here.model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
 
 
 NO_PYTHON = "for p in /usr/bin/python3.*[0-9]; do mount --bind /dev/null $p; done; export PATH=/usr/bin:/bin; "
@@ -136,28 +132,21 @@ async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) 
     assert launched.facts["exe"] == place
 
 
-async def test_a_command_that_passes_no_input_on_is_told_from_a_host_that_ends_the_worker(
-    laptop: Laptop, tmp_path: Path
-) -> None:
-    program = tmp_path / "enter"  # as `docker exec` without -i
-    program.write_text('#!/bin/sh\nexec "$@" </dev/null\n', encoding="ascii")
-    program.chmod(0o755)
+async def test_a_command_that_passes_no_input_on_is_named(laptop: Laptop, tmp_path: Path) -> None:
+    program = shell_script(tmp_path / "enter", 'exec "$@" </dev/null')  # as `docker exec` without -i
     done = await laptop.run(["ps", "box", "--transport", str(program)])
     assert done.code == 76 and "box does not pass input on" in done.stderr and "(-i)" in done.stderr
 
 
 @pytest.mark.parametrize("command", [["gc"], ["clean", "--yes"]])
 @pytest.mark.quick_rows(1)
-async def test_what_an_upload_that_died_has_left_is_removed(
-    command: list[str], laptop: Laptop, sshd: Sshd, host_user: HostUser
-) -> None:
-    host = [f"{host_user.name}@127.0.0.1", *sshd.client_options()]
-    assert (await laptop.run(["ps", *host])).code == 0
-    cache = host_user.home / ".cache" / "ccb" / "worker"
+async def test_what_an_upload_that_died_has_left_is_removed(host: Host, command: list[str]) -> None:
+    assert (await host.command("ps")).code == 0
+    cache = host.home / ".cache" / "ccb" / "worker"
     left = [cache / f".{'0a' * 8}.4194305{suffix}" for suffix in ("", f"-{'b1' * 8}")]  # by older workers, and now
     for each in left:
         each.touch()
-        shutil.chown(each, host_user.name)
-    done = await laptop.run([*command, *host])
+        shutil.chown(each, host.user.name)
+    done = await host.command(*command)
     assert done.code == 0, done.stderr
     assert not any(each.exists() for each in left) and all(each.name in done.stdout for each in left)

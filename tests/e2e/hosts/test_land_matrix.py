@@ -10,8 +10,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here
 
 SHELLS = {
     "bash": ("/bin/bash", ".bashrc"),
@@ -58,9 +57,7 @@ def at(user: HostUser, server: Sshd, *options: str) -> Somewhere:
 
 @pytest.mark.parametrize(("shell", "noise", "option"), LANDINGS)
 @pytest.mark.quick_rows(2)
-async def test_the_same_session_lands(
-    shell: str, noise: str, option: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_the_same_session_lands(here: Here, shell: str, noise: str, option: str, tmp_path: Path) -> None:
     program, rc = SHELLS[shell]
     path = Path(program)
     if shell == "ash":
@@ -71,13 +68,9 @@ async def test_the_same_session_lands(
             (user.home / rc).parent.mkdir(parents=True, exist_ok=True)
             (user.home / rc).write_text(NOISE[noise] + "\n", encoding="ascii")
         async with serve(tmp_path / "strict", [option, "LogLevel DEBUG1"]) as server:
-            where = (
-                at(user, server, "-o", option.replace(" ", "=")) if option == "Compression yes" else at(user, server)
-            )
-            settings = laptop.home / ".config/ccb/settings.json"
-            settings.parent.mkdir(parents=True, exist_ok=True)
-            settings.write_text('{"env": {"CCB_MAX_CONTEXT_TOKENS": "9000000"}}')  # for the bulk
-            await whole_session(laptop, fake_model, where, bulk=BULK.get(option, 0))
+            where = at(user, server, *(["-o", "Compression=yes"] if option == "Compression yes" else []))
+            here.laptop.settings(env={"CCB_MAX_CONTEXT_TOKENS": "9000000"})  # for the bulk
+            await whole_session(here.laptop, here.model, where, bulk=BULK.get(option, 0))
             log = server.log.read_text(encoding="utf-8", errors="replace")
         assert option != "Compression yes" or "compression: zlib@openssh.com" in log
         assert option != "RekeyLimit 1M" or log.count("SSH2_MSG_NEWKEYS received") > 2, "one each for two logins"
@@ -93,47 +86,41 @@ REFUSED = {
 
 @pytest.mark.parametrize("account", REFUSED)
 @pytest.mark.quick_rows(2)
-async def test_an_account_that_runs_no_command_says_so_in_its_own_words(
-    account: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_an_account_that_runs_no_command_says_so_in_its_words(here: Here, account: str, tmp_path: Path) -> None:
     shell, option, says = REFUSED[account]
     with host_user(tmp_path, shell) as user:
         async with serve(tmp_path / "strict", [option]) as server:
-            done = await laptop.run([*at(user, server).where, "-p", "hi"])
+            done = await here.laptop.run([*at(user, server).where, "-p", "hi"])
     assert (done.code, done.stdout) == (76, "")
     what, evidence, way_out = done.stderr.splitlines()
     assert what.startswith(f"ccb: {user.name}@127.0.0.1 did not run our command (exit code ")
     assert evidence == f"  It said: {says}"
     assert account.removeprefix("a ").removeprefix("internal-") in way_out
-    assert not fake_model.requests
+    assert not here.model.requests
 
 
 @pytest.mark.parametrize("transport", ["asyncssh", "ssh"])
 @pytest.mark.parametrize("what", ["-d", "-E"])
 @pytest.mark.quick_rows(1)
-async def test_an_expired_password_or_account_is_named(
-    what: str, transport: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_an_expired_password_or_account_is_named(here: Here, what: str, transport: str, tmp_path: Path) -> None:
     with host_user(tmp_path) as user:
         subprocess.run(["chage", what, "0" if what == "-d" else "1", user.name], check=True)
         async with serve(tmp_path / "strict", ["UsePAM yes"]) as server:
-            done = await laptop.run([*at(user, server, "--transport", transport).where, "-p", "hi"])
+            done = await here.laptop.run([*at(user, server, "--transport", transport).where, "-p", "hi"])
     assert (done.code, done.stdout) == (77, "")
     assert "ended the login: the account or its password has expired\n" in done.stderr
     assert f"Your {'password' if what == '-d' else 'account'} has expired" in done.stderr
-    assert not fake_model.requests
+    assert not here.model.requests
 
 
 @pytest.mark.parametrize("most", [2, 8])
-async def test_a_user_who_may_start_few_processes(
-    most: int, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_a_user_who_may_start_few_processes(here: Here, most: int, tmp_path: Path) -> None:
     searches = [{"type": "tool_use", "name": "Grep", "input": {"pattern": f"{number}"}} for number in range(6)]
-    fake_model.add({"blocks": searches}, {"text": "ok"})
+    here.model.add({"blocks": searches}, {"text": "ok"})
     with host_user(tmp_path) as user:
         (user.home / ".bashrc").write_text(f"ulimit -u {most}\n", encoding="ascii")
         async with serve(tmp_path / "sshd") as server:
-            done = await laptop.run([*at(user, server).where, "-p", "look"])
+            done = await here.laptop.run([*at(user, server).where, "-p", "look"])
     if most == 8:
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
         return

@@ -21,13 +21,13 @@ import pytest
 from tests.support.hosts.sealed import ENVIRONMENT, seal, writable_mounts
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.hosts.whole_session import STDIO, STREAM, allow, user_message
-from tests.support.machine.processes import name_of
+from tests.support.hosts.whole_session import allow
+from tests.support.machine.processes import name_of, processes_of
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
 from tests.support.network.relay import relay
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import STDIO, STREAM, Laptop, user_message
 
 PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
 """The prefixes of the Pythons the worker runs on."""
@@ -46,28 +46,15 @@ class Host:
         return pwd.getpwnam(self.user.name).pw_uid
 
     def where(self, port: int | None = None) -> list[str]:
-        return [
-            "ssh",
-            f"{self.user.name}@127.0.0.1:~/app",
-            *self.server.client_options(port),
-            "--transport",
-            "asyncssh",
-        ]
-
-    def processes(self) -> list[psutil.Process]:
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if process.uids().real == self.uid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        place = f"{self.user.name}@127.0.0.1:~/app"
+        return ["ssh", place, *self.server.client_options(port), "--transport", "asyncssh"]
 
     def daemons(self) -> list[int]:
-        return [process.pid for process in self.processes() if name_of(process) == "ccb"]
+        return [process.pid for process in processes_of(self.user) if name_of(process) == "ccb"]
 
     def runs(self, words: str) -> bool:
         """Whether a process with these words in its command line runs."""
-        ours = {process.pid for process in self.processes()}
+        ours = {process.pid for process in processes_of(self.user)}
         return any(words in found and pid in ours for pid, found in commands())
 
     def files(self) -> list[str]:
@@ -79,7 +66,6 @@ class Host:
 
 
 def commands() -> list[tuple[int, str]]:
-    """Every process and its command line."""
     return [(process.pid, " ".join(process.info["cmdline"] or [])) for process in psutil.process_iter(["cmdline"])]
 
 
@@ -195,9 +181,8 @@ async def test_a_session_without_any_file_is_whole(
 def no_files_of(pid: int) -> None:
     """That a process has no file open to write to, not even one without a name."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
-        assert fd.is_dir() or os.readlink(fd).startswith(("/dev/null", "socket:", "pipe:", "anon_inode:")), os.readlink(
-            fd
-        )
+        leads_to = os.readlink(fd)
+        assert fd.is_dir() or leads_to.startswith(("/dev/null", "socket:", "pipe:", "anon_inode:")), leads_to
 
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)

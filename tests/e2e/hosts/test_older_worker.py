@@ -14,26 +14,20 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
-from tests.remote.agent_kit import Reply, calls, says
-from tests.remote.worker_process import Laptop as Driver
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
 from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel
-from tests.support.model.model_script import Recorded
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.model.model_script import Json, Recorded, content_text
+from tests.support.person.laptop import STDIO, Laptop, make_laptop, user_message
 
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
-
 OLDER_BUNDLE = Path(__file__).resolve().parents[2] / "data" / "worker-24918b2.zip"
 OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
-STDIO = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
-STDIO += ["--permission-prompt-tool", "stdio"]
 COUNT = "echo run >> count"
 
 
@@ -71,32 +65,22 @@ def laptop(tmp_path: Path, host: WorkerHost, fake_model: FakeModel) -> Laptop:
     return replace(made, env={**made.env, "HOME": str(host.home), "XDG_RUNTIME_DIR": str(host.runtime)})
 
 
-def user(text: str) -> Json:
-    return {"type": "user", "message": {"role": "user", "content": text}}
-
-
-def cached_bundle(host: WorkerHost) -> Path:
-    """Where the stub has put the older bundle."""
-    return host.home / ".cache" / "ccb" / "worker" / f"{OLDER_HASH}.zip"
-
-
 async def older_session(host: WorkerHost) -> Older:
     """Start a session with the older worker and lose the connection in its second turn."""
-    path = cached_bundle(host)
-    if not path.exists():
-        path.parent.mkdir(parents=True, mode=0o700)
-        path.parent.parent.chmod(0o700)
-        shutil.copyfile(OLDER_BUNDLE, path)
+    path = host.home / ".cache" / "ccb" / "worker" / f"{OLDER_HASH}.zip"
+    path.parent.mkdir(parents=True, mode=0o700)
+    path.parent.parent.chmod(0o700)
+    shutil.copyfile(OLDER_BUNDLE, path)
     session = str(uuid.uuid4())
     driver = await host.connect(session, bundle=OLDER_HASH, bundle_path=str(path))
     hello = await driver.attach(SessionOptions(allowed_tools=["Bash(sleep *)"], permission_prompts="stdio"))
     assert hello.bundle == OLDER_HASH
     await driver.say("first prompt")
-    await answer_call(driver, says("First-answer."))
+    await driver.answers(says("First-answer."))
     await driver.message("result")
     await driver.say("second prompt")
-    await answer_call(driver, calls(("toolu_1", "Bash", {"command": "sleep 600", "run_in_background": True})))
-    await answer_call(driver, calls(("toolu_2", "Bash", {"command": COUNT}), message_id="msg_2"))
+    await driver.answers(calls(("toolu_1", "Bash", {"command": "sleep 600", "run_in_background": True})))
+    await driver.answers(calls(("toolu_2", "Bash", {"command": COUNT}), message_id="msg_2"))
     request = await driver.message("control_request")
     await driver.say("third prompt")
     await until(lambda: "third prompt" in journal_of(host, session).read_text(), "the third prompt is in the journal")
@@ -115,10 +99,6 @@ def journal_of(host: WorkerHost, session: str) -> Path:
     return host.state(session) / "journal.jsonl"
 
 
-async def answer_call(driver: Driver, reply: Reply) -> None:
-    await driver.answers(reply)
-
-
 async def kill(older: Older) -> None:
     """The daemon of `older` dies and can write nothing more; what it started goes on."""
     os.kill(older.pid, signal.SIGKILL)
@@ -127,12 +107,6 @@ async def kill(older: Older) -> None:
 
 def resume(host: WorkerHost, older: Older, *more: str) -> list[str]:
     return [str(host.project), "--resume", older.session, *more]
-
-
-def allow(asked: Json) -> Json:
-    decision = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-    answer = {"subtype": "success", "request_id": asked["request_id"], "response": decision}
-    return {"type": "control_response", "response": answer}
 
 
 def records(path: Path) -> list[Json]:
@@ -146,13 +120,8 @@ def prompts_of(request: Recorded) -> list[str]:
     """The texts of the user's own messages in a request to the model."""
     texts = []
     for message in request.messages:
-        blocks = (
-            message["content"]
-            if isinstance(message["content"], list)
-            else [{"type": "text", "text": message["content"]}]
-        )
         if message["role"] == "user":
-            texts += [block["text"] for block in blocks if block["type"] == "text" and "prompt" in block["text"]]
+            texts += [each for each in content_text(message["content"]).split("\n") if each.endswith("prompt")]
     return texts
 
 
@@ -169,14 +138,13 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
         asked = await running.until("control_request")
         assert asked["request_id"] == older.request_id
         assert asked["request"]["input"]["command"] == COUNT
-        await running.send(allow(asked))
+        await running.reply(asked, {"behavior": "allow", "updatedInput": asked["request"]["input"]})
         assert (await running.until("result"))["result"] == "Counted."
         assert prompts_of(fake_model.requests[0]) == ["first prompt", "second prompt", "third prompt"]
-        await running.send(user("fourth prompt"))
+        await running.send(user_message("fourth prompt"))
         assert (await running.until("result"))["result"] == "Fourth."
         assert alive(older.pid) and alive(older.background_pid)
-        running.end_input()
-        done = await running.done()
+        done = await running.finish()
     assert (done.code, len(done.results)) == (0, 2), done.stderr
     assert (host.project / "count").read_text() == "run\n"
     assert prompts_of(fake_model.requests[-1]) == ["first prompt", "second prompt", "third prompt", "fourth prompt"]
@@ -193,11 +161,10 @@ async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_kille
     await kill(older)
     fake_model.add({"text": "Third."}, {"text": "Fourth."})
     async with laptop.start(resume(host, older, "-p", *STDIO)) as running:
-        await running.send(user("fourth prompt"))
+        await running.send(user_message("fourth prompt"))
         while (await running.until("result")).get("result") != "Fourth.":
             pass
-        running.end_input()
-        done = await running.done()
+        done = await running.finish()
     assert done.code == 0, done.stderr
     assert not (host.project / "count").exists(), "the approval that was open is withdrawn, and its tool did not run"
     assert not alive(older.background_pid)
@@ -205,11 +172,8 @@ async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_kille
     assert after[: len(before)] == before
     bodies = [record["body"] for record in after]
     results = [body for body in bodies if body.get("type") == "result"]
-    assert [result.get("result") for result in results if not result["is_error"]] == [
-        "First-answer.",
-        "Third.",
-        "Fourth.",
-    ]
+    answers = [result.get("result") for result in results if not result["is_error"]]
+    assert answers == ["First-answer.", "Third.", "Fourth."]
     assert len(results) == 4, "the turn that was cut has one result"
     assert [record["body"]["bundle"] != OLDER_HASH for record in after if record["kind"] == "worker"] == [True]
     history = json.dumps(fake_model.requests[-1].messages)

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.reached_host import Host
+from tests.support.hosts.sshd import HostUser
 from tests.support.hosts.sshd import host_user as make_user
+from tests.support.machine.processes import processes_of
 from tests.support.machine.waiting import until
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 
@@ -27,15 +28,8 @@ WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; {LOOK}"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
 
 
-def processes_of(uid: int) -> list[Path]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and entry.stat().st_uid == uid:
-                found.append(entry)
-        except FileNotFoundError:
-            continue
-    return found
+def processes(user: HostUser) -> list[Path]:
+    return [Path("/proc", str(process.pid)) for process in processes_of(user)]
 
 
 def seen_in(process: Path) -> Iterator[tuple[str, bytes]]:
@@ -70,38 +64,30 @@ def files_of(uid: int, *roots: Path) -> list[Path]:
 
 
 def as_user(user: HostUser, command: str) -> subprocess.CompletedProcess[str]:
-    uid = pwd.getpwnam(user.name)
+    entry = pwd.getpwnam(user.name)
     return subprocess.run(
-        ["sh", "-c", command],
-        user=uid.pw_uid,
-        group=uid.pw_gid,
-        extra_groups=[],
-        capture_output=True,
-        text=True,
+        ["sh", "-c", command], user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
 
 
-async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
-    fake_model.add(uses("Bash", command=WAIT), {"text": "done"})
-    uid = pwd.getpwnam(host_user.name).pw_uid
+async def test_no_credential_and_no_nonce_can_be_found_on_the_host(host: Host, tmp_path: Path) -> None:
+    host.model.add(uses("Bash", command=WAIT), {"text": "done"})
+    uid = host.uid
     # uids of throwaway users are used again, so what other tests have left in /tmp does not count
-    places = [host_user.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
-    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", "go", "--allowedTools", "Bash"]
+    places = [host.home, Path(f"/tmp/ccb-{uid}"), Path("/var/tmp"), Path("/dev/shm"), Path(f"/run/user/{uid}")]
     with make_user(tmp_path) as watcher:
-        async with laptop.start(argv, piped=False) as running:
-            await until((host_user.home / "ready").exists)
-            processes = processes_of(uid)
-            assert len(processes) >= 3, "bridge, daemon and tool"
+        async with host.start("-p", "go", "--allowedTools", "Bash", piped=False) as running:
+            await until((host.home / "ready").exists)
+            found = processes(host.user)
+            assert len(found) >= 3, "bridge, daemon and tool"
             nonces: set[bytes] = set()
-            for process in processes:
+            for process in found:
                 memory = memory_of(process)
                 assert API_KEY.encode() not in memory, f"the key is in the memory of {process}"
                 nonces.update(NONCE.findall(memory))
             assert nonces, "the worker holds its nonce in memory, and only there"
-            for process in processes:
+            for process in found:
                 for where, content in seen_in(process):
                     for secret in {*nonces, API_KEY.encode()}:
                         assert secret not in content, where
@@ -110,33 +96,30 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
             for path in sockets:
                 assert stat.S_IMODE(path.lstat().st_mode) == 0o600
                 assert stat.S_IMODE(path.parent.lstat().st_mode) == 0o700
-                looked = as_user(
-                    watcher, f"ls {path.parent}; python3 -c \"import socket; socket.socket(1).connect('{path}')\""
-                )
+                connect = f"import socket; socket.socket(1).connect('{path}')"
+                looked = as_user(watcher, f'ls {path.parent}; python3 -c "{connect}"')
                 assert looked.returncode != 0
                 assert "PermissionError" in looked.stderr
                 assert looked.stdout == ""
-            own = " ".join(
-                each.name for each in [*processes, Path(str(running.process.pid))]
-            )  # not the whole machine's
+            own = " ".join(each.name for each in [*found, Path(str(running.process.pid))])  # not the whole machine's
             files = "/proc/$pid/environ /proc/$pid/cmdline"
             watched = as_user(watcher, f"ps -fp '{own}'; for pid in {own}; do cat {files} 2>/dev/null; done")
-            assert host_user.name[:7] in watched.stdout, "the second user sees the processes"
+            assert host.user.name[:7] in watched.stdout, "the second user sees the processes"
             for nonce in {*nonces, API_KEY.encode()}:
                 assert nonce.decode() not in watched.stdout
-            (host_user.home / "go").touch()
+            (host.home / "go").touch()
             done = await running.done()
     assert (done.code, done.stdout) == (0, "done\n")
-    seen_by_tool = fake_model.requests[1].tool_result_text
+    seen_by_tool = host.model.requests[1].tool_result_text
     assert "HOME=" in seen_by_tool, "the tool did look"
     assert API_KEY not in seen_by_tool
     environment, _, processes_seen = seen_by_tool.partition(PROCESSES)
-    assert host_user.name[:7] in processes_seen
+    assert host.user.name[:7] in processes_seen
     assert "ANTHROPIC" not in environment
     for path in files_of(uid, *places):
         if path.is_file() and not path.is_symlink():
             content = path.read_bytes()
             for secret in {*nonces, API_KEY.encode()}:
                 assert secret not in content, path
-            if not os.path.samefile(path.parent, host_user.home):
+            if not os.path.samefile(path.parent, host.home):
                 assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Laptop
+from tests.support.person.laptop import Here
 from tests.support.person.terminal import Terminal
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    path = tmp_path / "project"
-    path.mkdir()
-    (path / "greet.txt").write_text("hello wrold\n")
-    return path
-
-
-@asynccontextmanager
-async def repl(laptop: Laptop, project: Path, *arguments: str) -> AsyncIterator[Terminal]:
-    async with laptop.on_terminal(str(project), *arguments) as running:
-        await running.shows("F1 or /help")
-        yield running
 
 
 def _is_left_as_it_was_found(running: Terminal) -> None:
@@ -35,15 +16,13 @@ def _is_left_as_it_was_found(running: Terminal) -> None:
         assert off in after
 
 
-async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: Path, fake_model: FakeModel) -> None:
-    file = project / "greet.txt"
-    edit = {"file_path": str(file), "old_string": "wrold", "new_string": "world"}
-    fake_model.add(
-        uses("Read", file_path=str(file)),
-        uses("Edit", **edit),
-        {"text": "Corrected-the-greeting."},
-    )
-    async with repl(laptop, project) as running:
+async def test_an_edit_is_asked_for_approved_and_done(here: Here) -> None:
+    file = here.project / "greet.txt"
+    file.write_text("hello wrold\n")
+    edit = uses("Edit", file_path=str(file), old_string="wrold", new_string="world")
+    here.model.add(uses("Read", file_path=str(file)), edit, {"text": "Corrected-the-greeting."})
+    async with here.on_terminal() as running:
+        await running.shows("F1 or /help")
         assert b"\x1b]2;ccb local:" in running.written
         running.type("fix the typo\r")
         await running.shows("+ hello world")
@@ -57,10 +36,9 @@ async def test_an_edit_is_asked_for_approved_and_done(laptop: Laptop, project: P
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-async def test_a_signal_ends_it_and_the_terminal_is_usable(
-    laptop: Laptop, project: Path, number: signal.Signals, code: int
-) -> None:
-    async with repl(laptop, project) as running:
+async def test_a_signal_ends_it_and_the_terminal_is_usable(here: Here, number: signal.Signals, code: int) -> None:
+    async with here.on_terminal() as running:
+        await running.shows("F1 or /help")
         running.process.send_signal(number)
         assert await running.ended() == code
         await running.until(lambda: b"\x1b[?1049l" in running.written)

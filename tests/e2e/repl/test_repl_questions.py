@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
 
-from tests.support.model.fake_model import FakeModel
+from tests.features.steering.test_questions import ASKED
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import make_laptop
+from tests.support.person.laptop import Here
 from tests.support.person.terminal import Terminal
 
 from ccb.local.terminal.keymap import BURST_S
-
-ASKED = {
-    "questions": [
-        {
-            "question": "Which store?",
-            "header": "Store",
-            "options": [{"label": "SQLite", "description": "A file"}, {"label": "Redis", "description": "A server"}],
-        }
-    ]
-}
 
 
 async def press(running: Terminal, key: str) -> None:
@@ -53,19 +42,15 @@ async def choose(running: Terminal, answer: str) -> None:
     await press(running, "\r")
 
 
-async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_begins(
-    tmp_path: Path, fake_model: FakeModel
-) -> None:
-    project = tmp_path / "project"
-    project.mkdir()
-    fake_model.add(
-        uses("AskUserQuestion", **ASKED),
+async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_begins(here: Here) -> None:
+    project = here.project
+    here.model.add(
+        uses("AskUserQuestion", questions=ASKED["questions"][:1]),
         {**uses("ExitPlanMode", plan="# Move to Redis"), "when": {"tool_result_contains": "Which store? → Redis"}},
         {**uses("Write", file_path=str(project / "a.txt"), content="x"), "when": {"tool_result_contains": "approved"}},
         {"text": "All-is-done."},
     )
-    laptop = make_laptop(tmp_path, fake_model.url)
-    async with laptop.on_terminal(str(project), "--permission-mode", "plan") as running:
+    async with here.on_terminal("--permission-mode", "plan") as running:
         await running.shows("F1 or /help")
         running.type("move the store\r")
         await running.shows("Which store?")
@@ -76,6 +61,8 @@ async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_beg
         await choose(running, "1")
         await running.shows("All-is-done.")
         assert (project / "a.txt").read_text() == "x", "nobody was asked about the edit"
-        assert next((laptop.home / ".local/state/ccb/sessions").glob("*/plan.md")).read_text() == "# Move to Redis\n"
+        assert (
+            next((here.laptop.home / ".local/state/ccb/sessions").glob("*/plan.md")).read_text() == "# Move to Redis\n"
+        )
         running.type("/stop\r")
         await running.ended()

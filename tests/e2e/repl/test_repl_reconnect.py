@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.reached_host import Host
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import uses
-from tests.support.person.laptop import Laptop
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.laptop import Here
+from tests.support.person.terminal import Terminal
 
 pytestmark = pytest.mark.visited
 
@@ -20,21 +18,16 @@ ASKED = "─ Bash on"  # the border of the card
 
 
 async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:
-    fake_model.add(
-        uses("Bash", command=command),
-        {"text": "Counted-once."},
-    )
+    fake_model.add(uses("Bash", command=command), {"text": "Counted-once."})
     await running.shows("F1 or /help")
     running.type("count to one\r")
     await running.shows(ASKED)
 
 
-async def test_a_question_survives_the_bridge_and_the_tool_runs_once(
-    laptop: Laptop, tmp_path: Path, fake_model: FakeModel
-) -> None:
-    counter = tmp_path / "counter"
-    async with laptop.on_terminal(str(tmp_path)) as running:
-        await _ask(running, fake_model, f"echo one >> {counter}")
+async def test_a_question_survives_the_bridge_and_the_tool_runs_once(here: Here) -> None:
+    counter = here.project / "counter"
+    async with here.on_terminal() as running:
+        await _ask(running, here.model, f"echo one >> {counter}")
         for bridge in psutil.Process(running.process.pid).children():
             bridge.kill()
         await running.answer("1")
@@ -46,12 +39,10 @@ async def test_a_question_survives_the_bridge_and_the_tool_runs_once(
     assert counter.read_text() == "one\n"
 
 
-async def test_the_command_of_the_farewell_brings_the_question_back(
-    laptop: Laptop, tmp_path: Path, fake_model: FakeModel
-) -> None:
-    counter = tmp_path / "counter"
-    async with laptop.on_terminal(str(tmp_path)) as running:
-        await _ask(running, fake_model, f"echo one >> {counter}")
+async def test_the_command_of_the_farewell_brings_the_question_back(here: Here) -> None:
+    counter = here.project / "counter"
+    async with here.on_terminal() as running:
+        await _ask(running, here.model, f"echo one >> {counter}")
         running.type("\x04")
         assert await running.ended() == 0
         await running.shows("The agent waits there for an answer.")
@@ -59,7 +50,7 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
         command = shlex.split(running.text.partition("Come back with:")[2].strip().splitlines()[0])
     assert not counter.exists()
     assert command[0] == "ccb"
-    async with laptop.on_terminal(*command[1:]) as again:
+    async with here.laptop.on_terminal(*command[1:]) as again:
         await again.shows("❯ count to one")
         await again.shows(ASKED)
         await again.answer("1")
@@ -70,15 +61,9 @@ async def test_the_command_of_the_farewell_brings_the_question_back(
         await again.shows("It was stopped on the host.")
 
 
-async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_it(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    key = make_key(laptop.home / "locked", passphrase="open sesame")
-    (sshd.identity.parent / "authorized_keys").write_text(key.with_suffix(".pub").read_text())
-    options = sshd.client_options()
-    options[options.index("-i") + 1] = str(key)
-    words = ["ssh", f"{host_user.name}@127.0.0.1:~", *options, "--transport", "ssh", "-o", "ControlPath=none"]
-    async with laptop.on_terminal(*words) as running:
+async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_it(host: Host) -> None:
+    options = [*host.locked_key(), "--transport", "ssh", "-o", "ControlPath=none"]
+    async with host.laptop.on_terminal("ssh", f"{host.login}:~", *options) as running:
         await running.shows("Enter passphrase for")
         running.type("open sesame\r")
         await running.shows("F1 or /help")
@@ -90,28 +75,21 @@ async def test_a_login_that_must_be_made_again_asks_only_when_the_person_wants_i
         running.type("r")
         await running.until(lambda: running.text.count("Enter passphrase for") > asked)
         running.type("open sesame\r")
-        await running.until(lambda: len(logins(sshd)) == 2)
+        await running.until(lambda: host.logins == 2)
         assert "open sesame" not in running.text
         running.type("\x15/stop\r")  # at once after the r, which may be the first letter of a word
         assert await running.ended() == 0
 
 
-def logins(server: Sshd) -> list[str]:
-    return [line for line in server.log.read_text().splitlines() if "Accepted publickey" in line]
-
-
 @pytest.mark.parametrize("then", ["takes it back", "leaves"])
 @pytest.mark.quick_rows(1)
-async def test_an_answer_is_paid_once_although_another_terminal_takes_the_session_over(
-    then: str, laptop: Laptop, tmp_path: Path, fake_model: FakeModel
-) -> None:
-    fake_model.add({"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4})
-    async with laptop.on_terminal(str(tmp_path)) as first:
+async def test_an_answer_is_paid_once_although_another_terminal_takes_over(here: Here, then: str) -> None:
+    here.model.add({"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4})
+    async with here.on_terminal() as first:
         await first.shows("F1 or /help")
         first.type("go\r")
-        await fake_model.until(lambda model: len(model.requests) == 1)
-        again = [sys.executable, "-m", "ccb", "attach", "--local"]
-        async with terminal(again, laptop.env, str(laptop.home)) as second:
+        await here.model.until(lambda model: len(model.requests) == 1)
+        async with here.laptop.on_terminal("attach", "--local") as second:
             await second.shows("❯ go")
             await first.shows("drives this session now")
             if then == "leaves":
@@ -120,7 +98,7 @@ async def test_an_answer_is_paid_once_although_another_terminal_takes_the_sessio
             else:
                 await first.chord("\x1bt")
                 await second.shows("drives this session now")
-            fake_model.release()
+            here.model.release()
             for terminal_that_sees in [second] + [first] * (then != "leaves"):
                 await terminal_that_sees.shows("somebody else comes in the middle of.")
             if then == "leaves":
@@ -130,4 +108,4 @@ async def test_an_answer_is_paid_once_although_another_terminal_takes_the_sessio
         if then != "leaves":
             first.type("/stop\r")
             assert await first.ended() == 0
-    assert len(fake_model.requests) == 1
+    assert len(here.model.requests) == 1

@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop
+from tests.support.hosts.reached_host import Host
 
 pytestmark = pytest.mark.visited
 
 _LEFT = re.compile("Before this: session ([0-9a-f]{8})")
 
 
-async def test_a_new_session_and_the_way_back_need_no_second_login(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
-) -> None:
-    fake_model.add({"text": "Answer-one."}, {"text": "Answer-two."}, {"text": "Answer-three."})
-    place = f"{host_user.name}@127.0.0.1:{host_user.home}"
-    async with laptop.on_terminal("ssh", place, *sshd.client_options()) as running:
+async def test_a_new_session_and_the_way_back_need_no_second_login(host: Host) -> None:
+    host.model.add({"text": "Answer-one."}, {"text": "Answer-two."}, {"text": "Answer-three."})
+    async with host.on_terminal() as running:
         await running.shows("F1 or /help")
         running.type("the first one\r")
         await running.shows("Answer-one.")
@@ -35,7 +30,7 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(
         await running.shows("Answer-three.")
         running.type("\x04")
         assert await running.ended() == 0
-    asked = [[message["content"][-1]["text"] for message in each.messages] for each in fake_model.requests]
+    asked = [[message["content"][-1]["text"] for message in each.messages] for each in host.model.requests]
     assert asked[1] == ["the second one"], "the second session begins empty"
     assert asked[2] == ["the first one", "Answer-one.", "and on"]
-    assert sshd.log.read_text().count("Accepted publickey") == 1
+    assert host.logins == 1

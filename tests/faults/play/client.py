@@ -11,19 +11,17 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from tests.faults.play.host import kill_worker
 from tests.faults.play.outcome import Outcome, Progress, progress
 from tests.faults.play.plan import Plan
 from tests.faults.work.pieces import Piece
 from tests.faults.work.work import SUMMARY, WORKS, WorkModel, permission
-from tests.support.hosts.sshd import HostUser
+from tests.support.hosts.reached_host import Host
 from tests.support.machine.clock import Clocks
+from tests.support.model.model_script import Json
 from tests.support.network.relay import Relay
-from tests.support.person.laptop import Laptop
-
-Json = dict[str, Any]
+from tests.support.person.laptop import STDIO, user_message
 
 PATIENCE_S = 60  # what ccb is given to reconnect
 
@@ -31,16 +29,12 @@ OFFLINE_S = 0.5  # how long the link stays down when a prompt is sent meanwhile
 
 _LATE_S = 1.0  # how long a client that came back waits for results that the first one may have got
 
-_FLAGS = [
-    "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
-    "--permission-prompt-tool", "stdio", "--reconnect-timeout", str(PATIENCE_S),
-]  # fmt: skip
+_FLAGS = ["-p", *STDIO, "--reconnect-timeout", str(PATIENCE_S)]
 
 
 @dataclass(frozen=True)
 class Around:
-    laptop: Laptop
-    user: HostUser
+    host: Host
     between: Relay
     model: WorkModel
     clocks: Clocks | None
@@ -57,11 +51,12 @@ class _Client:
 
 
 class Session:
-    def __init__(self, plan: Plan, around: Around, where: list[str]) -> None:
+    def __init__(self, plan: Plan, around: Around, *flags: str) -> None:
         self._plan = plan
         self._around = around
         self._pieces = WORKS[plan.work].pieces
-        self._where = [*where, *_FLAGS, *WORKS[plan.work].flags]
+        words = (*flags, *_FLAGS, *WORKS[plan.work].flags)
+        self._where = around.host.ssh(*words, port=around.between.port)
         self._current: _Client | None = None
         self._outcome = Outcome()
         self._prompted = 0
@@ -106,7 +101,7 @@ class Session:
         self._outcome.twice, self._outcome.untaken, self._outcome.told = seen.twice, seen.untaken, seen.told
 
     async def _run(self, again: list[str]) -> int:
-        async with self._around.laptop.start([*self._where, *again]) as run, asyncio.TaskGroup() as tasks:
+        async with self._around.host.laptop.start([*self._where, *again]) as run, asyncio.TaskGroup() as tasks:
             if self._current is not None and self._current.working is not None:
                 self._current.working.cancel()
             client = self._current = _Client(run.process, bool(again))
@@ -158,7 +153,7 @@ class Session:
             await self._be_there(piece, client)
             await self._over(client)
             if piece.ends:
-                (self._around.user.home / piece.ends).touch()
+                (self._around.host.home / piece.ends).touch()
                 await self._over(client, lambda seen: seen.ended >= seen.begun)
             if self._prompted == len(self._pieces):
                 break
@@ -167,8 +162,8 @@ class Session:
         client.process.stdin.close()
 
     async def _be_there(self, piece: Piece, client: _Client) -> None:
-        at = self._around.user.home / (piece.interrupt_at or piece.says_at)
-        if at == self._around.user.home:
+        at = self._around.host.home / (piece.interrupt_at or piece.says_at)
+        if at == self._around.host.home:
             return
         over = asyncio.create_task(self._over(client))
         try:
@@ -182,7 +177,7 @@ class Session:
             if not self._has_heard(piece.says):
                 await self._say(piece.says)
             await _until(lambda: self._has_heard(piece.says))
-            (self._around.user.home / piece.says_then).touch()
+            (self._around.host.home / piece.says_then).touch()
         finally:
             over.cancel()
             await asyncio.gather(over, return_exceptions=True)
@@ -221,8 +216,7 @@ class Session:
 
     async def _say(self, text: str) -> None:
         identity = str(uuid.uuid5(uuid.NAMESPACE_OID, text))  # two clients may say it
-        message = {"role": "user", "content": text}
-        await self._send({"type": "user", "message": message, "parent_tool_use_id": None, "uuid": identity})
+        await self._send(user_message(text, uuid=identity))
 
     async def _send(self, body: Json) -> None:
         assert self._current is not None and self._current.process.stdin is not None
@@ -232,7 +226,7 @@ class Session:
 
     async def _strike_at_moment(self) -> None:
         moment = self._plan.moment
-        files = [home / moment for home in (self._around.user.home, self._around.laptop.home)]
+        files = [home / moment for home in (self._around.host.home, self._around.host.laptop.home)]
         if moment:
             asked = self._around.model
             await _until(lambda: asked.asked_for_summary if moment == SUMMARY else any(each.exists() for each in files))
@@ -250,7 +244,7 @@ class Session:
                 process.send_signal(signal.SIGSTOP)
                 later(self._plan.stopped_s, _go, process)
             case "kill daemon":
-                kill_worker(self._around.user)
+                kill_worker(self._around.host.user)
             case "cut link":
                 self._around.between.cut()
             case "clocks jump":
@@ -260,7 +254,7 @@ class Session:
         self._struck.set()
 
     def _progress(self) -> Progress:
-        journals = self._around.user.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
+        journals = self._around.host.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
         return progress(next(journals, Path("no journal yet")))
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 _VOLATILE = {
     "uuid", "session_id", "duration_ms", "duration_api_ms", "total_cost_usd", "usage", "modelUsage",

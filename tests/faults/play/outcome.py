@@ -6,9 +6,8 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 
 @dataclass

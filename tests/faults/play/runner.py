@@ -10,17 +10,16 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import psutil
 from tests.faults.play.client import Around, Session
 from tests.faults.play.host import kept_by, left_by, make_repository, trees_of
 from tests.faults.play.outcome import Outcome, lines_of, text_of
 from tests.faults.play.plan import Plan, Step
-from tests.faults.work.pieces import LAPTOP_SETTINGS
+from tests.faults.work.pieces import COMMAND, NEAR_NAME
 from tests.faults.work.work import WORKS, WorkModel
+from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.clock import jumping_clocks
@@ -30,30 +29,21 @@ from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop
 from tests.support.worker.compiled import packed
 
-Json = dict[str, Any]
-
 DEADLINE_S = 180.0
 
 _REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 
 
 async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
-    scripted = WorkModel(WORKS[plan.work], str(user.home))
+    scripted = WorkModel(WORKS[plan.work])
     async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
-        _prepare(user, WORKS[plan.work].files, warm=not plan.cold, copy=plan.copy)
-        if WORKS[plan.work].kept:
-            make_repository(user, WORKS[plan.work].files)
-        if WORKS[plan.work].served:
-            settings = laptop.home / ".config/ccb/settings.json"
-            settings.parent.mkdir(parents=True)
-            settings.write_text(LAPTOP_SETTINGS)
-        where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
+        host = Host(laptop, model, sshd, user)
+        _prepare(host, plan)
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
         if clocks is not None:
             laptop.env["PYTHONPATH"] = clocks.pythonpath + laptop.env["PYTHONPATH"]
-        where += ["--debug"] if debug else []
-        session = Session(plan, Around(laptop, user, between, scripted, clocks), where)
+        session = Session(plan, Around(host, between, scripted, clocks), *(["--debug"] if debug else []))
         between.faults += [_fault(step, user) for step in plan.steps]
         started = time.monotonic()
         try:
@@ -78,22 +68,21 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         return outcome
 
 
-def _prepare(user: HostUser, files: Mapping[str, str], *, warm: bool, copy: str) -> None:
-    owner = pwd.getpwnam(user.name)
-    for name, text in files.items():
-        path = user.home / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        for each in (path, *path.parents):
-            if each.is_relative_to(user.home):
-                os.chown(each, owner.pw_uid, owner.pw_gid)
-    if warm:
-        visit(user.home, owner.pw_uid)
-        if copy:
-            (bundle,) = user.home.glob(".cache/ccb/worker/*.bundle")
+def _prepare(host: Host, plan: Plan) -> None:
+    work = WORKS[plan.work]
+    for name, text in work.files.items():
+        host.put(name, text.encode())
+    if work.kept:
+        make_repository(host.user, work.files)
+    if work.served:
+        host.laptop.settings(mcpServers={NEAR_NAME: COMMAND})
+    if not plan.cold:
+        visit(host.home, host.uid)
+        if plan.copy:
+            (bundle,) = host.home.glob(".cache/ccb/worker/*.bundle")
             path = bundle.with_name(f"{bundle.stem}.{_cache_tag()}.code")
             path.unlink(missing_ok=True)
-            _put_copy(path, copy, owner)
+            _put_copy(path, plan.copy, pwd.getpwnam(host.user.name))
 
 
 def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.faults.play.check import check
 from tests.faults.play.compare import first_difference, transcript
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import ENDINGS, LINK_FAULTS, Plan, plan
-
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 
 def test_a_plan_is_its_seed_alone_and_all_faults_are_among_the_plans() -> None:

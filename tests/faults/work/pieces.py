@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 Json = dict[str, Any]
 
-Answers = Callable[[str], list[Json]]  # the answers of a model in a home directory, in order
+Answers = tuple[Json, ...]  # of a model, in order; paths are those of the session's directory
 
 SCRIPT = "work.sh"
 SCRIPT_TEXT = """\
@@ -69,51 +69,36 @@ QUESTION: Json = {
 }
 
 
-def _look(home: str) -> list[Json]:
-    ticks = "for n in 1 2 3 4 5; do echo tick $n >> count; sleep 0.1; done; echo ticked"
-    return [
-        {
-            "blocks": [
-                say("I look at the files and count. " * 8),
-                tool("Read", file_path=f"{home}/a.txt"),
-                tool("Read", file_path=f"{home}/b.txt"),
-                tool("Read", file_path=f"{home}/edit.txt"),
-                bash("echo one >> count; echo counted"),
-            ],
-            "delay": 0.004,
-        },
-        {
-            "blocks": [
-                tool("Edit", file_path=f"{home}/edit.txt", old_string="old line", new_string="new line"),
-                bash("echo two >> count; echo asked"),
-            ]
-        },
-        {"blocks": [say("Now the long one."), bash(ticks)]},
+def uses(*blocks: Json, **more: object) -> Json:
+    return {"blocks": list(blocks), **more}
+
+
+_TICKS = "for n in 1 2 3 4 5; do echo tick $n >> count; sleep 0.1; done; echo ticked"
+_READS = (tool("Read", file_path=name) for name in ("a.txt", "b.txt", "edit.txt"))
+_LOOKED = (*_READS, bash("echo one >> count; echo counted"))
+LOOK = Piece(
+    "first: look and count",
+    (
+        uses(say("I look at the files and count. " * 8), *_LOOKED, delay=0.004),
+        uses(
+            tool("Edit", file_path="edit.txt", old_string="old line", new_string="new line"),
+            bash("echo two >> count; echo asked"),
+        ),
+        uses(say("Now the long one."), bash(_TICKS)),
         {"text": "The first part is done, and this is a longer sentence about it. " * 6, "delay": 0.004},
-    ]
-
-
-def _wait(_: str) -> list[Json]:
-    return [{"blocks": [bash(f"touch {INTERRUPT_AT}; sleep 60; echo never >> count")]}]
-
-
-def _finish(home: str) -> list[Json]:
-    return [
-        {
-            "blocks": [
-                tool("AskUserQuestion", questions=[QUESTION]),
-                tool("Write", file_path=f"{home}/new.txt", content="written once\n"),
-                bash("echo three >> count; echo third"),
-            ]
-        },
-        {"text": "All of it is done.", "delay": 0.01},
-    ]
-
-
-LOOK = Piece("first: look and count", _look, ("one", "two", *(f"tick {n}" for n in range(1, 6))))
-WAIT = Piece("second: wait for me", _wait, interrupt_at=INTERRUPT_AT, moments=(INTERRUPT_AT,))
-FINISH = Piece("third: finish", _finish, ("three",))
-
+    ),
+    ("one", "two", *(f"tick {n}" for n in range(1, 6))),
+)
+WAIT = Piece(
+    "second: wait for me", (uses(bash(f"touch {INTERRUPT_AT}; sleep 60; echo never >> count")),),
+    interrupt_at=INTERRUPT_AT, moments=(INTERRUPT_AT,),
+)  # fmt: skip
+_FINISHED = [tool("Write", file_path="new.txt", content="written once\n"), bash("echo three >> count; echo third")]
+FINISH = Piece(
+    "third: finish",
+    (uses(tool("AskUserQuestion", questions=[QUESTION]), *_FINISHED), {"text": "All of it is done.", "delay": 0.01}),
+    ("three",),
+)
 
 FULL = 190_000  # the tokens that an answer reports so that the conversation is compacted
 
@@ -124,46 +109,16 @@ def _task(part: str, **more: str) -> Json:
 
 
 def _part(part: str, until: str = "") -> Answers:
-    return lambda _: [{"blocks": [bash(f"sh {SCRIPT} {part} {until}".strip())]}, {"text": f"{part} is done."}]
-
-
-def _agents(_: str) -> list[Json]:
-    return [
-        {"blocks": [say("One agent first."), _task("alone")]},
-        {"blocks": [_task("left"), _task("right")]},
-        {"text": "The agents are done."},
-    ]
-
-
-def _leave(_: str) -> list[Json]:
-    answers = [{"blocks": [bash(f"sh {SCRIPT} leaves looks-runs")]}, {"blocks": [bash("echo left >> left.txt")]}]
-    return [*answers, {"text": "It is left there."}]
-
-
-def _trees(_: str) -> list[Json]:
-    tasks = [_task(part, isolation="worktree") for part in ("looks", "leaves")]
-    return [{"blocks": tasks}, {"text": "They worked apart."}]
-
-
-def _background(_: str) -> list[Json]:
-    return [{"blocks": [bash(f"sh {SCRIPT} task go", run_in_background=True)]}, {"text": "It runs."}]
-
-
-def _queue(_: str) -> list[Json]:
-    return [{"blocks": [bash(f"sh {SCRIPT} busy said")]}, {"text": "Nothing was said."}]
-
-
-def _fill(_: str) -> list[Json]:
-    return [
-        {"blocks": [say("It fills up. " * 20), bash(f"sh {SCRIPT} full")], "usage": {"input_tokens": FULL}},
-        {"blocks": [bash(f"sh {SCRIPT} emptied")]},
-        {"text": "There is room again."},
-    ]
+    return uses(bash(f"sh {SCRIPT} {part} {until}".strip())), {"text": f"{part} is done."}
 
 
 AGENTS = Piece(
     "delegate it",
-    _agents,
+    (
+        uses(say("One agent first."), _task("alone")),
+        uses(_task("left"), _task("right")),
+        {"text": "The agents are done."},
+    ),
     ("alone", "left", "left-ended", "right", "right-ended"),
     # Each of the two waits for the other: they run at the same time.
     {
@@ -173,20 +128,35 @@ AGENTS = Piece(
     },
     moments=("left-runs", "right-runs"),
 )
+_LEAVE = (
+    uses(bash(f"sh {SCRIPT} leaves looks-runs")), uses(bash("echo left >> left.txt")), {"text": "It is left there."},
+)  # fmt: skip
 TREES = Piece(
     "do it apart",
-    _trees,
+    (uses(*(_task(part, isolation="worktree") for part in ("looks", "leaves"))), {"text": "They worked apart."}),
     ("looks", "looks-ended", "leaves", "leaves-ended"),
     kept=("leaves",),
-    agents={"part looks:": _part("looks", "leaves-runs"), "part leaves:": _leave},
+    agents={"part looks:": _part("looks", "leaves-runs"), "part leaves:": _LEAVE},
     moments=("looks-runs", "leaves-runs"),
 )
-BACKGROUND = Piece("start it", _background, ("task", "task-ended"), moments=("task-runs",), ends="go")
-QUEUE = Piece(
-    "be busy", _queue, ("busy", "busy-ended"), moments=("busy-runs",), says="words meanwhile", says_at="busy-runs",
-    says_then="said",
+BACKGROUND = Piece(
+    "start it", (uses(bash(f"sh {SCRIPT} task go", run_in_background=True)), {"text": "It runs."}),
+    ("task", "task-ended"), moments=("task-runs",), ends="go",
 )  # fmt: skip
-FILL = Piece("fill the window", _fill, ("full", "emptied"), moments=("summary",))
+QUEUE = Piece(
+    "be busy", (uses(bash(f"sh {SCRIPT} busy said")), {"text": "Nothing was said."}), ("busy", "busy-ended"),
+    moments=("busy-runs",), says="words meanwhile", says_at="busy-runs", says_then="said",
+)  # fmt: skip
+FILL = Piece(
+    "fill the window",
+    (
+        uses(say("It fills up. " * 20), bash(f"sh {SCRIPT} full"), usage={"input_tokens": FULL}),
+        uses(bash(f"sh {SCRIPT} emptied")),
+        {"text": "There is room again."},
+    ),
+    ("full", "emptied"),
+    moments=("summary",),
+)
 
 
 NAME, NEAR_NAME = "tally", "purse"
@@ -220,23 +190,18 @@ when that file exists."""
 
 COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
 MCP_JSON = json.dumps({"mcpServers": {NAME: COMMAND}})
-LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: COMMAND}})
 
 
 def count(word: str, *, server: str = NAME, **more: object) -> Json:
     return tool(f"mcp__{server}__count", word=word, **more)
 
 
-def _serve(_: str) -> list[Json]:
-    return [{"blocks": [count("served")]}, {"blocks": [count("again")]}, {"text": "It has counted."}]
-
-
-def _spend(_: str) -> list[Json]:
-    near = [count(word, server=NEAR_NAME, seconds=1) for word in ("spent", REFUSED)]
-    return [*({"blocks": [each]} for each in near), {"text": "It has counted on the laptop."}]
-
-
 SERVE = Piece(
-    "use the server", _serve, ("served", "served-ended", "again", "again-ended"), moments=("served-runs", "again-runs")
-)
-SPEND = Piece("use mine", _spend, near=("spent", "spent-ended"), moments=("spent-runs",))
+    "use the server", (uses(count("served")), uses(count("again")), {"text": "It has counted."}),
+    ("served", "served-ended", "again", "again-ended"), moments=("served-runs", "again-runs"),
+)  # fmt: skip
+_SPENT = (uses(count(word, server=NEAR_NAME, seconds=1)) for word in ("spent", REFUSED))
+SPEND = Piece(
+    "use mine", (*_SPENT, {"text": "It has counted on the laptop."}),
+    near=("spent", "spent-ended"), moments=("spent-runs",),
+)  # fmt: skip

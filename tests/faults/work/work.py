@@ -9,25 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.faults.work import pieces
-from tests.faults.work.pieces import (
-    AGENTS,
-    BACKGROUND,
-    FILL,
-    FINISH,
-    LOOK,
-    QUEUE,
-    SCRIPT,
-    SCRIPT_TEXT,
-    TREES,
-    WAIT,
-    Json,
-    Piece,
-)
+from tests.faults.work.pieces import SCRIPT, Json, Piece
 from tests.support.model.model_script import Recorded
 
 SUMMARY = "summary"  # the moment at which the model is asked for one
 
-_FILES = {"a.txt": "alpha\n" * 40, "b.txt": "beta\n" * 40, "edit.txt": "old line\nkept line\n", SCRIPT: SCRIPT_TEXT}
+_FILES = {
+    "a.txt": "alpha\n" * 40,
+    "b.txt": "beta\n" * 40,
+    "edit.txt": "old line\nkept line\n",
+    SCRIPT: pieces.SCRIPT_TEXT,
+}
 
 _ALLOWED = (
     *("Bash(echo one*)", "Bash(echo left*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)"),
@@ -97,14 +89,16 @@ class Work:
         return sum(SUMMARY in piece.moments for piece in self.pieces)
 
 
+_EVERYTHING = (
+    *(pieces.FILL, pieces.BACKGROUND, pieces.AGENTS, pieces.TREES, pieces.WAIT),
+    *(pieces.SERVE, pieces.QUEUE, pieces.SPEND),
+)
 WORKS = {
-    "basics": Work((LOOK, WAIT, FINISH), 7),
-    "agents": Work((AGENTS, TREES, FINISH), 18, hooked=True),
-    "background": Work((BACKGROUND, QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
-    "compaction": Work((LOOK, FILL, FINISH), 10),
-    "everything": Work(
-        (FILL, BACKGROUND, AGENTS, TREES, WAIT, pieces.SERVE, QUEUE, pieces.SPEND), 32, hooked=True, served=True
-    ),
+    "basics": Work((pieces.LOOK, pieces.WAIT, pieces.FINISH), 7),
+    "agents": Work((pieces.AGENTS, pieces.TREES, pieces.FINISH), 18, hooked=True),
+    "background": Work((pieces.BACKGROUND, pieces.QUEUE, pieces.SERVE, pieces.SPEND), 11, served=True),
+    "compaction": Work((pieces.LOOK, pieces.FILL, pieces.FINISH), 10),
+    "everything": Work(_EVERYTHING, 32, hooked=True, served=True),
 }
 
 
@@ -117,13 +111,12 @@ def permission(tool_input: Json) -> Json:
 
 
 class WorkModel:
-    """The scripted model of a session in `home`. `asked_for_summary`: it has been."""
+    """The scripted model of a session. `asked_for_summary`: it has been."""
 
-    def __init__(self, work: Work, home: str) -> None:
+    def __init__(self, work: Work) -> None:
         self.asked_for_summary = False
         self._agents = [entry for piece in work.pieces for entry in piece.agents.items()]
         self._turns = list(_turns(work))
-        self._home = home
 
     def __call__(self, request: Recorded) -> Mapping[str, Any] | None:
         first = str(request.messages[0].get("content"))
@@ -135,7 +128,7 @@ class WorkModel:
         if "Answer with the summary alone" in request.last_user_text:
             self.asked_for_summary = True
             return {"text": f"{_DID} {json.dumps(called)}", "first_delay": 0.3, "delay": 0.02}
-        for step in answers(self._home) if answers is not None else []:
+        for step in answers:
             blocks = step.get("blocks", [])
             left = [block for block in blocks if block["type"] == "tool_use" and not _is_among(block, called)]
             if left or not blocks:
@@ -143,10 +136,10 @@ class WorkModel:
                 return {**step, "blocks": left} if broke_off else step
         return {"text": "Nothing is left to do."}
 
-    def _turn(self, messages: list[Json]) -> tuple[Any, list[Json]]:
+    def _turn(self, messages: list[Json]) -> tuple[pieces.Answers, list[Json]]:
         """The answers of the newest turn, and the tool calls that were made in it."""
-        answers: Any = None
-        start, called = 0, []
+        answers: pieces.Answers = ()
+        start, called = 0, list[Json]()
         for place, message in enumerate(messages):
             text = str(message.get("content")) if message["role"] == "user" else ""
             for words, its_answers in self._turns:
@@ -155,13 +148,13 @@ class WorkModel:
         return answers, [*called, *_calls(messages[start:])]
 
 
-def _turns(work: Work) -> Iterator[tuple[str, Any]]:
+def _turns(work: Work) -> Iterator[tuple[str, pieces.Answers]]:
     """The words that begin a turn, and its answers. Where a message has several of them, the last one counts."""
-    yield _ENDED, lambda _: [{"text": "It has ended."}]
+    yield _ENDED, ({"text": "It has ended."},)
     for piece in work.pieces:
         yield piece.prompt, piece.answers
         if piece.says:
-            yield piece.says, lambda _: [{"text": "Heard."}]
+            yield piece.says, ({"text": "Heard."},)
 
 
 def _calls(messages: list[Json]) -> list[Json]:

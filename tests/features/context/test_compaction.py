@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
 from tests.remote.worker_process import Laptop, WorkerHost
@@ -18,8 +17,6 @@ from ccb.remote.agent.turn_state import Prompt
 from ccb.remote.tools.read import Read
 from ccb.remote.tools.toolset import Toolset, close_context, make_context
 from ccb.tunnel.wire.frames import Event
-
-Json = dict[str, Any]
 
 
 def summaries(host: WorkerHost, session: str) -> int:
@@ -32,7 +29,7 @@ async def answered(laptop: Laptop, text: str, message_id: str) -> str:
     return json.dumps(body)
 
 
-async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_later_summary(
+async def test_a_cleared_conversation_is_forgotten_after_a_kill_and_by_a_summary(
     host: WorkerHost, session: str
 ) -> None:
     first = await host.drive(session)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import psutil
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import NAMES, Event, FindNames, NamesFound
@@ -63,9 +61,7 @@ async def test_a_bug_in_reading_a_named_file_costs_only_the_file(host: WorkerHos
     assert "see @notes.txt" in told and "one" not in told
 
 
-async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directories(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_named_file_brings_the_instructions_of_its_directories(host: WorkerHost, session: str) -> None:
     (host.project / "web/src").mkdir(parents=True)
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/src/main.js").write_text("main\n")
@@ -76,27 +72,20 @@ async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directo
     assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "c")
 
 
-async def test_a_new_worker_tells_the_instructions_of_directories_again_after_a_compaction(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
     (host.project / "web").mkdir()
     (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
     (host.project / "web/main.js").write_text("main\n")
-    laptop = await host.connect(session)
-    hello = await laptop.attach()
-    await laptop.say("read it")
-    await laptop.tell(calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
-    opened, body = await laptop.call()
-    assert "Two blanks in here." in body.decode()
-    await laptop.answer(opened, content(says("done", "msg_2")))
+    laptop = await host.drive(session)
+    await laptop.begin("read it", calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")})))
+    assert "Two blanks in here." in str(await laptop.tell(says("done", "msg_2")))
     await laptop.message("result")
-    os.kill(hello.pid, signal.SIGKILL)
+    await laptop.kill()
     again = await host.drive(session, have=laptop.last_seq)
     await again.turn("/compact", says("SUMMARY", "msg_3"))
     await again.say("go on")
-    opened, body = await again.call()
-    assert "main.js:" in body.decode() and "Two blanks in here." in body.decode()
-    await again.answer(opened, content(says("fine", "msg_4")))
+    told = str(await again.tell(says("fine", "msg_4")))
+    assert "main.js:" in told and "Two blanks in here." in told
     await again.message("result")
 
 

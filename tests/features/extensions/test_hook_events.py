@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
+from tests.support.model.model_script import Json
+from tests.support.network.threaded_server import QuietHandler, threaded_server
 
 from ccb.tunnel.wire.session_options import SettingsOption
-
-Json = dict[str, Any]
-
 
 ONE = "toolu_one"
 IN_A_TURN = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart")
@@ -63,9 +60,7 @@ def answers(event: str, **own: Any) -> str:
     return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
 
 
-async def test_a_hook_at_the_start_names_the_session_and_speaks_before_the_first_prompt_of_the_model(
-    tmp_path: Path,
-) -> None:
+async def test_a_hook_at_the_start_names_the_session_and_speaks_before_the_first_prompt(tmp_path: Path) -> None:
     commands = tmp_path / "project/.claude/commands"
     commands.mkdir(parents=True)
     (commands / "go.md").write_text("Look around.")
@@ -194,10 +189,10 @@ async def test_a_hook_runs_only_for_the_calls_of_its_condition_once_or_beside_th
     assert (tmp_path / "project/prompts").read_text() == "x\n"
 
 
-class Receiver(BaseHTTPRequestHandler):
+class Receiver(QuietHandler):
     """Refuses calls, and keeps what it was sent."""
 
-    sent: list[tuple[str, Json]]
+    sent: ClassVar[list[tuple[str, Json]]]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -206,20 +201,16 @@ class Receiver(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b'{"decision": "block", "reason": "not on Fridays"}')
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
 
 @pytest.fixture
 def receiver() -> Iterator[tuple[str, list[tuple[str, Json]]]]:
     """The URL of a server of hooks, and what it was sent."""
-    handler = type("Handler", (Receiver,), {"sent": []})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", handler.sent  # type: ignore[attr-defined]
-        server.shutdown()
-        thread.join()
+
+    class OneReceiver(Receiver):
+        sent: ClassVar[list[tuple[str, Json]]] = []
+
+    with threaded_server(OneReceiver) as url:
+        yield url, OneReceiver.sent
 
 
 @pytest.mark.parametrize("private", [True, False])

@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import make_laptop
+from tests.support.model.model_script import Json
+from tests.support.person.laptop import Here
 
 from ccb.local.command_line.parser import parse_arguments
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import Success, public_answer
-from ccb.tunnel.wire.frames import Hello, Input
+from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
-
-Json = dict[str, Any]
 
 
 def hooks(**events: str | tuple[str, str]) -> Json:
@@ -46,23 +43,15 @@ def answer_of(**own: Any) -> str:
     return "echo '" + json.dumps({"hookSpecificOutput": {"hookEventName": "PreToolUse", **own}}) + "'"
 
 
-def kill_worker(laptop: Laptop) -> None:
-    os.kill(next(frame.pid for frame in laptop.frames if isinstance(frame, Hello)), signal.SIGKILL)
-
-
 async def start(host: WorkerHost, session: str, values: Json, **given: Any) -> Laptop:
     return await host.drive(session, options(values, **given))
 
 
-async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_denies_is_passed_over(
-    host: WorkerHost, session: str
-) -> None:
+async def test_what_a_hook_allows_runs_with_its_input_unless_a_rule_denies_it(host: WorkerHost, session: str) -> None:
     change = answer_of(permissionDecision="allow", updatedInput={"command": "touch other"})
     allow = f'case "$(cat)" in *asked*) {change};; *) {answer_of(permissionDecision="allow")};; esac'
     laptop = await start(host, session, hooks(PreToolUse=("Bash", allow)), disallowed_tools=["Bash(rm *)"])
-    await laptop.say("go")
-    await laptop.tell(bash("touch asked"))
-    await laptop.tell(bash("rm other", "toolu_2", "msg_2"))
+    await laptop.begin("go", bash("touch asked"), bash("rm other", "toolu_2", "msg_2"))
     assert "was denied" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     assert (host.project / "other").exists() and not (host.project / "asked").exists()
 
@@ -70,15 +59,12 @@ async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_d
 async def test_a_hook_that_asks_makes_the_person_be_asked(host: WorkerHost, session: str) -> None:
     ask = answer_of(permissionDecision="ask", permissionDecisionReason="sure?")
     laptop = await start(host, session, hooks(PreToolUse=("Bash", ask)), permission_prompts="stdio")
-    await laptop.say("go")
-    await laptop.tell(bash("echo hi"))
+    await laptop.begin("go", bash("echo hi"))
     asked = (await laptop.message("control_request"))["request"]
     assert (asked["decision_reason_type"], asked["decision_reason"]) == ("hook", "sure?")
 
 
-async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_others(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_others(host: WorkerHost, session: str) -> None:
     look = 'case "$(cat)" in *forbidden*) echo "not today" >&2; exit 2;; *) echo "it is Monday";; esac'
     begin = "cat >> starts; echo welcome"
     laptop = await start(host, session, hooks(UserPromptSubmit=look, SessionStart=begin, SessionEnd="cat > ended"))
@@ -93,15 +79,12 @@ async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_other
     assert json.loads((host.project / "ended").read_text())["reason"] == "prompt_input_exit"
 
 
-async def test_a_hook_at_the_start_sets_variables_for_the_commands_of_the_session(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_at_the_start_sets_variables_for_commands_of_the_session(host: WorkerHost, session: str) -> None:
     lines = ["export GREETING='good day'", 'declare -x EMPTY=""', "PLAIN=yes"]
     command = "; ".join(f'echo {shlex.quote(each)} >> "$CLAUDE_ENV_FILE"' for each in lines)
     values = {**hooks(SessionStart=command, Stop='echo "$GREETING" > seen'), "env": {"OWN": "1"}}
     laptop = await start(host, session, values, allowed_tools=["Bash"])
-    await laptop.say("go")
-    await laptop.tell(bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
+    await laptop.begin("go", bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
     assert "[good day][][yes][1][]" in json.dumps((await laptop.tell(says("done", "msg_2")))["messages"])
     await laptop.message("result")
     assert (host.project / "seen").read_text() == "good day\n"
@@ -136,9 +119,7 @@ async def test_a_permission_hook_answers_in_place_of_the_person(host: WorkerHost
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_the_hooks_of_a_project_run_only_if_it_is_trusted(
-    host: WorkerHost, session: str, *, trusted: bool
-) -> None:
+async def test_hooks_of_a_project_run_only_if_it_is_trusted(host: WorkerHost, session: str, *, trusted: bool) -> None:
     (host.project / ".claude").mkdir()
     (host.project / ".claude/settings.json").write_text(json.dumps(hooks(UserPromptSubmit="touch ran")))
     laptop = await host.drive(session)
@@ -157,7 +138,7 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     laptop = await start(host, session, values)
     await laptop.say("first")
     await until((host.project / "prompts").exists, "the hook of the prompt runs")
-    kill_worker(laptop)
+    await laptop.kill()
     (host.project / "go").touch()
     laptop = await start(host, session, values)
     assert "stopped in the middle" in json.dumps(await laptop.message("result"))
@@ -165,7 +146,7 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     history = json.dumps((await laptop.tell(bash("echo hi")))["messages"])
     assert "first" not in history and "second" in history
     await until((host.project / "afters").exists, "the hook after the tool runs")
-    kill_worker(laptop)
+    await laptop.kill()
     laptop = await start(host, session, values)
     await laptop.message("result")
     await laptop.message("result")
@@ -176,24 +157,20 @@ async def test_no_hook_runs_twice_when_the_worker_is_killed_while_it_runs(host: 
     assert [each["about"] for each in ran] == ["toolu_1"]
 
 
-async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(
-    fake_model: FakeModel, tmp_path: Path
-) -> None:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    project = tmp_path / "project"
-    project.mkdir()
+async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(here: Here) -> None:
+    project = here.project
     listed = [
         {"matcher": name, "hooks": [{"type": "command", "command": f"echo {name} >> log; cat >> events"}]}
         for name in ("init", "maintenance")
     ]
     start = [{"hooks": [{"type": "command", "command": "echo start >> log"}]}]
     given = ["--settings", json.dumps({"hooks": {"Setup": listed, "SessionStart": start}})]
-    done = await laptop.run([str(project), "--init-only", *given])
+    done = await here.run("--init-only", *given)
     assert (done.code, done.stdout, done.stderr) == (0, "The hooks of the start have run.\n", "")
-    assert (project / "log").read_text().split() == ["init", "start"] and not fake_model.requests
+    assert (project / "log").read_text().split() == ["init", "start"] and not here.model.requests
     assert json.loads((project / "events").read_text())["trigger"] == "init"
-    fake_model.add({"text": "cleaned"})
-    done = await laptop.run([str(project), "-p", "go", "--maintenance", *given])
+    here.model.add({"text": "cleaned"})
+    done = await here.run("-p", "go", "--maintenance", *given)
     assert done.stdout == "cleaned\n"
     assert (project / "log").read_text().split() == ["init", "start", "maintenance", "start"]
 
@@ -204,7 +181,7 @@ async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host:
     given = SessionOptions(**{**vars(options({"hooks": {"Setup": listed}})), "setup": "init"})
     await laptop.attach(given)
     assert "The database is new." in json.dumps(((await laptop.sent("go", says("done")))["messages"])[0])
-    kill_worker(laptop)
+    await laptop.kill()
     again = await host.drive(session, given)
     await again.turn("and on", says("done", "msg_2"))
     assert (host.project / "log").read_text() == "ran\n"
@@ -224,19 +201,14 @@ def test_what_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
 
 
 def lines(path: Path) -> list[Json]:
-    """The events that a hook has appended to a file."""
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-async def test_a_hook_learns_that_the_directory_of_the_shell_has_changed_and_sets_variables_for_it(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_learns_of_another_directory_and_sets_variables_for_it(host: WorkerHost, session: str) -> None:
     (host.project / "sub").mkdir()
     command = 'cat >> moves; echo "export HERE=sub" >> "$CLAUDE_ENV_FILE"'
     laptop = await start(host, session, hooks(CwdChanged=("ignored", command)), allowed_tools=["Bash"])
-    await laptop.say("go")
-    await laptop.tell(bash("cd sub"))
-    await laptop.tell(bash('echo "[$HERE]"', "toolu_2", "msg_2"))
+    await laptop.begin("go", bash("cd sub"), bash('echo "[$HERE]"', "toolu_2", "msg_2"))
     assert "[sub]" in json.dumps((await laptop.tell(says("done", "msg_3")))["messages"][-1])
     await laptop.message("result")
     top = os.path.realpath(host.project)
@@ -245,9 +217,7 @@ async def test_a_hook_learns_that_the_directory_of_the_shell_has_changed_and_set
     assert not list(host.state(session).glob("hook-env-*"))
 
 
-async def test_a_hook_learns_that_a_watched_file_has_changed_also_while_the_session_is_idle(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_hook_learns_that_a_file_has_changed_while_the_session_is_idle(host: WorkerHost, session: str) -> None:
     seen, other = host.project / "seen", host.project / "other.lock"
     paths = {"hookSpecificOutput": {"hookEventName": "SessionStart", "watchPaths": [str(other)]}}
     given = hooks(SessionStart=f"echo '{json.dumps(paths)}'")

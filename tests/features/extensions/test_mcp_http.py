@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from mcp.server.mcpserver import Context
 from tests.support.mcp_http import Authority, HttpMcp
+from tests.support.model.model_script import Json
 
 from ccb.remote.mcp.host_servers import project_servers
 from ccb.remote.mcp.mcp_client import McpClient, McpError
@@ -17,8 +17,6 @@ from ccb.remote.mcp.mcp_http import HttpChannel, ServerAddress
 from ccb.remote.settings.project_switches import _command_line
 from ccb.remote.settings.worker_settings import PROJECT, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
-
-Json = dict[str, Any]
 
 
 class Reached:

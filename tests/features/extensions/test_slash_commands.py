@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.features.extensions.test_hooks import hooks, kill_worker, options
-from tests.remote.agent_kit import calls, content, says
+from tests.features.extensions.test_hooks import hooks, options
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire.session_options import OwnFile, SessionOptions, SettingsOption, pack
-
-Json = dict[str, Any]
 
 
 def write(host: WorkerHost, name: str, text: str) -> None:
@@ -33,8 +31,7 @@ async def test_a_command_brings_its_text_its_commands_its_files_and_its_rules(ho
     laptop = await start(host, session)
     await laptop.say("/team:make cake")
     assert "team:make" in (await laptop.message("system", "init"))["slash_commands"]
-    opened, body = await laptop.call()
-    sent = json.loads(body)
+    sent = await laptop.tell(calls(("toolu_1", "Bash", {"command": "touch b"})))
     texts = [block["text"] for block in sent["messages"][-1]["content"]]
     assert texts[-3:] == [
         "/team:make cake",
@@ -42,14 +39,12 @@ async def test_a_command_brings_its_text_its_commands_its_files_and_its_rules(ho
         "The file notes.md:\n1\tremember the milk",
     ]
     assert "haiku" in sent["model"] and (host.project / "a").exists()
-    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch b"}))))
     await laptop.tell(says("done", "msg_2"))
     await laptop.message("result")
     assert (host.project / "b").exists(), "its rules hold during its turn"
     await laptop.say("go on")
-    opened, body = await laptop.call()
-    assert "haiku" not in json.loads(body)["model"]
-    await laptop.answer(opened, content(calls(("toolu_2", "Bash", {"command": "touch c"}), message_id="msg_3")))
+    touch = calls(("toolu_2", "Bash", {"command": "touch c"}), message_id="msg_3")
+    assert "haiku" not in (await laptop.tell(touch))["model"]
     await laptop.tell(says("done", "msg_4"))
     await laptop.message("result")
     assert not (host.project / "c").exists(), "and no longer"
@@ -86,10 +81,9 @@ async def test_a_skill_is_listed_and_loaded_when_the_model_wants_it(host: Worker
     laptop = await start(host, session)
     await laptop.say("read it")
     assert (await laptop.message("system", "init"))["skills"] == ["pdf"]
-    opened, body = await laptop.call()
-    tool = next(each for each in json.loads(body)["tools"] if each["name"] == "Skill")
-    assert tool["description"].endswith("- pdf: Reads PDFs") and "read.sh" not in body.decode()
-    await laptop.answer(opened, content(calls(("toolu_1", "Skill", {"skill": "pdf"}))))
+    request = await laptop.tell(calls(("toolu_1", "Skill", {"skill": "pdf"})))
+    tool = next(each for each in request["tools"] if each["name"] == "Skill")
+    assert tool["description"].endswith("- pdf: Reads PDFs") and "read.sh" not in str(request)
     result = json.dumps((await laptop.tell(says("done", "msg_2")))["messages"][-1])
     where = host.project / ".claude/skills/pdf"
     assert f"Base directory for this skill: {where}\\n\\nRun {where}/read.sh !`id`" in result
@@ -102,7 +96,7 @@ async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
 
 
-async def test_the_persons_own_commands_and_skills_come_from_the_laptop_and_a_trusted_project_comes_first(
+async def test_own_commands_and_skills_come_along_and_a_trusted_project_is_first(
     host: WorkerHost, session: str
 ) -> None:
     write(host, "commands/both.md", "Of the project")
@@ -125,13 +119,12 @@ async def test_the_persons_own_commands_and_skills_come_from_the_laptop_and_a_tr
     assert "read me" in json.dumps((await laptop.tell(says("ok", "msg_3")))["messages"][-1]), "no question is needed"
     await laptop.message("result")
     assert any("a skill needs a description" in str(each.body.get("content")) for each in laptop.events)
-    kill_worker(laptop)
+    await laptop.kill()
     laptop = await host.drive(session, SessionOptions(client="another"))
     for prompt, text in (("/both", "Of the project"), ("/mine x", "Mine: x")):
         messages = (await laptop.sent(prompt, says("ok", f"msg{prompt}")))["messages"]
         assert text in json.dumps(messages[-1]), prompt
-    await laptop.control("initialize")
-    listed = (await laptop.message("control_response"))["response"]["response"]["commands"]
+    listed = (await laptop.request("initialize"))["response"]["commands"]
     described = {each["name"]: each["description"] for each in listed}
     assert described["both"] == "Of the project (project)" and described["greet"] == "Greets (user skill)"
     assert "Of the person" not in (host.state(session) / "journal.jsonl").read_text()
@@ -150,14 +143,11 @@ async def test_what_fills_the_context_is_told_without_the_model(host: WorkerHost
     picture = await told(laptop, "/context")
     shown = {line.split()[1]: line.split()[-3] for line in picture.splitlines() if line.endswith("%")}
     assert shown["System"] != "0" and shown["Instructions"] != "0", "what the first turn will send is shown before it"
-    await laptop.say("hello")
-    await laptop.tell(says("hi"))
+    await laptop.begin("hello", says("hi"))
     assert (await laptop.message("result"))["num_turns"] == 1
 
 
-async def test_a_command_of_the_laptop_is_refused_with_a_word_and_others_are_text(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_command_of_the_laptop_is_refused_by_name_and_others_are_text(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)

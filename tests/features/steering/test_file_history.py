@@ -6,21 +6,21 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
+import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.frames import Input
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 OPTIONS = SessionOptions(allowed_tools=["Edit", "Read"])
 
 
 async def prompt(laptop: Laptop, text: str, identity: str) -> None:
-    body = {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
-    await laptop.send(Input(laptop.epoch, f"in-{identity}", body))
+    await laptop.send(Input(laptop.epoch, f"in-{identity}", user_message(text, uuid=identity)))
 
 
 async def turn(laptop: Laptop, identity: str, *tools: tuple[str, Json]) -> Json:
@@ -181,26 +181,40 @@ async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) ->
     assert refused["error_code"] == "unknown_message"
 
 
-async def test_a_rewind_cut_off_by_a_kill_is_finished_by_the_next_worker(host: WorkerHost, session: str) -> None:
-    host.prelude = """
+DIES = """
 import os
 import ccb.remote.system.regular_files as regular_files
-restore, done = regular_files.restore_file, []
+restore, left = regular_files.restore_file, [%d]
 def dies(*args):
-    if done:
+    if not left[0]:
         os.kill(os.getpid(), 9)
-    done.append(restore(*args))
+    left[0] -= 1
+    return restore(*args)
 regular_files.restore_file = dies
 """
+
+
+@pytest.mark.parametrize("restored", [1, 0, 2])
+@pytest.mark.quick_rows(1)
+async def test_a_rewind_happens_once_whatever_kills_its_worker(host: WorkerHost, session: str, restored: int) -> None:
+    host.prelude = DIES % restored
     laptop = await worked(host, session)
-    await laptop.control("rewind_conversation", user_message_id="u1", files=True)
+    request = {"subtype": "rewind_conversation", "user_message_id": "u1", "files": True}
+    body = {"type": "control_request", "request_id": "r1", "request": request}
+    await laptop.send(Input(laptop.epoch, "in-rewind", body))
     while await laptop.read():
         pass
-    assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "B\n", "new.txt": "made again\n"}
+    if restored == 1:
+        assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "B\n", "new.txt": "made again\n"}
     host.prelude = ""
     again = await host.drive(session, OPTIONS)
-    await until(lambda: texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}, "the files are restored")
+    await again.send(Input(again.epoch, "in-rewind", body))  # nobody has confirmed it
+    await until(lambda: texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}, "the files are as they were")
     assert len((await turn(again, "u3"))["messages"]) == 1
+    points = (await again.request("rewind_points"))["response"]["points"]
+    assert [(point["id"], point["files"]) for point in points] == [("u3", 0)]
+    kinds = [record["kind"] for record in host.journal(session)]
+    assert (kinds.count("rewind"), kinds.count("rewound")) == (1, 1)
 
 
 async def test_what_others_changed_is_shown_and_can_be_brought_back(host: WorkerHost, session: str) -> None:
@@ -248,8 +262,7 @@ async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: Worke
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
     await laptop.say("make it")
     tool = ("toolu_1", "Write", {"file_path": str(host.project / "new.txt"), "content": "x"})
-    await laptop.tell(calls(tool))
-    await laptop.tell(says("done", "msg_2"))
+    await laptop.answers(calls(tool), says("done", "msg_2"))
     await laptop.message("result")
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
     assert (await laptop.request("rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"

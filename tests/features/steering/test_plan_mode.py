@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 pytestmark = pytest.mark.programs
 
@@ -46,9 +45,7 @@ def reminders(messages: list[Json]) -> str:
     return "\n".join(block["text"] for block in messages[-1]["content"] if block["type"] == "text")
 
 
-async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_chosen_mode(
-    host: WorkerHost, session: str
-) -> None:
+async def test_only_the_plan_file_is_written_and_an_approved_plan_begins(host: WorkerHost, session: str) -> None:
     plan = host.state(session) / "plan.md"
     laptop = await host.drive(session, person())
     await laptop.say("plan it")

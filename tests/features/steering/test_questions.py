@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 pytestmark = pytest.mark.programs
 

@@ -3,60 +3,49 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import make_laptop
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import STREAMS, Here, line
 
-STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 MESSAGE, LATER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
 
-def line(text: str, identity: str) -> bytes:
-    body = {"type": "user", "message": {"role": "user", "content": text}, "uuid": identity}
-    return json.dumps(body).encode() + b"\n"
-
-
-async def test_files_and_conversation_go_back_by_options(tmp_path: Path, fake_model: FakeModel) -> None:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "a.txt").write_text("one\n")
-    tool = {"type": "tool_use", "name": "Write", "input": {"file_path": str(project / "new.txt"), "content": "x"}}
-    fake_model.add({"blocks": [tool]}, {"text": "made"}, {"text": "second"}, {"text": "third"})
-    words = [str(project), *STREAMS, "--allowedTools", "Write"]
-    first = await laptop.run(words, stdin=line("go", MESSAGE))
-    messages = [json.loads(each) for each in first.stdout.splitlines()]
+async def test_files_and_conversation_go_back_by_options(here: Here) -> None:
+    made = here.project / "new.txt"
+    here.model.add(uses("Write", file_path=str(made), content="x"))
+    here.model.add({"text": "made"}, {"text": "second"}, {"text": "third"})
+    words = [*STREAMS, "--allowedTools", "Write"]
+    messages = (await here.run(*words, stdin=line("go", MESSAGE))).messages
     session = messages[-1]["session_id"]
     answer = next(each for each in messages if each["type"] == "assistant" and "made" in json.dumps(each))
-    await laptop.run([*words, "--resume", session], stdin=line("forget this", LATER))
+    await here.run(*words, "--resume", session, stdin=line("forget this", LATER))
 
     early = next(each for each in messages if each["type"] == "assistant")
     for keep, drops, why in ((answer, MESSAGE, "another prompt"), (early, LATER, "not the last one of its turn")):
         at = [*words, "--resume", session, f"--resume-session-at={keep['uuid']}", f"--resume-drops-turn={drops}"]
-        refused = await laptop.run(at, stdin=line("again", "55555555-5555-4555-8555-555555555555"))
-        result = json.loads(refused.stdout.splitlines()[-1])
-        assert result["subtype"] == "error_during_execution" and len(fake_model.requests) == 3
+        refused = await here.run(*at, stdin=line("again", "55555555-5555-4555-8555-555555555555"))
+        result = refused.messages[-1]
+        assert result["subtype"] == "error_during_execution" and len(here.model.requests) == 3
         assert result["errors"][0].startswith("Resume rejected by --resume-drops-turn:") and why in result["errors"][0]
 
     at = [*words, "--resume", session, "--resume-session-at", answer["uuid"], "--resume-drops-turn", LATER]
-    third = await laptop.run(at, stdin=line("again", "33333333-3333-4333-8333-333333333333"))
+    third = await here.run(*at, stdin=line("again", "33333333-3333-4333-8333-333333333333"))
     assert third.code == 0, third
-    sent = json.dumps(fake_model.requests[-1].messages)
+    sent = json.dumps(here.model.requests[-1].messages)
     assert "made" in sent and "again" in sent and "forget this" not in sent
 
-    restored = await laptop.run([str(project), "--resume", session, "--rewind-files", MESSAGE])
+    restored = await here.run("--resume", session, "--rewind-files", MESSAGE)
     assert restored.code == 0 and "put back: " in restored.stderr, restored
-    assert not (project / "new.txt").exists()
-    refused = await laptop.run([str(project), "--resume", session, "--rewind-files", LATER])
+    assert not made.exists()
+    refused = await here.run("--resume", session, "--rewind-files", LATER)
     assert refused.code == 2 and "the files were not put back: “No prompt with the id" in refused.stderr
     at = [*words, "--resume", session, "--resume-session-at", LATER]
-    refused = await laptop.run(at, stdin=line("again", "44444444-4444-4444-8444-444444444444"))
+    refused = await here.run(*at, stdin=line("again", "44444444-4444-4444-8444-444444444444"))
     assert refused.code == 2 and "the session cannot go on from that message" in refused.stderr
     for words in (
         ["--rewind-files", "x"],
         ["--resume", session, "--resume-session-at", MESSAGE],
         ["-p", "x", "--resume", session, "--resume-drops-turn", LATER],
     ):
-        refused = await laptop.run([str(project), *words])
+        refused = await here.run(*words)
         assert refused.code == 2, refused

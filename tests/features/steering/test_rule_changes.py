@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Any
 
 from tests.remote.worker_process import WorkerHost, alive, until
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 def change(kind: str, rule: str, destination: str = "session") -> Json:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 
 async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
@@ -27,9 +27,7 @@ async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
 async def say(laptop: Laptop, text: str, **fields: Any) -> str:
     """Send a user message with more fields, and return its uuid."""
     identity = str(uuid.uuid4())
-    message = {"role": "user", "content": text}
-    body = {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": identity, **fields}
-    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, body))
+    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, user_message(text, uuid=identity, **fields)))
     return identity
 
 
@@ -138,26 +136,26 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
 
 
+def served(message: Json, tools: Sequence[str], call: Callable[[Json], str]) -> Json:
+    """The answer of a server inside the client, whose tools answer with `call(arguments)`."""
+    result: Json = {}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+    elif message["method"] == "tools/list":
+        result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in tools]}
+    elif message["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": call(message["params"]["arguments"])}]}
+    return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}
+
+
 async def serve(laptop: Laptop, messages: int, tools: list[str], call: Callable[[Json], str]) -> None:
-    """Answer messages of the worker to a server inside the client, whose tools answer with `call(arguments)`."""
-    listed = [{"name": name, "inputSchema": {"type": "object"}} for name in tools]
+    """Answer messages of the worker to such a server."""
     for _ in range(messages):
         request = await laptop.message("control_request")
-        message = request["request"]["message"]
-        result: Json = {}
-        if message["method"] == "initialize":
-            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
-        elif message["method"] == "tools/list":
-            result = {"tools": listed}
-        elif message["method"] == "tools/call":
-            result = {"content": [{"type": "text", "text": call(message["params"]["arguments"])}]}
-        reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
-        await laptop.reply(request["request_id"], {"mcp_response": reply})
+        await laptop.reply(request["request_id"], served(request["request"]["message"], tools, call))
 
 
-async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_stays(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_tool_of_the_client_decides_and_nothing_of_the_session_stays(host: WorkerHost, session: str) -> None:
     verdicts: dict[str, Json | str] = {
         "touch one": {"behavior": "allow", "updatedInput": {"command": "touch two"}},
         "touch three": {"behavior": "deny", "message": "not this one"},
@@ -267,9 +265,7 @@ async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost
     assert (await laptop.message("result"))["result"] == "No faults."
 
 
-async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_names_near_ones(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_unknown_agent_starts_no_turn_and_near_ones_are_named(host: WorkerHost, session: str) -> None:
     critic = {"description": "Finds faults", "prompt": "You find faults."}
     marker = host.project / "started"
     hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {marker}"}]}]}
@@ -300,9 +296,7 @@ async def test_short_names_of_models_hold_for_the_next_client_of_the_session(hos
     assert (await second.sent("Look.", says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
 
 
-async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agents(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_program_leaves_out_instruction_files_and_built_in_agents(host: WorkerHost, session: str) -> None:
     (host.project / "CLAUDE.md").write_text("Speak Latin.")
     critic = {"critic": {"description": "Finds faults", "prompt": "You find faults."}}
     laptop = await host.drive(session, SessionOptions(agents=critic, left_out=["instructions", "built_in_agents"]))
@@ -317,9 +311,7 @@ async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agent
     await laptop.message("result")
 
 
-async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(
-    host: WorkerHost, session: str
-) -> None:
+async def test_programs_get_lists_reload_files_and_ask_beside_the_work(host: WorkerHost, session: str) -> None:
     (host.project / "src").mkdir()
     (host.project / "src" / "engine.py").write_text("")
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true", "once": True}]}]}
@@ -337,8 +329,7 @@ async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_besid
     assert rows == [("PreToolUse", "Read", "callback", "sessionHook"), ("Stop", "", "command", "userSettings")]
     assert listing["hooks"][1]["runsOnce"] and [each["hookCount"] for each in listing["events"]] == [1, 1]
 
-    await laptop.say("Begin.")
-    await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.begin("Begin.", calls(("t1", "Bash", {"command": "sleep 60"})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     asked = await laptop.control("side_question", question="What are you doing?")
     aside = await laptop.tell(says("I wait for a command.", "m2"))
@@ -385,9 +376,7 @@ _FIELDS = (
 )
 
 
-async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_it_holds(
-    host: WorkerHost, session: str
-) -> None:
+async def test_every_request_of_the_official_sdks_is_answered_at_once(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     for value in (None, 7, "x", [1], {"a": [None]}):
         fields = {} if value is None else dict.fromkeys(_FIELDS, value)

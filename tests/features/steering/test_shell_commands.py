@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.remote.agent_kit import says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.client_requests import SHELL_CALL, SHELL_COMMAND
 from ccb.tunnel.wire.frames import Event, Input, Progress
@@ -16,8 +17,7 @@ from ccb.tunnel.wire.frames import Event, Input, Progress
 async def run(laptop: Laptop, line: str, input_id: str = "", **marked: object) -> str:
     """Send a command line, as the REPL does."""
     input_id = input_id or uuid.uuid4().hex
-    body = {"type": "user", "message": {"role": "user", "content": line}, "parent_tool_use_id": None, **marked}
-    await laptop.send(Input(laptop.epoch, input_id, body))
+    await laptop.send(Input(laptop.epoch, input_id, user_message(line, **marked)))
     return input_id
 
 
@@ -34,9 +34,7 @@ def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_prompt(
-    host: WorkerHost, session: str
-) -> None:
+async def test_it_runs_unasked_and_the_model_reads_it_with_the_next_prompt(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     assert SHELL_COMMAND in laptop.hello.capabilities
     await run(laptop, "! touch made; echo from the host; cd /", shell_command=True)
@@ -61,8 +59,7 @@ async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: Wo
 
 async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
-    await laptop.say("! touch made")
-    await laptop.tell(says("I see.", "msg_a"))
+    await laptop.begin("! touch made", says("I see.", "msg_a"))
     await over(laptop)
     assert not (host.project / "made").exists()
 

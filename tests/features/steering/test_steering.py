@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, thinking_block, tool_block
 from tests.remote.worker_process import WorkerHost
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 _SONNET, _OPUS = "claude-sonnet-4-5", "claude-opus-4-5"
 
@@ -42,12 +40,9 @@ async def test_thinking_goes_on_and_off_between_turns_and_over_a_restart(host: W
     assert (await again.tell(says("4", "m4")))["thinking"]["budget_tokens"] == 2000
 
 
-async def test_thinking_that_is_switched_on_between_tool_calls_waits_for_a_history_that_allows_it(
-    host: WorkerHost, session: str
-) -> None:
+async def test_thinking_that_is_switched_on_waits_for_a_history_that_allows_it(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await laptop.say("one")
-    await laptop.tell(calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.begin("one", calls(("t1", "Bash", {"command": "sleep 60"})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     await laptop.control("set_max_thinking_tokens", max_thinking_tokens=2000)
     await laptop.control("interrupt")
@@ -57,9 +52,7 @@ async def test_thinking_that_is_switched_on_between_tool_calls_waits_for_a_histo
     assert "thinking" in await laptop.tell(says("3", "m3"))
 
 
-async def test_another_model_in_the_middle_of_a_turn_gets_no_thinking_of_the_first(
-    host: WorkerHost, session: str
-) -> None:
+async def test_another_model_in_the_middle_of_a_turn_gets_no_earlier_thinking(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], max_thinking_tokens=2000))
     await laptop.say("one")
     command = {"command": "while [ ! -e go ]; do sleep 0.02; done"}
@@ -87,9 +80,7 @@ async def test_effort_goes_to_models_that_know_it(host: WorkerHost, session: str
     assert "low, medium, high" in (await laptop.request("set_effort", effort="huge"))["error"]
 
 
-async def test_what_the_laptop_tells_of_a_model_counts_for_it_from_the_next_call_on(
-    host: WorkerHost, session: str
-) -> None:
+async def test_what_the_laptop_tells_of_a_model_counts_from_the_next_call_on(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(model="lab/first-1", effort="max", small_model="lab/small-1"))
     assert "output_config" not in await laptop.sent("one", says("1", "m1")), "nothing is known of this model"
     facts = {"models": {"lab/second-1": [64_000, 4_000, 0.5, 2.0, 0.1, 1.0]}, "thinking": {"lab/second-1": ["low"]}}

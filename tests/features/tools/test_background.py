@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
+from tests.support.person.laptop import user_message
 
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.session_options import SessionOptions
-
-Json = dict[str, Any]
 
 _ALLOWED = SessionOptions(allowed_tools=["Bash"])
 _UNTIL_GO = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
 
 
-async def answer(laptop: Laptop, *blocks: Any) -> str:
+async def answer(laptop: Laptop, reply: Reply) -> str:
     """Answer the next model call. Return the last message of its request as text."""
-    opened, body = await laptop.call()
-    await laptop.answer(opened, content(*blocks))
-    return json.dumps(json.loads(body)["messages"][-1])
+    return json.dumps((await laptop.tell(reply))["messages"][-1])
 
 
 async def start_task(laptop: Laptop, command: str = _UNTIL_GO, number: int = 1) -> Json:
@@ -59,8 +56,7 @@ async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHos
     result = await laptop.message("result")
     assert (result["result"], result["origin"]["kind"]) == ("it ended", "task-notification")
     assert told(host, session) == ["task:bash_1"]
-    await laptop.control("rewind_points")
-    listed = (await laptop.message("control_response"))["response"]["response"]["points"]
+    listed = (await laptop.request("rewind_points"))["response"]["points"]
     assert [each["text"] for each in listed] == ["go"], "nobody has written the notice"
 
 
@@ -82,8 +78,7 @@ async def test_a_notice_waits_while_the_person_is_asked(host: WorkerHost, sessio
     (host.project / "wait.sh").write_text(_UNTIL_GO)
     await laptop.attach(SessionOptions(permission_prompts="stdio", allowed_tools=["Bash(sh wait.sh)"]))
     await start_task(laptop, "sh wait.sh")
-    await laptop.say("more")
-    await laptop.tell(calls(("toolu_2", "Bash", {"command": "touch made"}), message_id="msg_3"))
+    await laptop.begin("more", calls(("toolu_2", "Bash", {"command": "touch made"}), message_id="msg_3"))
     asked = await laptop.message("control_request")
     (host.project / "go").touch()
     await laptop.message("system", "task_notification")
@@ -125,8 +120,7 @@ async def test_a_stopped_session_tells_with_the_next_prompt_what_it_ended(host: 
 async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, _ALLOWED)
     await start_task(laptop)
-    await laptop.say("end it")
-    await laptop.tell(calls(("toolu_2", "KillShell", {"shell_id": "bash_1"}), message_id="msg_3"))
+    await laptop.begin("end it", calls(("toolu_2", "KillShell", {"shell_id": "bash_1"}), message_id="msg_3"))
     assert "<task-notification>" not in await answer(laptop, says("done", "msg_4"))
     assert [each["status"] for each in news(laptop, "task_notification")] == ["stopped"]
     await laptop.message("result")
@@ -135,8 +129,7 @@ async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -
 
 async def test_a_command_that_runs_on_goes_to_the_background(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"], background_after_ms=200))
-    await laptop.say("go")
-    await laptop.tell(calls(("toolu_1", "Bash", {"command": f"echo begun; {_UNTIL_GO}"})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": f"echo begun; {_UNTIL_GO}"})))
     seen = await answer(laptop, says("I wait", "msg_2"))
     assert "takes longer than 0.2 s" in seen and "ID: bash_1" in seen and "begun" in seen
     await laptop.message("result")
@@ -150,8 +143,7 @@ async def test_a_command_that_runs_on_goes_to_the_background(host: WorkerHost, s
 
 async def test_the_person_moves_the_running_command_to_the_background(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, _ALLOWED)
-    await laptop.say("go")
-    await laptop.tell(calls(("toolu_1", "Bash", {"command": _UNTIL_GO})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": _UNTIL_GO})))
     await laptop.next(Event, lambda event: event.kind == "tool_start")
     await laptop.control("background_tasks")
     assert "It goes on in the background with ID: bash_1" in await answer(laptop, says("I wait", "msg_2"))
@@ -175,8 +167,8 @@ async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, s
     laptop = await host.drive(session, _ALLOWED)
     await laptop.say("go")
     opened, _ = await laptop.call()
-    await laptop.send(Input(laptop.epoch, "i2", prompt("never mind", "u-2")))
-    await laptop.send(Input(laptop.epoch, "i3", prompt("but this", "u-3")))
+    await laptop.send(Input(laptop.epoch, "i2", user_message("never mind", uuid="u-2")))
+    await laptop.send(Input(laptop.epoch, "i3", user_message("but this", uuid="u-3")))
     asked = await laptop.control("cancel_async_message", message_uuid="u-2")
     late = await laptop.control("cancel_async_message", message_uuid="u-1")
     await laptop.next(Event, lambda event: event.body.get("response", {}).get("request_id") == late)
@@ -190,10 +182,6 @@ async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, s
     await second.say("and now?")
     opened, body = await second.call()
     assert "never mind" not in body.decode()
-
-
-def prompt(text: str, identity: str) -> Json:
-    return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
 
 
 async def test_a_notice_waits_for_somebody_through_whom_the_model_can_be_called(host: WorkerHost, session: str) -> None:

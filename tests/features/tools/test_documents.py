@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.support.machine.processes import shell_script
+from tests.support.model.model_script import Json
 
 from ccb.remote.tools import document_programs, documents
-
-Json = dict[str, Any]
 
 
 async def test_an_image_that_is_too_large_is_refused_on_a_host_without_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
-    script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
+    shell_script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     async with open_toolbox(tmp_path) as box:
         said = await box.error("Read", file_path=str(box.write("a.jpg", jpeg_of(9000))))
@@ -36,8 +36,10 @@ async def test_programs_of_the_host_scale_images_and_take_pages_out_of_documents
     programs = tmp_path / "bin"
     programs.mkdir()
     shows = f"cat {tmp_path}/small"
-    script(programs / "magick", f'[ "$1" = "jpeg:-[0]" ] && [ "$(head -c 2 | od -An -tx1)" = " ff d8" ] && {shows}')
-    script(programs / "pdftoppm", f'[ "$2" -le 3 ] && [ "$(head -c 5)" = "%PDF-" ] && echo noise >&2 && {shows}')
+    shell_script(
+        programs / "magick", f'[ "$1" = "jpeg:-[0]" ] && [ "$(head -c 2 | od -An -tx1)" = " ff d8" ] && {shows}'
+    )
+    shell_script(programs / "pdftoppm", f'[ "$2" -le 3 ] && [ "$(head -c 5)" = "%PDF-" ] && echo noise >&2 && {shows}')
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     async with open_toolbox(tmp_path) as box:
         image, _ = await blocks(box, box.write("a.jpg", jpeg_of(9000)))
@@ -76,11 +78,6 @@ def jpeg_of(size: int) -> bytes:
 
 def document(pages: int) -> bytes:
     return b"%PDF-1.4\n" + b"1 0 obj << /Type /Page >> endobj\n" * pages + b"<< /Type /Pages >>\n%%EOF\n"
-
-
-def script(path: Path, text: str) -> None:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
 
 
 async def blocks(box: Toolbox, path: Path, **more: Any) -> list[Json]:

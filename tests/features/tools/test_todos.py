@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from tests.remote.agent_kit import Reply, calls, says
 from tests.remote.worker_process import Laptop, WorkerHost
-
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 pytestmark = pytest.mark.programs
 
@@ -25,9 +22,7 @@ async def reads(laptop: Laptop, call_id: str) -> Json:
             return dict(message["tool_use_result"])
 
 
-async def test_the_list_survives_a_restart_and_two_items_in_progress_are_refused(
-    host: WorkerHost, session: str
-) -> None:
+async def test_the_list_survives_a_restart_and_two_in_progress_are_refused(host: WorkerHost, session: str) -> None:
     def writes(call_id: str, *todos: Json) -> Reply:
         return calls((call_id, "TodoWrite", {"todos": list(todos)}), message_id=f"msg_{call_id}")
 
@@ -39,20 +34,16 @@ async def test_the_list_survives_a_restart_and_two_items_in_progress_are_refused
     await host.kill_worker(hello.pid)
 
     second = await host.drive(session)
-    await second.say("go on")
-    await second.tell(writes("t2", item("Fix", "in_progress"), item("Test", "in_progress")))
+    await second.begin("go on", writes("t2", item("Fix", "in_progress"), item("Test", "in_progress")))
     refused = (await second.tell(writes("t3", item("Fix", "completed"))))["messages"][-1]
     assert "only one may be" in refused["content"][0]["content"]
     assert (await reads(second, "t3"))["oldTodos"] == written
     await second.tell(says("done", "msg_2"))
     await second.message("result")
 
-    await second.control("rewind_points")
-    points = (await second.message("control_response"))["response"]["response"]["points"]
-    await second.control("rewind_conversation", user_message_id=points[0]["id"])
-    await second.message("control_response")
-    await second.say("go on in another way")
-    await second.tell(writes("t4", item("Other", "pending")))
+    points = (await second.request("rewind_points"))["response"]["points"]
+    await second.request("rewind_conversation", user_message_id=points[0]["id"])
+    await second.begin("go on in another way", writes("t4", item("Other", "pending")))
     assert (await reads(second, "t4"))["oldTodos"] == written, "the list of that place counts again"
     await second.tell(says("done", "msg_3"))
     await second.message("result")

@@ -7,26 +7,23 @@ import gzip
 import json
 import socket
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from tests.remote.agent_kit import calls, closing, content, opening, says, sse
 from tests.remote.worker_process import Laptop, WorkerHost
-from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Json, uses
 from tests.support.network.certificates import Authority
 from tests.support.network.connect_proxy import connect_proxy
-from tests.support.person.laptop import make_laptop
+from tests.support.network.threaded_server import QuietHandler, threaded_server
+from tests.support.person.laptop import Here
 
 from ccb.remote.tools.web import to_markdown
 from ccb.tunnel.wire.session_options import SessionOptions
 from ccb.tunnel.wire.web_fetch import Page, WebFetcher, WebRefused, is_public, read_url
-
-Json = dict[str, Any]
 
 PAGE = (
     b"<html><head><title>Orders</title><script>bad()</script></head><body><h1>Orders</h1>"
@@ -34,8 +31,8 @@ PAGE = (
 )
 
 
-class Site(BaseHTTPRequestHandler):
-    asked: list[str]
+class Site(QuietHandler):
+    asked: ClassVar[list[str]]
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
@@ -62,24 +59,14 @@ class Site(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def site(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
-    handler = type("OneSite", (Site,), {"asked": []})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    if tls is not None:
-        server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    class OneSite(Site):
+        asked: ClassVar[list[str]] = []
+
+    with threaded_server(OneSite, tls) as url:
+        yield url, OneSite.asked
 
 
 async def answered(laptop: Laptop, reply: Any) -> Json:
@@ -136,27 +123,20 @@ async def test_private_addresses_are_refused_on_the_host(host: WorkerHost, sessi
 
 
 @pytest.mark.parametrize("private", [True, False])
-async def test_with_web_laptop_the_laptop_fetches_by_its_own_policy(
-    tmp_path: Path, fake_model: FakeModel, private: bool
-) -> None:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    project = tmp_path / "project"
-    project.mkdir()
+async def test_with_web_laptop_the_laptop_fetches_by_its_own_policy(here: Here, private: bool) -> None:
     settings = json.dumps({"webAllowPrivate": private})
     with site() as (url, asked):
-        tool = {"type": "tool_use", "name": "WebFetch", "input": {"url": f"{url}/page", "prompt": "?"}}
-        fake_model.add({"blocks": [tool]}, *([{"text": "from the page"}] if private else []), {"text": "done"})
-        words = [str(project), "-p", "go", "--web", "laptop", "--allowedTools", "WebFetch", "--settings", settings]
-        done = await laptop.run(words)
+        fetch = uses("WebFetch", url=f"{url}/page", prompt="?")
+        here.model.add(fetch, *([{"text": "from the page"}] if private else []), {"text": "done"})
+        words = ["-p", "go", "--web", "laptop", "--allowedTools", "WebFetch", "--settings", settings]
+        done = await here.run(*words)
         assert done.code == 0, done
         assert asked == (["/page"] if private else [])
-    results = json.dumps(fake_model.requests[-1].messages)
+    results = json.dumps(here.model.requests[-1].messages)
     assert ("from the page" if private else "no public address") in results
 
 
-async def test_a_page_is_read_over_https_and_through_the_proxy_of_the_host(
-    host: WorkerHost, session: str, tmp_path: Path
-) -> None:
+async def test_a_page_is_read_over_https_through_the_proxy(host: WorkerHost, session: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     async with connect_proxy() as proxy:
         variables = {"SSL_CERT_FILE": str(authority.ca_file), "HTTPS_PROXY": proxy.url, "NO_PROXY": "127.0.0.1"}
@@ -254,17 +234,13 @@ def test_urls_that_are_no_plain_web_addresses_are_refused() -> None:
 
 
 @pytest.mark.parametrize(("path", "body"), [("/sized", PAGE), ("/empty", b""), ("/page", PAGE)])
-def test_a_page_is_read_with_and_without_a_length_from_servers_that_close_the_connection(
-    path: str, body: bytes
-) -> None:
+def test_a_page_is_read_with_and_without_a_length_from_servers_that_close(path: str, body: bytes) -> None:
     with site() as (url, _):
         page = WebFetcher(allow_private=True).fetch(f"{url}{path}")
         assert (page.status, page.body, page.cut) == (200, body, False)
 
 
-def test_a_page_that_is_too_long_is_cut_and_its_connection_goes_to_what_was_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_page_is_cut_and_its_connection_goes_to_what_was_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     with site() as (url, asked):
         page = WebFetcher(allow_private=True, max_body=1000).fetch(f"{url}/long")
         assert (len(page.body), page.cut) == (1000, True)

@@ -7,14 +7,13 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from tests.remote.agent_kit import calls, content, says
+from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
+from tests.support.model.model_script import Json
 
 from ccb.tunnel.wire.control_protocol import Success, public_answer
 from ccb.tunnel.wire.frames import Input, Refused
 from ccb.tunnel.wire.session_options import SessionOptions, SettingsOption
-
-Json = dict[str, Any]
 
 SETTINGS = {"permissions": {"allow": ["Bash(touch *)"]}, "hooks": {"Stop": [{"hooks": [{"command": "id > /tmp/x"}]}]}}
 
@@ -40,16 +39,13 @@ async def answer(laptop: Laptop, *, trusted: bool) -> Json:
 
 async def touch(laptop: Laptop, name: str = "made") -> str:
     """Let the model touch a file in a turn of its own; return the tool's result."""
-    await laptop.say("go")
-    await laptop.tell(calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
+    await laptop.begin("go", calls((f"toolu_{name}", "Bash", {"command": f"touch {name}"})))
     body = await laptop.tell(says("done", f"msg_{name}"))
     await laptop.message("result")
     return json.dumps(body["messages"][-1])
 
 
-async def test_an_allow_rule_of_the_project_counts_after_the_person_has_trusted_it(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
     laptop = await host.drive(session)
     asked = await answer(laptop, trusted=True)
@@ -60,9 +56,7 @@ async def test_an_allow_rule_of_the_project_counts_after_the_person_has_trusted_
     assert (host.project / "made").exists()
 
 
-async def test_an_entry_that_cannot_be_read_is_named_with_its_line_and_the_others_count(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_unreadable_entry_is_named_with_its_line_and_others_count(host: WorkerHost, session: str) -> None:
     (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
     text = """\ufeff{
@@ -85,9 +79,7 @@ async def test_an_entry_that_cannot_be_read_is_named_with_its_line_and_the_other
     assert [each.name for each in host.project.iterdir() if each.name != ".claude"] == ["made"]
 
 
-async def test_a_rule_that_denies_and_cannot_be_read_denies_all_that_it_may_have_been_about(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_unreadable_rule_that_denies_denies_all_that_it_may_mean(host: WorkerHost, session: str) -> None:
     (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
     for text, said in (
@@ -135,9 +127,7 @@ async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: Worker
     assert (await answer(third, trusted=False))["fingerprint"] != fingerprint
 
 
-async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never_what_is_dangerous(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(host: WorkerHost, session: str) -> None:
     library = host.project.parent / "library"
     library.mkdir()
     permissions = {"defaultMode": "acceptEdits", "additionalDirectories": ["../library", "~/.ssh", "~"], "colour": 1}
@@ -146,11 +136,8 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     asked = await answer(laptop, trusted=True)
     shown = [(each["name"], each["detail"]) for each in asked["switches"]]
     real = str(library.resolve())
-    assert shown == [
-        ("model", '"opus"'),
-        ("permissions.additionalDirectories", real),
-        ("permissions.defaultMode", "acceptEdits"),
-    ]
+    added, mode = ("permissions.additionalDirectories", real), ("permissions.defaultMode", "acceptEdits")
+    assert shown == [("model", '"opus"'), added, mode]
     assert [each.partition(": ")[2] for each in asked["problems"]] == [
         "unknown key 'statusLine' has no effect",
         "unknown key 'permissions.colour' has no effect",
@@ -159,12 +146,9 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     ]
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     await laptop.say("go")
-    opened, body = await laptop.call()
-    assert "opus" in json.loads(body)["model"]
-    given = {"file_path": f"{real}/made", "content": "x"}
-    await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
-    opened, _ = await laptop.call()
-    await laptop.answer(opened, content(says("done", "msg_end")))
+    write = calls(("toolu_1", "Write", {"file_path": f"{real}/made", "content": "x"}))
+    assert "opus" in (await laptop.tell(write))["model"]
+    await laptop.tell(says("done", "msg_end"))
     await laptop.message("result")
     assert (library / "made").read_text() == "x"
     bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
@@ -174,13 +158,11 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     asked = await answer(other, trusted=True)
     assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
     await other.say("go")
-    opened, body = await other.call()
+    _, body = await other.call()
     assert "sonnet" in json.loads(body)["model"]
 
 
-async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
-    host: WorkerHost, session: str, tmp_path: Path
-) -> None:
+async def test_the_policy_of_the_host_outranks_the_project(host: WorkerHost, session: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.json"
     host.prelude = f"import ccb.remote.session.session_settings as s; s.MANAGED_FILE = {str(policy)!r}"
     policy.write_text(json.dumps({"permissions": {"deny": ["Bash(touch *)"]}, "hookz": 1}))
@@ -194,9 +176,7 @@ async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
     assert f"{policy}, line 2: env.A has a wrong value" in str(await broken.next(Refused))
 
 
-async def test_the_question_about_trust_outlives_a_lost_connection_and_a_killed_worker(
-    host: WorkerHost, session: str
-) -> None:
+async def test_the_question_about_trust_outlives_link_and_worker(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
     laptop = await host.connect(session)
     pid = (await laptop.attach()).pid
@@ -236,10 +216,8 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
             ("memory", "helper", str(place / "MEMORY.md"))
         ]
         await laptop.say("go")
-        opened, body = await laptop.call()
-        assert ("tools/ first" in json.dumps(json.loads(body)["system"])) is trusted
-        given = {"file_path": str(place / "more.md"), "content": "x"}
-        await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
+        write = calls(("toolu_1", "Write", {"file_path": str(place / "more.md"), "content": "x"}))
+        assert ("tools/ first" in json.dumps((await laptop.tell(write))["system"])) is trusted
         await laptop.tell(says("done", "msg_end"))
         await laptop.message("result")
         assert (place / "more.md").exists() is trusted

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from tests.support.machine.processes import shell_script
 
 _ENTER = (
     "nsenter --target {pid} --mount --pid --uts --ipc --wd=/root -- env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root"
@@ -18,9 +19,9 @@ _ENTER = (
 
 _DOCKER = """#!/bin/sh
 case "$1 $2" in
-  "container inspect") [ "$3" = {name} ] && echo "[]" && exit 0; echo "Error: No such container: $3" >&2; exit 1;;
+  "container inspect") [ "$3" = web ] && echo "[]" && exit 0; echo "Error: No such container: $3" >&2; exit 1;;
   "exec -i")
-    [ "$3" = {name} ] || {{ echo "Error response from daemon: No such container: $3" >&2; exit 1; }}
+    [ "$3" = web ] || {{ echo "Error response from daemon: No such container: $3" >&2; exit 1; }}
     shift 3; exec {enter} "$@";;
 esac
 echo "unknown command: docker $*" >&2; exit 125
@@ -28,7 +29,7 @@ echo "unknown command: docker $*" >&2; exit 125
 
 _KUBECTL = """#!/bin/sh
 [ "$1 $2" = "exec -i" ] || exit 2
-[ "$3" = {name} ] || {{ echo "Error from server (NotFound): pods \\"$3\\" not found" >&2; exit 1; }}
+[ "$3" = web ] || {{ echo "Error from server (NotFound): pods \\"$3\\" not found" >&2; exit 1; }}
 [ "$4" = "--" ] || exit 2
 shift 4; exec {enter} "$@"
 """
@@ -65,7 +66,6 @@ os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
 class Container:
     """A running one. `bin` holds docker, kubectl and srun, which enter it."""
 
-    name: str
     pid: int
     bin: Path
 
@@ -86,10 +86,10 @@ class Container:
 
 
 @contextmanager
-def container(directory: Path, name: str = "web") -> Iterator[Container]:
-    """A container called `name` with its own /root, /tmp, processes and host name."""
+def container(directory: Path) -> Iterator[Container]:
+    """A container called `web` with its own /root, /tmp, processes and host name."""
     start = (
-        f"hostname {name} && mount -t tmpfs -o mode=700 tmpfs /root && mount -t tmpfs -o mode=1777 tmpfs /tmp && "
+        "hostname web && mount -t tmpfs -o mode=700 tmpfs /root && mount -t tmpfs -o mode=1777 tmpfs /tmp && "
         "mkdir /root/app && echo ready && exec sleep infinity"
     )
     process = subprocess.Popen(
@@ -103,10 +103,8 @@ def container(directory: Path, name: str = "web") -> Iterator[Container]:
         programs.mkdir()
         enter = _ENTER.format(pid=first.pid)
         for program, text in (("docker", _DOCKER), ("kubectl", _KUBECTL), ("srun", _SRUN)):
-            path = programs / program
-            path.write_text(text.format(name=name, enter=enter, python=sys.executable), encoding="utf-8")
-            path.chmod(0o755)
-        yield Container(name, first.pid, programs)
+            shell_script(programs / program, text.format(enter=enter, python=sys.executable))
+        yield Container(first.pid, programs)
     finally:
         process.kill()
         process.wait()

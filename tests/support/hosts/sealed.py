@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tests.support.machine.processes import shell_script
+
 _SCRIPT = """#!/bin/sh
 exec unshare --mount --propagation private sh -c '
 mount -t tmpfs tmpfs /media && mkdir /media/python && mount --bind {python} /media/python || exit 1
@@ -20,9 +22,7 @@ _KERNEL = ("proc", "sysfs", "devpts", "cgroup", "cgroup2", "securityfs", "debugf
 def seal(script: Path, files: Path, python: Path) -> list[str]:
     """A command that runs what follows it on such a machine. Only root can write, and only in `files`; `python` (its
     prefix) is the first on the PATH of `environment`."""
-    script.write_text(_SCRIPT.format(files=files, python=python), encoding="utf-8")
-    script.chmod(0o755)
-    return [str(script)]
+    return [str(shell_script(script, _SCRIPT.format(files=files, python=python)))]
 
 
 ENVIRONMENT = {"PATH": "/media/python/bin:/usr/bin:/bin", "LD_LIBRARY_PATH": "/media/python/lib"}

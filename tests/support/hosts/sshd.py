@@ -133,7 +133,7 @@ async def sshd(
     log = directory / "sshd.log"
     Path("/run/sshd").mkdir(exist_ok=True)
     for _ in range(5):  # the port may be taken between choosing and binding it
-        port = _free_port()
+        port = free_port()
         config = directory / "sshd_config"
         lines = [
             *options,
@@ -167,7 +167,7 @@ async def sshd(
         await process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.person.laptop import Done, Laptop, Running
-
-STREAM = ["--output-format", "stream-json", "--verbose"]
-STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "stdio"]
+from tests.support.model.model_script import uses
+from tests.support.person.laptop import STDIO, STREAM, Done, Laptop, Running, user_message
 
 
 @dataclass(frozen=True)
@@ -23,16 +21,10 @@ class Somewhere:
     hostname: str
 
 
-def user_message(text: str) -> dict[str, object]:
-    return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
-
-
 async def allow(running: Running, tool: str) -> None:
     asked = await running.until("control_request")
     assert asked["request"]["tool_name"] == tool
-    answer = {"behavior": "allow", "updatedInput": asked["request"]["input"]}
-    response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
-    await running.send({"type": "control_response", "response": response})
+    await running.reply(asked, {"behavior": "allow", "updatedInput": asked["request"]["input"]})
 
 
 async def whole_session(laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere, *, bulk: int = 0) -> Done:
@@ -40,18 +32,13 @@ async def whole_session(laptop: Laptop, fake_model: FakeModel, somewhere: Somewh
     app = somewhere.app
     (app / "greet.py").write_text('print("bonjour")\r\n', encoding="utf-8", newline="")
     (app / "greet.py").chmod(0o666)
-    path = "greet.py" if somewhere.directory.startswith("~") else f"{somewhere.directory}/greet.py"
-    if path == "greet.py":
-        path = str(app / path)
+    path = str(app / "greet.py") if somewhere.directory.startswith("~") else f"{somewhere.directory}/greet.py"
     wait = "python3 greet.py; hostname; echo run >> count; touch started; while [ ! -e go ]; do sleep 0.05; done"
     edit = {"file_path": path, "old_string": "bonjour", "new_string": "hello"}
-    read = {"type": "tool_use", "name": "Read", "input": {"file_path": path}}
-    fake_model.add(
-        {"blocks": [*([{"type": "fill", "bytes": bulk}] if bulk else []), read]},
-        {"blocks": [{"type": "tool_use", "name": "Edit", "input": edit}]},
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": wait}}]},
-        {"text": "It says hello."},
-    )
+    reads = uses("Read", file_path=path)["blocks"]
+    if bulk:
+        reads.insert(0, {"type": "fill", "bytes": bulk})
+    fake_model.add({"blocks": reads}, uses("Edit", **edit), uses("Bash", command=wait), {"text": "It says hello."})
     async with laptop.start([*somewhere.where, "-p", *STDIO]) as running:
         await running.send(user_message("say it in English"))
         session = (await running.until("system", "init"))["session_id"]

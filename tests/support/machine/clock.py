@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.hosts.sshd import HostUser
+from tests.support.machine.processes import shell_script
 
 _SHIFT = """
 import time
@@ -54,11 +55,9 @@ def jumping_clocks(directory: Path, user: HostUser) -> Clocks:
     (place / "sitecustomize.py").write_text(shift)
     (place / "shifted.py").write_text(shift + _RUN)
     (place / "bin").mkdir(mode=0o755)
-    wrapper = place / "bin" / "python3"
     python = shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")
     read = f"exec(open('{place}/shifted.py').read())"
-    wrapper.write_text(f'#!/bin/sh\nexec {python} -I -S -u -c "{read}" "$@"\n')
-    wrapper.chmod(0o755)
+    shell_script(place / "bin" / "python3", f'exec {python} -I -S -u -c "{read}" "$@"')
     (user.home / ".bashrc").write_text(f"export PATH={place}/bin:$PATH\n")
     (user.home / ".profile").write_text(". ~/.bashrc\n")
     return Clocks(place, str(place) + os.pathsep)

@@ -12,6 +12,13 @@ import psutil
 from tests.support.hosts.sshd import HostUser
 
 
+def shell_script(path: Path, text: str) -> Path:
+    """Make a program of `text`, which may name another interpreter than /bin/sh in its first line."""
+    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
 def name_of(process: psutil.Process) -> str:
     try:
         return process.name()

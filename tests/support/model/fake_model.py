@@ -13,9 +13,11 @@ from typing import Self
 
 from aiohttp import web
 from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
+from tests.support.network.http_server import serving
 
-API_KEY = "sk-ant-test-key-0000"  # what FakeModel accepts unless told otherwise
+API_KEY = "sk-ant-test-key-0000"
 
+_CREATED = "2025-01-01T00:00:00Z"
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -29,32 +31,22 @@ _ERROR_TYPES = {
 
 
 class FakeModel:
-    """Serves on 127.0.0.1 while its context is open. Accepts `key` as x-api-key or as bearer token. `requests` holds
+    """Serves on 127.0.0.1 while its context is open. Accepts API_KEY as x-api-key or as bearer token. `requests` holds
     every request to POST /v1/messages, `other_requests` all others (count_tokens, models, unknown paths), `aborted` the
     numbers of those whose client left before the end. A history in which a tool_use has no tool_result is refused with
     400, as the real API does."""
 
-    def __init__(
-        self,
-        script: Sequence[ScriptEntry] = (),
-        *,
-        key: str = API_KEY,
-        tls: ssl.SSLContext | None = None,
-        port: int = 0,
-    ) -> None:
-        self.key = key
+    def __init__(self, script: Sequence[ScriptEntry] = (), *, tls: ssl.SSLContext | None = None) -> None:
         self.script = Script(list(script))
         self.requests: list[Recorded] = []
         self.other_requests: list[Recorded] = []
         self.aborted: list[int] = []
         self.finished: list[int] = []
         self.url = ""
-        self._tls = tls
-        self._port = port
         self._count = 0
         self._released = asyncio.Event()
         self._changed = asyncio.Condition()
-        self._runner: web.AppRunner | None = None
+        self._serving = serving(self._handle, tls)
 
     def add(self, *entries: ScriptEntry) -> None:
         self.script.add(*entries)
@@ -68,20 +60,12 @@ class FakeModel:
             await self._changed.wait_for(lambda: bool(condition(self)))
 
     async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{path:.*}", self._handle)
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls)
-        await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+        self.url = await self._serving.__aenter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
         self._released.set()
-        await self._runner.cleanup()
+        await self._serving.__aexit__(None, None, None)
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         raw = await http.read()
@@ -98,7 +82,8 @@ class FakeModel:
         return response
 
     async def _answer(self, http: web.Request, request: Recorded) -> web.StreamResponse:
-        if not self._authorized(request):
+        given = (request.headers.get("x-api-key"), request.headers.get("authorization"))
+        if given[0] != API_KEY and given[1] != f"Bearer {API_KEY}":
             return _error(401, "invalid x-api-key")
         match (request.method, request.path):
             case ("POST", "/v1/messages"):
@@ -106,12 +91,9 @@ class FakeModel:
             case ("POST", "/v1/messages/count_tokens"):
                 return web.json_response({"input_tokens": max(1, request.size // 4)})
             case ("GET", "/v1/models"):
-                data = [
-                    {"type": "model", "id": "fake-model", "display_name": "Fake", "created_at": "2025-01-01T00:00:00Z"}
-                ]
-                return web.json_response(
-                    {"data": data, "has_more": False, "first_id": "fake-model", "last_id": "fake-model"}
-                )
+                known = {"type": "model", "id": "fake-model", "display_name": "Fake", "created_at": _CREATED}
+                ends = {"first_id": "fake-model", "last_id": "fake-model"}
+                return web.json_response({"data": [known], "has_more": False, **ends})
         return _error(404, f"{request.method} {request.path} is not served here")
 
     async def _messages(self, http: web.Request, request: Recorded) -> web.StreamResponse:
@@ -156,22 +138,11 @@ class FakeModel:
         except ValueError:
             body = None
         self._count += 1
-        request = Recorded(
-            number=self._count,
-            method=http.method,
-            path=http.path,
-            query=http.query_string,
-            headers={name.lower(): value for name, value in http.headers.items()},
-            body=body if isinstance(body, dict) else None,
-            size=len(raw),
-        )
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        given = body if isinstance(body, dict) else None
+        request = Recorded(self._count, http.method, http.path, http.query_string, headers, given, len(raw))
         (self.requests if request.path == "/v1/messages" else self.other_requests).append(request)
         return request
-
-    def _authorized(self, request: Recorded) -> bool:
-        return (
-            request.headers.get("x-api-key") == self.key or request.headers.get("authorization") == f"Bearer {self.key}"
-        )
 
     async def _notify(self) -> None:
         async with self._changed:

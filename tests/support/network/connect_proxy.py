@@ -17,7 +17,6 @@ class ConnectProxy:
     refuse: int = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Handle one connection."""
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
             self.requests.append(head)
@@ -46,7 +45,6 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 @asynccontextmanager
 async def connect_proxy(*, refuse: int = 0) -> AsyncIterator[ConnectProxy]:
-    """A running proxy."""
     proxy = ConnectProxy(refuse=refuse)
     tasks: set[asyncio.Task[None]] = set()
 

@@ -83,7 +83,6 @@ class Wire:
         self._news.set()
 
     def release(self, *, free: bool) -> None:
-        """Let everything flow from now on, or hold it."""
         self.free = free
         self._flow()
 
@@ -109,7 +108,6 @@ class Wire:
         self._flow()
 
     async def end(self) -> None:
-        """Release what it holds."""
         self.lost = True
         self._news.set()
         self.bury()

@@ -102,7 +102,6 @@ class Peer:
                 self._frames += self._decoder.feed(data)
 
     async def ended(self, timeout: float = 60) -> None:
-        """Wait until the laptop has closed its end."""
         async with asyncio.timeout(timeout):
             while await self._reader.read(65536):
                 pass

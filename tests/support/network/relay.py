@@ -75,7 +75,6 @@ class Relay:
         self._thawed.clear()
 
     def thaw(self) -> None:
-        """Let everything move again."""
         self._thawed.set()
 
     def cut(self) -> None:

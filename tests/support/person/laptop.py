@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,25 @@ from typing import TYPE_CHECKING, Any
 from tests.support.forking.process import start_process
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.processes import left_with_home, with_home
-from tests.support.model.fake_model import API_KEY
+from tests.support.model.fake_model import API_KEY, FakeModel
 
 if TYPE_CHECKING:
     from tests.support.person.terminal import Terminal
 
 Json = dict[str, Any]
+
+STREAM = ["--output-format", "stream-json", "--verbose"]
+STREAMS = [*STREAM, "--input-format", "stream-json"]
+STDIO = [*STREAMS, "--permission-prompt-tool", "stdio"]
+
+
+def user_message(text: str, **more: object) -> Json:
+    return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, **more}
+
+
+def line(text: str, identity: str) -> bytes:
+    """A prompt with an id, as a line of stdin."""
+    return json.dumps(user_message(text, uuid=identity)).encode() + b"\n"
 
 
 @dataclass(frozen=True)
@@ -30,6 +43,12 @@ class Done:
     code: int
     stdout: str
     stderr: str
+
+    def refuses(self, code: int, *says: str) -> bool:
+        """Whether it is one message without a traceback: what happened, and after an arrow what to do."""
+        assert self.code == code and all(text in self.stderr for text in says), self.stderr
+        assert "Traceback" not in self.stderr and self.stderr.count("  -> ") == 1, self.stderr
+        return True
 
     @property
     def messages(self) -> list[Json]:
@@ -72,14 +91,22 @@ class Running:
                     return self.lines[-1]
 
     async def send(self, *bodies: Json) -> None:
-        """Write messages to stdin."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"".join(json.dumps(body).encode() + b"\n" for body in bodies))
         await self.process.stdin.drain()
 
+    async def reply(self, asked: Json, answer: Json) -> None:
+        response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
+        await self.send({"type": "control_response", "response": response})
+
     def end_input(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
+
+    async def finish(self) -> Done:
+        """End the input, and wait for the end of the run."""
+        self.end_input()
+        return await self.done()
 
     async def done(self, timeout: float = 60) -> Done:
         """Wait for the end; stdout is what was read before and the rest."""
@@ -107,6 +134,11 @@ class Laptop:
                 running.end_input()
             return await running.done()
 
+    def settings(self, **values: object) -> None:
+        path = self.home / ".config/ccb/settings.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
     @asynccontextmanager
     async def on_terminal(self, *words: str, size: tuple[int, int] = (100, 30), **env: str) -> AsyncIterator[Terminal]:
         """Run `ccb WORDS` on a terminal; killed on leaving when it has not ended."""
@@ -131,6 +163,24 @@ class Laptop:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
+
+
+@dataclass(frozen=True)
+class Here:
+    """A project on the laptop itself, and the scripted model."""
+
+    laptop: Laptop
+    model: FakeModel
+    project: Path
+
+    async def run(self, *words: str, stdin: bytes | None = None, **env: str) -> Done:
+        return await self.laptop.run([str(self.project), *words], stdin=stdin, **env)
+
+    def start(self, *words: str, piped: bool = True, **env: str) -> AbstractAsyncContextManager[Running]:
+        return self.laptop.start([str(self.project), *words], piped=piped, **env)
+
+    def on_terminal(self, *words: str) -> AbstractAsyncContextManager[Terminal]:
+        return self.laptop.on_terminal(str(self.project), *words)
 
 
 def make_laptop(directory: Path, model_url: str) -> Laptop:

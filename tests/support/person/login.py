@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import shell_script
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
@@ -94,7 +95,6 @@ async def logged_in(
 
 
 async def logs_in(where: SshTarget, prompts: Prompts | None = None, past: PastLogins | None = None) -> None:
-    """Log in, and leave."""
     async with logged_in(where, prompts, past):
         pass
 
@@ -124,13 +124,11 @@ async def output(transport: Transport, command: str = "echo in") -> str:
 
 def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only configuration that ssh reads from now on; a new file in `directory`."""
-    path, real = directory / "ssh_config", shutil.which("ssh")
-    wrapper = directory / "bin" / "ssh"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {real} -F "{path}" "$@"\n', encoding="ascii")
-    wrapper.chmod(0o755)
+    path, programs = directory / "ssh_config", directory / "bin"
+    programs.mkdir()
+    shell_script(programs / "ssh", f'exec {shutil.which("ssh")} -F "{path}" "$@"')
     path.touch()
-    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     return path
 
 

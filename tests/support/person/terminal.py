@@ -108,7 +108,6 @@ class Terminal:
             raise AssertionError(f"it did not end; written so far: {self.text[-3000:]}") from None
 
     def hang_up(self) -> None:
-        """Close the terminal window."""
         if self._master is not None:
             asyncio.get_running_loop().remove_reader(self._master)
             os.close(self._master)

@@ -35,7 +35,6 @@ class Window:
         return out.decode()
 
     async def screen(self) -> str:
-        """Return what the window shows."""
         return await self.tmux("capture-pane", "-p")
 
     async def type(self, text: str) -> None:

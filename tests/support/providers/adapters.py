@@ -6,9 +6,9 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
+from tests.support.model.model_script import Json
 
 from ccb.local.config.settings import ProviderSettings, Settings
 from ccb.local.providers.session_provider import session_provider
@@ -17,8 +17,6 @@ from ccb.tunnel.proxy.auth_proxy import AuthProxy
 
 from ..proxy.proxy_client import body_of, guard, pieces, read_all, request_head
 from .dialect_server import KEY, DialectServer, Reply
-
-Json = dict[str, Any]
 
 MODELS = {
     "responses": "openai/gpt-5",
@@ -160,10 +158,8 @@ async def adapter(flavour: str, *replies: Reply) -> AsyncIterator[Adapter]:
 
 def user(*content: object) -> Json:
     """A message of the user: texts and blocks."""
-    return {
-        "role": "user",
-        "content": [{"type": "text", "text": each} if isinstance(each, str) else each for each in content],
-    }
+    blocks = [{"type": "text", "text": each} if isinstance(each, str) else each for each in content]
+    return {"role": "user", "content": blocks}
 
 
 def answered(told: Told) -> Json:

@@ -9,40 +9,26 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qs
 
 from aiohttp import web
+from tests.support.model.model_script import Json
 
 from ..network.http_server import serving
-
-Json = dict[str, Any]
 
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIAEXAMPLE", "secret-of-the-cloud", "token-of-the-session"
 REGION = "eu-central-1"
 ACCESS_TOKEN = "ya29.token-of-the-cloud"
+_MESSAGE: Json = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-4-5", "content": []}
+_UNSTOPPED: Json = {"stop_reason": None, "stop_sequence": None}
+_TEXT = {"type": "text_delta", "text": "Grüße"}
+_ENDED = {"stop_reason": "end_turn", "stop_sequence": None}
 ANSWER: tuple[Json, ...] = (
-    {
-        "type": "message_start",
-        "message": {
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude-opus-4-5",
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {"input_tokens": 9, "output_tokens": 0},
-        },
-    },
+    {"type": "message_start", "message": {**_MESSAGE, **_UNSTOPPED, "usage": {"input_tokens": 9, "output_tokens": 0}}},
     {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
+    {"type": "content_block_delta", "index": 0, "delta": _TEXT},
     {"type": "content_block_stop", "index": 0},
-    {
-        "type": "message_delta",
-        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-        "usage": {"output_tokens": 3},
-    },
+    {"type": "message_delta", "delta": _ENDED, "usage": {"output_tokens": 3}},
     {"type": "message_stop"},
 )
 """The events of a whole answer."""

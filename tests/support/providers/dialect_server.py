@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from tests.support.model.model_script import Json
 
 from ..network.http_server import serving
 from . import strict_chat, strict_responses
 from .turns import Said, call_id, chat_events, reasoning_item, responses_events
-
-Json = dict[str, Any]
 
 KEY = "key-of-the-other-provider"
 

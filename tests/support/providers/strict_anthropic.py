@@ -6,14 +6,12 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from aiohttp import web
+from tests.support.model.model_script import Json
 
 from ..network.http_server import serving
 from .turns import Said
-
-Json = dict[str, Any]
 
 
 class AnthropicServer:

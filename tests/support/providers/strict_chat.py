@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _COMMON = frozenset({"model", "messages", "stream", "stream_options", "tools", "max_tokens", "reasoning_effort"})

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-Json = dict[str, Any]
+from tests.support.model.model_script import Json
 
 
 @dataclass(frozen=True)

@@ -116,24 +116,6 @@ async def _chunks(size: int) -> AsyncIterator[bytes]:
         yield piece[: size - start]
 
 
-async def first_byte(session: aiohttp.ClientSession) -> float:
-    start = time.perf_counter()
-    async with session.post("/v1/messages?events=2&gap=1", data=b"{}" * 500, headers=HEADERS) as answer:
-        await answer.content.readany()
-        took = time.perf_counter() - start
-        await answer.read()
-    return took * 1000
-
-
-async def first_bytes(made: Bench, rounds: int) -> tuple[float, float]:
-    """Median milliseconds to the first byte, (direct, proxied), measured in turns."""
-    direct, proxied = [], []
-    for _ in range(rounds):
-        direct.append(await first_byte(made.direct))
-        proxied.append(await first_byte(made.proxied))
-    return statistics.median(direct), statistics.median(proxied)
-
-
 async def event_latency(session: aiohttp.ClientSession, streams: int, events: int, gap: int) -> float:
     """Median milliseconds from an event's writing to its reading, over `streams` at once."""
     latencies: list[float] = []

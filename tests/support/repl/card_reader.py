@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.model.model_script import Json
+
 from ccb.local.tui.rendering.approval_text import MODEL_SAYS, WHOLE_INPUT
 from ccb.local.tui.rendering.untrusted_text import NAMES
-
-Json = dict[str, Any]
 
 _CHARACTERS = {"LF": "\n", **{name: char for char, name in NAMES.items()}}
 _ESCAPED = re.compile(r"⟨([^⟨⟩]*)⟩|⇥ {0,3}|␣")
@@ -22,7 +22,6 @@ _ALL = {"once": {}, "only once": {"replace_all": False}, "everywhere": {"replace
 
 
 def unescaped(picture: str) -> str:
-    """Return the text of a picture."""
     return _ESCAPED.sub(_meaning, picture)
 
 
@@ -56,7 +55,6 @@ def read_values(rows: Sequence[str]) -> Json:
 
 
 def read_table(rows: Sequence[str]) -> Json:
-    """Rebuild the values of a table."""
     values: Json = {}
     while rows:
         match = _ENTRY.match(rows[0] + " ")

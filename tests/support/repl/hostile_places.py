@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
@@ -13,7 +12,6 @@ from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.wire.control_protocol import ProjectTrust, Request
 from ccb.tunnel.wire.mcp_messages import ELICITATION, Elicitation
 
-Json = dict[str, Any]
 Place = Callable[[ScriptedSession, str], None]
 Visit = Callable[[Desk, str], Awaitable[None]]
 

@@ -31,20 +31,18 @@ def edit_text(*args: Any, **kwargs: Any) -> Text:
 
 class Paper(ScriptedSession):
     """What it says goes to a reducer at once, and `screen` are its blocks as the transcript draws them. A turn has
-    begun, unless it is `idle`."""
+    begun."""
 
-    def __init__(self, width: int = 97, *, idle: bool = False) -> None:
+    def __init__(self, width: int = 97) -> None:
         super().__init__()
         self.container = BlockList()
         self.reducer = TranscriptReducer(self.container, own_name=WHO)
         self.reducer.notices.cwd = "/srv/shop"
         self.details = False
         self._width = width
-        if not idle:
-            self.begin()
+        self.begin()
 
     def apply(self) -> None:
-        """Apply what was said since the last time."""
         while not self._events.empty():
             item = self._events.get_nowait()
             if isinstance(item, EventGap):
@@ -66,12 +64,10 @@ class Paper(ScriptedSession):
         return "\n".join(f" {line}".rstrip() for line in lines)
 
     def sees(self, *texts: str) -> None:
-        """All of `texts` are in the transcript."""
         shown = self.screen
         assert [text for text in texts if text not in shown] == [], shown
 
     def loses(self, *texts: str) -> None:
-        """None of `texts` is in the transcript."""
         shown = self.screen
         assert [text for text in texts if text in shown] == [], shown
 

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
+from tests.support.model.model_script import Json
 from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
@@ -29,8 +30,6 @@ from ccb.local.tui.app import Repl
 from ccb.local.tui.cards.question_card import QuestionCard
 from ccb.local.tui.composer.composer import Composer
 from ccb.local.tui.session_view import SessionView
-
-Json = dict[str, Any]
 
 DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
@@ -129,10 +128,10 @@ def screen_text(app: Repl) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-async def wait_until(pilot: Pilot[int], condition: Callable[[], object], deadline_s: float = DEADLINE_S) -> None:
+async def wait_until(pilot: Pilot[int], condition: Callable[[], object]) -> None:
     """Let the application run until `condition` holds, and then through what it has begun: a screen shows some things a
     frame after others. Fails with the screen when it never holds."""
-    end = time.monotonic() + deadline_s
+    end = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > end:
             app = pilot.app
@@ -204,7 +203,6 @@ class Desk:
         await self.until(there, **after)
 
     async def loses(self, text: str) -> None:
-        """Wait until `text` is no longer on the screen."""
         await self.until(lambda: text not in self.screen)
 
     async def _after(self, **after: Unpack[After]) -> None:

@@ -38,7 +38,6 @@ def record(app: Repl) -> None:
 
 
 def written_by(app: Repl) -> str:
-    """All that `app` has written."""
     driver = app._driver
     assert isinstance(driver, RecordingDriver)
     return driver.written

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from typing import Any
 
+from tests.support.model.model_script import Json
+
 from ccb.local.connect.project_trust import ASK_READER
 from ccb.local.session.session_client import (
     AS_PROMPT,
@@ -41,7 +43,6 @@ from ccb.tunnel.wire.control_protocol import (
 from ccb.tunnel.wire.frames import Hello
 from ccb.tunnel.wire.mcp_messages import ELICITATION
 
-Json = dict[str, Any]
 Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
 
 MODEL = "claude-sonnet-4-5"
@@ -236,7 +237,6 @@ class ScriptedSession:
         self._events.put_nowait(SessionEvent("progress", body, self._seq))
 
     def fact(self, kind: str, **body: Any) -> None:
-        """A record of the journal that is not a message."""
         self._seq += 1
         self._events.put_nowait(SessionEvent(kind, body, self._seq, self._replaying))
 
@@ -255,7 +255,6 @@ class ScriptedSession:
         return identity
 
     def answered(self, request_id: str, behavior: str = "allow") -> None:
-        """Another client answers a question."""
         self._asked.pop(request_id, None)
         answer = {"subtype": "success", "request_id": request_id, "response": {"behavior": behavior}}
         self.input({"type": "control_response", "response": answer})
@@ -356,7 +355,6 @@ class ScriptedSession:
             self.progress({**body, "elapsed_time_seconds": elapsed_s, "output": output, "total_bytes": len(output)})
 
     def done(self, call_id: str, text: str | list[Json], *, is_error: bool = False, structured: Any = None) -> None:
-        """The result of a tool call."""
         result = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": is_error}
         message = {"role": "user", "content": [result]}
         self.say({"type": "user", "message": message, "uuid": _id(), "tool_use_result": structured})
@@ -379,7 +377,6 @@ class ScriptedSession:
     def finish(
         self, *, input_tokens: int = 1200, output_tokens: int = 345, cost: float = 0.0123, **fields: Any
     ) -> None:
-        """The end of a turn."""
         usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
         result = {"type": "result", "subtype": "success", "is_error": False, "usage": usage, "total_cost_usd": cost}
         self.say({**result, "session_id": "5e55", **fields})
@@ -387,13 +384,11 @@ class ScriptedSession:
 
 
 def question(request_id: str, tool_name: str, tool_input: Json, **fields: Any) -> Json:
-    """The worker's question whether a tool may run."""
     request = {"subtype": "can_use_tool", "tool_name": tool_name, "input": tool_input, "tool_use_id": "t", **fields}
     return {"type": "control_request", "request_id": request_id, "request": request}
 
 
 def session_rule(tool: str, content: str) -> Json:
-    """A permission suggestion of one rule."""
     rules = [{"toolName": tool, "ruleContent": content}]
     return {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
 
@@ -407,7 +402,6 @@ def _id() -> str:
 
 
 def main() -> int:
-    """The REPL over a scripted session."""
     from tests.support.repl.attached_repl import run_on
     from tests.support.repl.scripted_work import work
 

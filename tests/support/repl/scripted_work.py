@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tests.support.model.model_script import Json
 
 if TYPE_CHECKING:
     from tests.support.repl.scripted_session import ScriptedSession
 
-Json = dict[str, Any]
 
 PATH = "/srv/shop/cart.py"
 OLD = "    return sum(item.price for item in items)"

@@ -58,7 +58,6 @@ GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
 
 
 def name_of(play: Scene, size: tuple[int, int], theme: str) -> str:
-    """The name of the file of a golden."""
     return f"{getattr(play, '__name__', 'scene')}-{theme}-{size[0]}x{size[1]}.txt"
 
 
@@ -73,7 +72,6 @@ def _parts(segment: Segment) -> Segment:
 
 
 def picture(at: Desk) -> str:
-    """The screen as text with its colours."""
     purposes, grounds = _purposes(at)
     lines = []
     for line in cells(at):

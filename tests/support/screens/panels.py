@@ -34,7 +34,6 @@ _RULES = [
 
 
 async def changes(at: Desk) -> None:
-    """What the agent has changed in the session."""
     await answered(at)
     answers = at.session.control_answers
     answers[REWIND_POINTS.name] = {"points": [{"id": "p1", "text": "Repair it."}]}
@@ -44,7 +43,6 @@ async def changes(at: Desk) -> None:
 
 
 async def rules(at: Desk) -> None:
-    """The permission rules that hold."""
     await answered(at)
     held = [{"behavior": behavior, "source": source, "rule": rule} for behavior, source, rule in _RULES]
     at.session.control_answers[LIST_RULES.name] = {"state": {"rules": held}}
@@ -53,7 +51,6 @@ async def rules(at: Desk) -> None:
 
 
 async def conversation(at: Desk) -> None:
-    """The whole conversation on a page."""
     await answered(at)
     at.session.past = [_said(seq) for seq in range(1, 30)]
     await at.give("/transcript")
@@ -69,14 +66,12 @@ def _said(seq: int) -> SessionEvent:
 
 
 async def tools(at: Desk) -> None:
-    """The tools of the agent."""
     await answered(at)
     await at.give("/tools")
     await at.sees("Tools of the agent on devbox")
 
 
 async def hosts(at: Desk) -> None:
-    """The hosts of the last sessions."""
     await answered(at)
     places = [
         RecentHost("devbox", "/srv/shop", state="connected", here=True),
@@ -88,7 +83,6 @@ async def hosts(at: Desk) -> None:
 
 
 async def settings(at: Desk) -> None:
-    """The settings of this laptop."""
     await answered(at)
     path = "user: /home/alice/.config/ccb/settings.json, line"
     rows = [("model", f'"opus"\n{path} 2'), ("keys", f'{{"details": "Ctrl+Y"}}\n{path} 3')]

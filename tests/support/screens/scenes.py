@@ -24,7 +24,6 @@ from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.prompt_content import image_block
 
-Json = dict[str, Any]
 Scene = Callable[[Desk], Awaitable[None]]
 
 _FILE = "\n".join(f"{number}\tline {number}" for number in range(1, 41))
@@ -42,7 +41,6 @@ _PROMPTS = [
 
 
 def row(session: str, cwd: str, state: str, idle_s: float, prompt: str) -> SessionRow:
-    """A session in the list of a host."""
     return SessionRow(session=session, cwd=HostText(cwd), state=state, idle_s=idle_s, prompt=HostText(prompt))
 
 
@@ -55,7 +53,6 @@ _ROWS = [
 
 
 async def first(at: Desk) -> None:
-    """Before the first prompt."""
     await at.sees("@  a file of devbox")
 
 
@@ -103,7 +100,6 @@ def _chart() -> bytes:
 
 
 async def streaming(at: Desk) -> None:
-    """An answer that is not finished."""
     await _begun(at)
     at.session.open_block("text", message_id="msg_2")
     for start in range(0, len(ANSWER) // 2, 24):
@@ -112,7 +108,6 @@ async def streaming(at: Desk) -> None:
 
 
 async def rewind(at: Desk) -> None:
-    """The list of the prompts to go back to."""
     await answered(at)
     at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True}
     await at.enter("/rewind")
@@ -129,7 +124,6 @@ async def answered(at: Desk) -> None:
 
 
 async def approval(at: Desk) -> None:
-    """An approval with a diff."""
     await _begun(at)
     change = {"created": False, "lines": 40, "added": 1, "removed": 1, "patch": PATCH, "complete": True}
     at.session.ask(
@@ -144,7 +138,6 @@ async def approval(at: Desk) -> None:
 
 
 async def approvals(at: Desk) -> None:
-    """Several approvals at once."""
     await _begun(at)
     for number, command in enumerate(("python -m pytest -q", "python -m pytest -x", "rm -rf build /tmp/cache"), 1):
         rule = session_rule("Bash", "python -m pytest:*")
@@ -156,7 +149,6 @@ async def approvals(at: Desk) -> None:
 
 
 async def plan(at: Desk) -> None:
-    """A plan that waits for its approval."""
     await at.prompt("Plan how to repair the total.")
     at.session.begin(mode="plan")
     modes = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in ("acceptEdits", "default")]
@@ -166,7 +158,6 @@ async def plan(at: Desk) -> None:
 
 
 async def todos(at: Desk) -> None:
-    """The list of todos."""
     await _begun(at)
     at.session.done(at.session.call("TodoWrite", todos=TODOS), "Todos were written.")
     await at.sees("1 of 3 done")
@@ -218,13 +209,11 @@ async def failed(at: Desk) -> None:
 
 
 async def help_panel(at: Desk) -> None:
-    """The keys and commands."""
     await at.press("f1")
     await at.sees("Shift+Tab")
 
 
 async def sessions(at: Desk) -> None:
-    """The list of the host's sessions."""
     await answered(at)
 
     async def listed() -> list[SessionRow]:

@@ -73,10 +73,7 @@ TOUR = (
         "The card names the host and shows the whole change. Tab goes to the answers, Enter gives the marked one.",
     ),
     Stop(
-        "agents",
-        scenes.agents,
-        "Sub-agents",
-        "Each has rows of its own, with what it does now and what it has used.",
+        "agents", scenes.agents, "Sub-agents", "Each has rows of its own, with what it does now and what it has used."
     ),
     Stop(
         "reconnecting",
@@ -93,7 +90,6 @@ TOUR = (
 
 
 def page() -> str:
-    """Return the page with all pictures."""
     parts = [
         "# A tour of the REPL",
         "Each picture is a screen of the program with a scripted session. `make tour` draws them. [The REPL](repl.md) "
@@ -105,7 +101,6 @@ def page() -> str:
 
 
 async def draw(stop: Stop) -> str:
-    """Return one picture as SVG."""
     if stop.play is scenes.set_up:
         svg = _printed(scenes.set_up())
     else:

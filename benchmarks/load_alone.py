@@ -1,6 +1,6 @@
 """Streams that go on, in a process of its own: the load beside which the auth proxy is measured.
 
-`python -m tests.support.proxy.load_alone ADDRESS STREAMS NONCE` reads that many answers of 100 events, 20 ms apart, and
+`python -m benchmarks.load_alone ADDRESS STREAMS NONCE` reads that many answers of 100 events, 20 ms apart, and
 asks anew when one ends. They begin one after the other, as those of agents do: streams in step would come in bursts. It
 prints a line when all have begun, and ends with its stdin. ADDRESS is a path or HOST:PORT."""
 

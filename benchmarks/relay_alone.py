@@ -1,6 +1,6 @@
 """A bare aiohttp relay in a process: what the auth proxy is compared with.
 
-`python -m tests.support.proxy.relay_alone SOCKET UPSTREAM` ends with its stdin."""
+`python -m benchmarks.relay_alone SOCKET UPSTREAM` ends with its stdin."""
 
 from __future__ import annotations
 
