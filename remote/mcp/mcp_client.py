@@ -26,7 +26,6 @@ from ccb.tunnel.wire.messages import as_dict
 
 from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
 from ..session_store.journal import NotKept
-from ..system.deadline import within
 
 if TYPE_CHECKING:
     from ..hooks.hook_runner import HookRunner
@@ -123,7 +122,7 @@ class McpClient:
         self._ids = itertools.count(secrets.randbits(48))
         self.offers: frozenset[str] = frozenset()
         self._progress: dict[str, Callable[[Json], None]] = {}
-        self._signs: dict[str, float] = {}  # when a server has said something of a call
+        self._signs: dict[str | None, float] = {}  # when a server has said something of a call
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
@@ -132,7 +131,7 @@ class McpClient:
         self.info, self.offers = as_dict(found.get("serverInfo")), frozenset(as_dict(found.get("capabilities")))
         self.instructions = str(found.get("instructions") or "")
         told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await self._within(self._channel.exchange(told), self._handshake_s)
+        await self._answered(self._channel.exchange(told), self._handshake_s, "it does not take what it is sent")
 
     async def tools(self) -> list[ServerTool]:
         """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
@@ -198,8 +197,8 @@ class McpClient:
 
     async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        exchange = self._channel.exchange(message)
-        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, seconds, token))
+        late = f"no answer within {seconds:g} s" if token is None else too_long(seconds) + UNKNOWN
+        reply = await self._answered(self._channel.exchange(message), seconds, late, token)
         error, result = reply.get("error"), reply.get("result")
         if error is not None:
             raise McpError(reason_of(error))
@@ -207,22 +206,18 @@ class McpClient:
             raise McpError(f"the reply to {method} has no result")
         return result
 
-    async def _within(self, exchange: Coroutine[Any, Any, Json], seconds: float) -> Json:
-        try:
-            return await within(seconds, exchange)
-        except asyncio.TimeoutError:
-            raise McpError(f"no answer within {seconds:g} s") from None
-
-    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], seconds: float, token: str) -> Json:
-        """Return the answer to a call. Its time begins again with each sign of the server, and when the person has been
-        asked."""
+    async def _answered(
+        self, exchange: Coroutine[Any, Any, Json], seconds: float, late: str, token: str | None = None
+    ) -> Json:
+        """Return the answer to a message. Its time begins again with each sign of the server about the call `token`,
+        and when the person has been asked. Raise McpError, with the text `late`."""
         task = asyncio.ensure_future(exchange)
         asked_at = time.monotonic()
         try:
             while not task.done():
                 left = max(asked_at, self._signs.get(token, 0.0)) + seconds - time.monotonic()
                 if left <= 0:
-                    raise McpError(too_long(seconds) + UNKNOWN)
+                    raise McpError(late)
                 await asyncio.wait({task}, timeout=min(left, _LOOK_S))
                 if getattr(self._channel, "asking", False):
                     asked_at = time.monotonic()
@@ -262,8 +257,8 @@ class ServerForms:
                 return decided
             answer: Json = {"action": "decline"}
             if self._broker.can_ask(ASK_PERSON):
-                about = f"what the MCP server {server} wants to know"
-                answer = await self._broker.request(Request(ASK_PERSON, form, about=about))
+                asked_for = Request(ASK_PERSON, form, about=f"what the MCP server {server} wants to know")
+                answer = await self._broker.request(asked_for)
             return await self._by_hooks(ELICITATION_RESULT, {**facts, **answer}, server) or answer
         except NotKept:
             return {"action": "cancel"}

@@ -1,8 +1,4 @@
-"""The names of the files of a tree, for a person who names one while they type.
-
-The program lists the tree in a thread and answers questions from stdin meanwhile, one JSON object a line each way: from
-what it has found so far, best first. It ends with its stdin, and when nobody asks for some minutes.
-"""
+"""The names of the files of a tree, for a person who names one while they type."""
 
 from __future__ import annotations
 
@@ -148,8 +144,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _listed(root: str, query: str) -> list[bytes]:
-    """Return the entries of the directory that is named by the query's part up to its last slash. Such a name may lead
-    out of the tree."""
+    """Return the entries of the directory, perhaps out of the tree, that a query names up to its last slash."""
     head, slash, tail = query.rpartition("/")
     if query in (".", "..", "~"):
         return [query.encode() + b"/"]
@@ -208,8 +203,8 @@ def _rank(name: bytes, query: bytes) -> tuple[int, int, int]:
 
 
 def main(argument: str) -> None:
-    """Answer the questions on stdin about the tree below the directory `argument`. Of several that wait, only the
-    newest is answered."""
+    """Answer questions on stdin about the tree below `argument`, a JSON object a line each way, while a thread lists
+    the tree. Of several that wait, only the newest is answered. End with stdin, or when nobody asks for minutes."""
     limit()
     sys.setswitchinterval(0.001)
     index = NameIndex(argument)

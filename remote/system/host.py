@@ -188,19 +188,12 @@ def _stat(path: str, follow: bool) -> FileInfo | None:
         return None
 
 
-def _read_at(file: int, offset: int, limit: int) -> bytes:
-    data = bytearray()
-    while len(data) < limit:
-        chunk = os.pread(file, min(limit - len(data), _BLOCK), offset + len(data))
-        if not chunk:
-            break
-        data += chunk
-    return bytes(data)
-
-
 def _read(path: str, offset: int, limit: int) -> bytes:
+    data = bytearray()
     with open_regular(path) as file:
-        return _read_at(file, offset, limit)
+        while chunk := os.pread(file, min(limit - len(data), _BLOCK), offset + len(data)):
+            data += chunk
+    return bytes(data)
 
 
 def _list(path: str) -> list[DirEntry]:

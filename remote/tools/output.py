@@ -8,10 +8,6 @@ import logging
 import os
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 

@@ -126,23 +126,21 @@ class _Wanted:
         self._full = False
 
     def feed(self, block: bytes) -> None:
-        at = 0
-        passed_over = self._number + block.count(b"\n") < self._offset
-        while at < len(block):
-            if self.done or passed_over:
-                ended, start = block.count(b"\n", at), block.rfind(b"\n", at) + 1
-                self._number += ended
-                self._line_size = len(block) - start if ended else self._line_size + len(block) - at
-                return
-            end = block.find(b"\n", at)
-            part = block[at : end if end >= 0 else len(block)]
-            if self._number >= self._offset:
-                self._line += part[: max(0, _LINE_BYTES - len(self._line))]
-            self._line_size += len(part)
-            if end < 0:
-                return
+        ends = block.count(b"\n")
+        if self.done or self._number + ends < self._offset:
+            self._number += ends
+            self._line_size = len(block) - block.rfind(b"\n") - 1 + (0 if ends else self._line_size)
+            return
+        *lines, last = block.split(b"\n")
+        for line in lines:
+            self._add(line)
             self._end_line()
-            at = end + 1
+        self._add(last)
+
+    def _add(self, part: bytes) -> None:
+        if self._number >= self._offset and not self.done:
+            self._line += part[: max(0, _LINE_BYTES - len(self._line))]
+        self._line_size += len(part)
 
     def finish(self) -> None:
         if self._line_size:

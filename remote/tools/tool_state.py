@@ -29,24 +29,19 @@ class Seen:
     if it is not remembered (any more)."""
 
     digest: str
-    size: int
-    mtime_ns: int
+    info: FileInfo
     ranges: tuple[tuple[int, int], ...] = ()
-    ctime_ns: int = 0
-    inode: int = 0
     content: bytes | None = None
 
     def is_untouched(self, info: FileInfo) -> bool:
-        """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` restores only
-        one of the two times."""
-        then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
-        return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
+        """Whether nothing has written to the file since. `cp -p` restores only one of the two times."""
+        return replace(self.info, mode=0, links=0) == replace(info, mode=0, links=0)
 
     def is_version(self, digest: str, info: FileInfo) -> bool:
         """Whether the file still has the same bytes, whatever its times say."""
         if self.digest:
             return self.digest == digest
-        return (self.size, self.mtime_ns) == (info.size, info.mtime_ns)
+        return (self.info.size, self.info.mtime_ns) == (info.size, info.mtime_ns)
 
 
 class FileState:
@@ -97,7 +92,7 @@ class FileState:
     ) -> None:
         kept = content if content is not None and len(content) <= _MAX_ONE else None
         self._files.pop(path, None)
-        self._files[path] = Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)
+        self._files[path] = Seen(digest, info, ranges, kept)
         while len(self._files) > self._max_files:
             self._files.popitem(last=False)
         room = MAX_CONTENT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.tool_traits import FINDERS
 
@@ -17,7 +17,7 @@ DEFER_ABOVE_CHARS = 60_000
 """About a tenth of the window of most models."""
 
 
-class Toolset(Sequence["Tool"]):
+class Toolset:
     """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn; new
     tools go to the end. Requests do not declare deferred tools: the model finds and calls them through two tools that
     come with the first of them. Above `defer_above` characters, all added tools are deferred."""
@@ -34,15 +34,8 @@ class Toolset(Sequence["Tool"]):
     def deferred(self) -> tuple[Tool, ...]:
         return tuple(tool for name, tool in self._tools.items() if name in self._deferred)
 
-    @overload
-    def __getitem__(self, index: int) -> Tool: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tool]: ...
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self._tools.values())[index]
-
-    def __len__(self) -> int:
-        return len(self._tools)
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
 
     def add(self, tools: Iterable[Tool], *, deferred: bool = False) -> None:
         """Offer more tools from the next turn on. A tool replaces an added tool of the same name and takes its place in

@@ -12,7 +12,7 @@ import re
 import time
 from collections import OrderedDict
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 from ccb.tunnel.wire import tool_traits
@@ -22,9 +22,6 @@ from ..system.deadline import in_stoppable_thread, in_thread
 from .file_access import refusal
 from .input_schema import object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
-
-if TYPE_CHECKING:
-    pass
 
 CACHE_S = 900.0
 """Seconds for which a page is kept."""
@@ -185,12 +182,18 @@ async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
 
 
 _SKIPPED = frozenset(("script", "style", "noscript", "template", "svg", "iframe", "object", "head", "select", "canvas"))
-_BLOCKS = frozenset(
-    ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "form", "figure", "figcaption",
-     "dl", "dt", "dd", "address", "fieldset", "details", "summary", "table", "ul", "ol", "blockquote")
-)  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_BLOCKS = frozenset(
+    ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "form", "figure", "figcaption",
+     "dl", "dt", "dd", "address", "fieldset", "details", "summary", "table", "ul", "ol", "blockquote", *_HEADINGS)
+)  # fmt: skip
+_BREAKS = {
+    **{tag: (2, _HEADINGS.get(tag, "")) for tag in _BLOCKS},
+    "pre": (2, "```\n"),
+    "hr": (2, "---\n\n"),
+    **dict.fromkeys(("br", "tr"), (1, "")),
+}  # how many lines end where a tag begins, and what stands behind them
 _MAX_DEPTH = 50  # of lists and quotations
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
@@ -222,7 +225,6 @@ class _Converter:
         self._pre = 0
         self._code = 0
         self._quotes = 0
-        self._in_title = False
         self._cells = 0
 
     def markdown(self) -> str:
@@ -265,113 +267,87 @@ class _Converter:
         blanks = _BETWEEN.match(html, at)
         assert blanks is not None
         at, is_closed = blanks.end(), blanks[0].endswith("/")
-        if not is_closed or tag in ("br", "hr", "img"):
-            self._starts(tag, given)
-        raw = _RAW_ENDS.get(tag)
-        if raw is not None and not is_closed:
-            end = raw.search(html, at)
-            self._data(html[at + 1 : end.start() if end else None])
-            return end.start() if end else -1
-        return at + 1
-
-    def _starts(self, tag: str, given: dict[str, str]) -> None:
-        if tag == "title" and not self.title:
-            self._in_title = True
         if tag == "base" and given.get("href"):
             self._base = self._joined(given["href"]) or self._base
-        if tag in _SKIPPED:
-            self._skip.append(tag)
-        elif not self._skip:
-            self._open(tag, given)
+        if not is_closed or tag in ("br", "hr", "img"):
+            if tag in _SKIPPED:
+                self._skip.append(tag)
+            elif not self._skip:
+                self._open(tag, given)
+        if is_closed or tag not in _RAW_ENDS:
+            return at + 1
+        end = _RAW_ENDS[tag].search(html, at)
+        raw = html[at + 1 : end.start() if end else None]
+        if tag == "title":
+            self.title = self.title or _plain(raw).strip()[:300]
+        else:
+            self._data(raw)
+        return end.start() if end else -1
 
     def _open(self, tag: str, given: dict[str, str]) -> None:
-        if tag in _HEADINGS:
-            self._break(2, _HEADINGS[tag])
-        elif tag in ("ul", "ol"):
-            if not self._lists:
-                self._break(2)
+        if tag in ("ul", "ol"):
             self._lists.append(-1 if tag == "ul" else 0)
+            if len(self._lists) > 1:
+                return
         elif tag == "li":
             self._item()
-        elif tag == "pre":
-            self._break(2, "```\n")
-            self._pre += 1
         elif tag == "blockquote":
             self._quotes = min(self._quotes + 1, _MAX_DEPTH)
-            self._break(2)
+        elif tag == "tr":
+            self._end_row()
+        elif tag in ("td", "th"):
+            self._put(" | " if self._cells else "| ")
+            self._cells += 1
         elif tag == "a":
             self._end_link()
             self._link = given.get("href", ""), len(self._out)
         elif tag == "img" and given.get("alt"):
             self._text(f"[image: {given['alt']}]")
-        elif tag in ("td", "th"):
-            self._put(" | " if self._cells else "| ")
-            self._cells += 1
         else:
-            self._open_plain(tag)
+            self._mark(tag, 1)
+        if tag in _BREAKS:
+            self._break(*_BREAKS[tag])
+        if tag == "pre":
+            self._pre += 1
 
-    def _open_plain(self, tag: str) -> None:
-        if tag == "code" and not self._pre:
-            self._code += 1
+    def _mark(self, tag: str, depth: int) -> None:
+        """Begin or end what is marked inside of a line."""
+        if tag == "code" and (self._code if depth < 0 else not self._pre):
+            self._code += depth
             self._put("`")
         elif tag in _MARKS and not self._pre and not self._code:
             self._put(_MARKS[tag])
-        elif tag == "br":
-            self._break(1)
-        elif tag == "hr":
-            self._break(2, "---\n\n")
-        elif tag == "tr":
-            self._end_row()
-            self._break(1)
-        elif tag in _BLOCKS:
-            self._break(2)
 
     def _end_tag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        if not self._skip:
-            self._close(tag)
-        elif tag == self._skip[-1]:
-            self._skip.pop()
-
-    def _close(self, tag: str) -> None:
-        if tag in ("pre", "code"):
-            self._end_code(tag)
-        elif tag in ("ul", "ol") and self._lists:
+        if self._skip:
+            if tag == self._skip[-1]:
+                self._skip.pop()
+            return
+        if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
-            if not self._lists:
-                self._break(2)
-        elif tag == "blockquote" and self._quotes:
-            self._quotes -= 1
-            self._break(2)
+            if self._lists:
+                return
+        elif tag == "pre" and self._pre:
+            self._pre -= 1
+            self._put("\n```\n\n")
+        elif tag == "blockquote":
+            self._quotes = max(0, self._quotes - 1)
         elif tag == "a":
             self._end_link()
         elif tag in ("tr", "table"):
             self._end_row()
-            self._break(1 if tag == "tr" else 2)
-        elif tag in _MARKS and not self._pre and not self._code:
-            self._put(_MARKS[tag])
-        elif tag in _BLOCKS or tag in _HEADINGS:
-            self._break(2)
-
-    def _end_code(self, tag: str) -> None:
-        if tag == "pre" and self._pre:
-            self._pre -= 1
-            self._put("\n```\n\n")
-        elif tag == "code" and self._code:
-            self._code -= 1
-            self._put("`")
+        else:
+            self._mark(tag, -1)
+        if tag in _BLOCKS or tag == "tr":
+            self._break(_BREAKS[tag][0])
 
     def _put(self, text: str) -> None:
         self._out.append(text)
         self._size += len(text)
 
     def _data(self, data: str) -> None:
-        data = _plain(data)
-        if self._in_title:
-            self.title = (self.title + data).strip()[:300]
-        elif not self._skip:
-            self._text(data)
+        if not self._skip:
+            self._text(_plain(data))
 
     def _text(self, data: str) -> None:
         if not self._pre:

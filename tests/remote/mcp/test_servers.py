@@ -109,7 +109,7 @@ async def test_the_tools_of_all_pages_join_the_registry() -> None:
     server = Server(ADD, LOOK, {"name": "no schema"})
     servers, registry = await connected(server)
     assert [tool.name for tool in registry] == ["mcp__s0__add", LOOK_0]
-    assert registry[0].input_schema == {"type": "object", **ADD["inputSchema"]}
+    assert next(iter(registry)).input_schema == {"type": "object", **ADD["inputSchema"]}
     assert [tool.traits.parallel for tool in registry] == [False, True]
     (status,) = servers.status()
     assert (status["status"], status["serverInfo"]["name"], status["config"]["type"]) == ("connected", "calc", "sdk")
@@ -132,13 +132,13 @@ async def test_the_model_is_told_the_instructions_of_a_server_once_and_after_a_c
 async def test_a_call_reaches_the_server_under_the_name_that_it_knows() -> None:
     server = Server(LOOK)
     _, registry = await connected(server)
-    result = await registry[0].run({"far": True}, called_as(CallContext("toolu_1")))
+    result = await next(iter(registry)).run({"far": True}, called_as(CallContext("toolu_1")))
     assert (result.content, result.is_error) == ("3", False)
     params = server.heard[-1]["params"]
     assert (params["name"], params["arguments"]) == ("look around", {"far": True})
     assert params["_meta"]["claudecode/toolUseId"] == "toolu_1"
     server.failure = "gone"
-    failed = await registry[0].run({}, called_as(CallContext("toolu_2")))
+    failed = await next(iter(registry)).run({}, called_as(CallContext("toolu_2")))
     assert failed.is_error and "gone" in str(failed.content)
 
 
@@ -208,7 +208,7 @@ async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reac
     shown: list[Json] = []
     server.silent = "tools/call"
     context = called_as(CallContext("t1", progress=shown.append))
-    call = asyncio.ensure_future(registry[0].run({}, context))
+    call = asyncio.ensure_future(next(iter(registry)).run({}, context))
     await asyncio.sleep(0)
     for token in ("t2", "t1"):
         params = {"progressToken": token, "progress": 1, "total": 4, "message": "at it"}

@@ -90,7 +90,7 @@ def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
     registry.begin_turn()
     registry.add([Brought("mcp__a__x", "Does it better.")])
     registry.begin_turn()
-    assert registry[len(BUILT_IN)].description == "Does it better."
+    assert [*registry][len(BUILT_IN)].description == "Does it better."
     registry.remove(["mcp__a__x"])
     assert names(registry)[-2:] == ["mcp__a__x", "mcp__a__y"]
     registry.begin_turn()
