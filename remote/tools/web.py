@@ -1,8 +1,4 @@
-"""WebFetch, WebSearch, HTML as Markdown.
-
-Pages are foreign data. They are cut into tags and text here, in time that grows with their size: `html.parser` takes
-minutes for some pages of 60 KB.
-"""
+"""WebFetch, WebSearch, HTML as Markdown."""
 
 from __future__ import annotations
 
@@ -28,6 +24,7 @@ CACHE_S = 900.0
 _CACHE_CHARS = 20_000_000
 _MAX_CHARS = 100_000  # of a page that the model is asked about
 _UNANSWERED_CHARS = 20_000  # of a page that the model could not be asked about
+_CUT = "\n\n[... the page is cut here ...]"
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = (*_HTML, *(f"application/{name}" for name in ("json", "xml", "javascript", "x-yaml", "yaml")))
 _SYSTEM = (
@@ -85,11 +82,17 @@ class WebFetch(Tool):
 
         started = time.monotonic()
         key = tool_input["url"].strip(), context.web.on_laptop
-        try:
-            content = self._known(key) or await _read(key[0], context)
-        except (WebRefused, RequestFailed) as refused:
-            return refusal(f"The page could not be read: {refused}.")
-        self._keep(key, content)
+        since, content = self._kept.get(key, (started, None))
+        if content is None or started - since > CACHE_S:
+            try:
+                content = await _read(key[0], context)
+            except (WebRefused, RequestFailed) as refused:
+                return refusal(f"The page could not be read: {refused}.")
+            self._kept.pop(key, None)
+            if content.status < 400 and not content.trouble:
+                self._kept[key] = time.monotonic(), content
+            while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
+                self._kept.popitem(last=False)
         if content.redirect:
             text = (
                 f"The page redirects to another host, which was not followed: {content.redirect}\n"
@@ -111,17 +114,6 @@ class WebFetch(Tool):
         }
         return ToolResult(text, structured=structured)
 
-    def _known(self, key: tuple[str, bool]) -> _Content | None:
-        if key in self._kept and time.monotonic() - self._kept[key][0] > CACHE_S:
-            del self._kept[key]
-        return self._kept[key][1] if key in self._kept else None
-
-    def _keep(self, key: tuple[str, bool], content: _Content) -> None:
-        if content.status < 400 and not content.trouble:
-            self._kept.setdefault(key, (time.monotonic(), content))
-            while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
-                self._kept.popitem(last=False)
-
 
 async def _read(url: str, context: ToolContext) -> _Content:
     """Fetch the page, here or on the laptop. Raise WebRefused or RequestFailed."""
@@ -130,9 +122,7 @@ async def _read(url: str, context: ToolContext) -> _Content:
         found = await context.call.web_access.fetch_on_laptop(url)
         size = len(found.text.encode("utf-8", "replace"))
         text = await _as_text(found.text, found.media_type, found.url)
-        if found.cut:
-            text += "\n[... the page is cut here ...]"
-        return _Content(found.url, found.status, found.reason, size, text, found.redirect)
+        return _Content(found.url, found.status, found.reason, size, text + _CUT * found.cut, found.redirect)
     from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
 
     fetcher = WebFetcher(allow_private=context.web.allow_private)
@@ -149,7 +139,7 @@ async def _read(url: str, context: ToolContext) -> _Content:
         except LookupError:
             decoded = page.body.decode("utf-8", "replace")
         text = await _as_text(decoded, page.media_type, page.url)
-        return _Content(*facts, text + ("\n[... the page is cut here ...]" if page.cut else ""))
+        return _Content(*facts, text + _CUT * page.cut)
     name = page.url.rstrip("/").rpartition("/")[2].partition("?")[0] or "page"
     kept = context.spill.keep(page.body, name)
     where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
@@ -209,10 +199,11 @@ _RAW_ENDS = {
 _MAX_HTML = 3_000_000  # characters of a page
 _MAX_OUT = 1_000_000  # characters of its Markdown, ten times what the model is asked about
 _MAX_ADDRESS = 2_000
-_CUT = "\n\n[... the page is cut here ...]"
 
 
 class _Converter:
+    """Cuts a page in time that grows with its size: `html.parser` takes minutes for some of 60 KB."""
+
     def __init__(self, html: str, base: str) -> None:
         self.title = ""
         self._html = html
@@ -238,7 +229,7 @@ class _Converter:
                 at = end
         is_cut = 0 <= at < len(html) or len(html) == _MAX_HTML
         lines = [line.rstrip() for line in "".join(self._out).split("\n")]
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + (_CUT if is_cut else "")
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + _CUT * is_cut
 
     def _markup(self, at: int) -> int:
         html = self._html
