@@ -1,5 +1,4 @@
-"""What the tools of an agent remember: which version of each file the model has seen, as only that one is overwritten,
-and the todo list."""
+"""What the tools of an agent remember: which version of each file the model has seen, and the todo list."""
 
 from __future__ import annotations
 
@@ -82,8 +81,7 @@ class FileState:
         self._files.clear()
 
     def forget_views(self) -> None:
-        """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
-        conversation."""
+        """Let Read show again what it has shown: compaction has removed it from the conversation."""
         for path, seen in self._files.items():
             self._files[path] = replace(seen, ranges=())
 
@@ -142,8 +140,7 @@ class TodoList:
             self.replace([plain_todo(item) for item in written])
 
     def round_passed(self) -> bool:
-        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
-        written for so long."""
+        """Count a round of tool calls. Return whether the agent has not written its list for long."""
         self._rounds += 1
         if not self._items or self._rounds < _ROUNDS:
             return False
