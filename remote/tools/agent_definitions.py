@@ -107,10 +107,7 @@ BUILT_IN_AGENTS = (
         read_only=True,
     ),
     AgentDefinition(
-        "Plan",
-        "Only reads. For working out how to implement something, before it is done.",
-        _PLAN,
-        read_only=True,
+        "Plan", "Only reads. For working out how to implement something, before it is done.", _PLAN, read_only=True
     ),
 )
 
@@ -137,8 +134,7 @@ def from_markdown(text: str, source: str, names: ModelNames = CCB_NAMES) -> tupl
 def from_fields(
     name: str, fields: Mapping[str, Any], source: str, names: ModelNames = CCB_NAMES
 ) -> tuple[AgentDefinition, list[str]]:
-    """Return the agent with these fields, which have the names of the public protocol, and what is not used. Raise
-    ValueError."""
+    """Return the agent with these fields of the public protocol, and what is not used. Raise ValueError."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for an agent")
     description, prompt = _text(name, "`description`", fields), _text(name, "prompt", fields)
