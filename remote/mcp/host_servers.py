@@ -88,8 +88,7 @@ class HostServers:
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:
-    """Return the servers that may start, by name. `environ` are the variables that `${NAME}` and `${NAME:-default}`
-    stand for."""
+    """Return the servers that may start, by name. `${NAME}` and `${NAME:-default}` stand for variables of `environ`."""
     found: dict[str, Wanted] = {}
     disabled, enabled = _names(settings, "disabledMcpjsonServers"), _names(settings, "enabledMcpjsonServers")
     environ = {**environ, **settings.env}

@@ -34,8 +34,7 @@ Json = dict[str, Any]
 
 
 class RequestChannel:
-    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
-    message is sent once, and waits for its answer over lost connections."""
+    """Reaches a server in the client or on the laptop. A message is sent once, and its answer may come after a drop."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
         self._broker = broker
@@ -90,8 +89,7 @@ class Channel(Protocol):
     """Carries messages to one server."""
 
     def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
-        """Return the server's reply to a message; to a notification it may be anything. Cancelling withdraws the
-        message. Raise McpError."""
+        """Return the server's reply, if the message is no notification. Cancelling withdraws it. Raise McpError."""
 
     async def close(self) -> None:
         """End a server that the worker has started. The next handshake starts it again."""
@@ -108,8 +106,7 @@ class ServerTool:
 
 
 class McpClient:
-    """`connect` comes first. `info` and `instructions` are what the server says about itself, `offers` are the names of
-    its capabilities."""
+    """`connect` comes first. `info` and `instructions` describe the server, `offers` are names of its capabilities."""
 
     def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
         self.info: Json = {}
@@ -134,8 +131,7 @@ class McpClient:
         await self._answered(self._channel.exchange(told), self._handshake_s, "it does not take what it is sent")
 
     async def tools(self) -> list[ServerTool]:
-        """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
-        nobody can call them. Raise McpError."""
+        """Return the tools of the server, from all pages; `broken` names those that nobody can call. Raise McpError."""
         found, self.broken = [], []
         for described in await self.listed("tools"):
             name, schema = described.get("name"), described.get("inputSchema")
@@ -167,8 +163,7 @@ class McpClient:
         progress: Callable[[Json], None] | None = None,
         call_s: float | None = None,
     ) -> Json:
-        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. Raise
-        McpError."""
+        """Call a tool and return the result object. `progress` gets what the server says meanwhile. Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
@@ -285,8 +280,7 @@ def offering(hello: Json, ask: Ask | None) -> Json:
 
 
 class Incoming:
-    """`heard` gets notifications, `ask` puts a form to the person and returns the answer, `send` sends a message to the
-    server. It raises McpError if it cannot."""
+    """`heard` gets notifications, `ask` puts a form to the person, `send` sends a message or raises McpError."""
 
     def __init__(self, heard: Callable[[Json], None], ask: Ask | None, send: Callable[[Json], None]) -> None:
         self._heard = heard

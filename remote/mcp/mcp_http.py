@@ -107,7 +107,7 @@ class HttpChannel:
     async def close(self) -> None:
         session, self._hello = self._session, {}
         self._incoming.end()
-        tasks = [*self._tasks, *([self._listening] if self._listening is not None else [])]
+        tasks = [*self._tasks, *filter(None, [self._listening])]
         for task in tasks:
             task.cancel()
         if session:

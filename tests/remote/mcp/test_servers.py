@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.remote.tools.test_read import PNG
+from tests.remote.tools_kit import until
 
 from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
@@ -76,14 +76,6 @@ class Server:
         if method == "tools/call":
             return _reply(message, self.result)
         return _reply(message, self.lists.get(method, {})) if "id" in message else {}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async def holds() -> None:
-        while not condition():
-            await asyncio.sleep(0.005)
-
-    await asyncio.wait_for(holds(), 20)
 
 
 def _reply(message: Json, result: Json) -> Json:
