@@ -88,8 +88,7 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
 async def in_stoppable_thread(
     seconds: float, stop: Callable[[], None], function: Callable[..., T], *arguments: object
 ) -> T:
-    """Return the result of work in a thread. After `seconds`, or when this is cancelled, call `stop`, so that the work
-    ends soon. Raise asyncio.TimeoutError."""
+    """Return the result of work in a thread. Call `stop` after `seconds` (asyncio.TimeoutError), or when cancelled."""
     work = asyncio.ensure_future(in_thread(function, *arguments))
     try:
         if not (await asyncio.wait({work}, timeout=seconds))[0]:

@@ -1,6 +1,4 @@
-"""The environment of the person's terminal here: PATH and the variables of tools, which a command over ssh lacks. An
-interactive shell tells it. It is kept in a file, with which a later session starts as long as the start-up files stay,
-and asks the shell again meanwhile."""
+"""The environment of the person's terminal here, as an interactive shell tells it, kept for the next session."""
 
 from __future__ import annotations
 

@@ -167,7 +167,10 @@ class Process:
             later = self._exited.is_set()
             self.returncode = command.code
             self._exited.set()
-            self._begin_to_finish(again=later and command.gone and bool(command.left or command.is_lost))
+            again = later and command.gone and bool(command.left or command.is_lost)
+            needs = self._finish_child is not None or command.is_lost
+            if needs and (again or self._finishing is None):
+                self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -191,11 +194,6 @@ class Process:
         self._loop.remove_reader(self._pipe)
         self._command.stdout.close()
         self._drained.set()
-
-    def _begin_to_finish(self, *, again: bool) -> None:
-        needs = self._finish_child is not None or self._command.is_lost
-        if needs and (again or self._finishing is None):
-            self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
 
     async def _finished(self) -> None:
         if self._finishing is not None:

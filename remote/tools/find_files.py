@@ -124,8 +124,7 @@ class Glob(Tool):
 
 
 def _literal_head(pattern: str) -> tuple[str, str]:
-    """Split a pattern that is absolute or starts with `../` or `~/` into its directory and the pattern below that.
-    Other patterns have no directory of their own."""
+    """Split a pattern that is absolute or starts with `../` or `~/` into its directory and the pattern below that."""
     if not pattern.startswith(("/", "~/", "../")):
         return "", pattern
     parts = pattern.split("/")

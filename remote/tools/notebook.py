@@ -33,8 +33,7 @@ class NotANotebook(Exception):
 
 
 async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
-    """Return Messages API blocks: the cells as text, and the images of their outputs in place. `digest` is that of the
-    file. Raise NotANotebook."""
+    """Return Messages API blocks: the cells as text, with images in place. `digest`: the file's. Raise NotANotebook."""
     printed = await printed_by_ours(context, "cells", path)
     if printed is None:
         raise NotANotebook("it takes too long or too much memory to be parsed")
@@ -186,10 +185,10 @@ def _printed(book: Json, old: str, *, escape: bool) -> str:
 
 def _place(cells: list[Json], wanted: str) -> int:
     """Return the index of a cell: by its id, or `cell-N` for a cell without one, as Read shows them."""
-    for place, cell in enumerate(cells):
-        if cell.get("id", f"cell-{place}") == wanted:
-            return place
-    raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+    names = [cell.get("id", f"cell-{place}") for place, cell in enumerate(cells)]
+    if wanted not in names:
+        raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+    return names.index(wanted)
 
 
 def _replace(cell: Json, tool_input: Json) -> None:

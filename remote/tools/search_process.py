@@ -19,7 +19,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Callable, cast
 
-from ..sandbox.cage_rules import CageRules
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
@@ -50,8 +49,7 @@ class NameFinder:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
-        """Call `answer` with {"names", "more", "settled", "cut"}, unless the same asker asks something else before, or
-        the program fails."""
+        """Call `answer` with {"names", "more", "settled", "cut"}, unless the asker asks again or the program fails."""
         now = time.monotonic()
         if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
             _log.warning("the index of files does not answer, and is started again")
@@ -210,30 +208,26 @@ def load_program(modules: tuple[str, ...] = _MODULES) -> str:
     return binascii.b2a_base64(zlib.compress(marshal.dumps(codes), 9), newline=False).decode("ascii")
 
 
-def _cage(context: ToolContext, request: Json) -> CageRules | None:
-    searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
-    rules = context.cages.read_only([context.cwd, *context.add_dirs], [searched])
-    # the zygote reads names in UTF-8, as most workers do
-    return replace(rules, own=sys.getfilesystemencoding() == "utf-8") if rules else None
-
-
 def search_command(request: Json) -> list[str]:
     return [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
-    host = context.host
+    host, own = context.host, [context.cwd, *context.add_dirs]
     fixed = {
         "rg": host.which("rg") or "",
         "seconds": seconds,
         "left_out": context.call.left_out,
         "sessions": context.spill.sessions,
-        "project": [context.cwd, *context.add_dirs],
+        "project": own,
     }
     command = search_command({**fixed, **request})
     try:
-        cage = _cage(context, request)
+        searched = context.call.pinned or host.real_path(str(request.get("root") or request["path"]))
+        cage = context.cages.read_only(own, [searched])
+        if cage is not None:  # the zygote reads names in UTF-8, as most workers do
+            cage = replace(cage, own=sys.getfilesystemencoding() == "utf-8")
         code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None

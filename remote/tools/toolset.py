@@ -111,8 +111,7 @@ def default_tools() -> Toolset:
 
 
 def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
-    """Return the context for the tools of a session; the caller ends it with `close_context`. `outputs` is the
-    directory for outputs too long for the model, "" for none."""
+    """Return the context of a session, which `close_context` ends. `outputs` is the place of long outputs, or ""."""
     import os
 
     from ..permissions.modes import Cages
