@@ -177,7 +177,7 @@ async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
     assert text.startswith("1\n2\n")
     assert text.endswith("\n99999\n100000")
     path = result.structured["persistedOutputPath"]
-    assert path in text
+    assert f"({len(Path(path).read_bytes()):,} bytes) is in {path}" in text
     assert Path(path).read_text() == "".join(f"{n}\n" for n in range(1, 100001))
     assert len(json.dumps(result.structured)) < 60_000
     assert (await box.text("Read", file_path=path, offset=50000, limit=1)).startswith("50000\t50000\n")
