@@ -38,12 +38,6 @@ class ServerAddress:
     call_s: float = CALL_S
 
 
-@dataclass(frozen=True)
-class _Answer:
-    headers: Mapping[str, str]
-    body: AsyncIterator[bytes]
-
-
 class _Refused(McpError):
     """The server has answered with a status of an error."""
 
@@ -125,8 +119,8 @@ class HttpChannel:
         wait = 1.0
         while True:
             try:
-                async with self._request("GET") as answer:
-                    async for message in _messages(answer):
+                async with self._request("GET") as (headers, body):
+                    async for message in _messages(headers, body):
                         wait = 1.0
                         if "method" in message:
                             self._incoming.hear(message)
@@ -139,15 +133,15 @@ class HttpChannel:
 
     async def _post(self, message: Json) -> Json:
         number = message.get("id") if "method" in message else None
-        body = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace")
+        sent = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            async with self._request("POST", body) as answer:
+            async with self._request("POST", sent) as (headers, body):
                 if number is None:
                     return {}
                 is_hello = message["method"] == "initialize"
                 if is_hello:
-                    self._session = answer.headers.get("mcp-session-id", "")
-                async for found in _messages(answer):
+                    self._session = headers.get("mcp-session-id", "")
+                async for found in _messages(headers, body):
                     if "method" in found:
                         self._incoming.hear(found)
                     elif answered_number(found, (number,)) is not None:
@@ -176,7 +170,9 @@ class HttpChannel:
         task.add_done_callback(self._tasks.discard)
 
     @contextlib.asynccontextmanager
-    async def _request(self, method: str, body: bytes = b"") -> AsyncIterator[_Answer]:
+    async def _request(
+        self, method: str, body: bytes = b""
+    ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
         writer: asyncio.StreamWriter | None = None
         try:
             place = read_url(self._address.url)
@@ -187,7 +183,7 @@ class HttpChannel:
             status, headers = await _read_head(reader)
             if not 200 <= status < 300:
                 raise _Refused(status, self._why(status))
-            yield _Answer(headers, _body(reader, headers))
+            yield headers, _body(reader, headers)
         except asyncio.TimeoutError:
             raise McpError(f"no connection within {START_S:g} s") from None
         except (OSError, EOFError, ValueError, WebRefused, asyncio.LimitOverrunError) as error:
@@ -268,10 +264,10 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
         await reader.readline()
 
 
-async def _messages(answer: _Answer) -> AsyncIterator[Json]:
-    events = answer.headers.get("content-type", "").lower().startswith(_EVENTS)
+async def _messages(headers: Mapping[str, str], body: AsyncIterator[bytes]) -> AsyncIterator[Json]:
+    events = headers.get("content-type", "").lower().startswith(_EVENTS)
     line, data = bytearray(), bytearray()
-    async for block in answer.body:
+    async for block in body:
         line += block
         if events and b"\n" in block:
             *lines, rest = line.split(b"\n")

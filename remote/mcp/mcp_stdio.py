@@ -16,7 +16,7 @@ from ccb.tunnel.wire.mcp_messages import CALL_S, LineReader
 from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 
 from ..system.deadline import within
-from ..system.host import Host, StdioRedirect
+from ..system.host import Host
 from ..system.process import Process
 from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Incoming, Json, McpError, offering
 
@@ -139,7 +139,7 @@ class _Child(asyncio.Protocol):
         (given, stdin), (stderr, said) = os.pipe(), os.pipe()
         child._stdin, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
         child._stderr, _ = await loop.connect_read_pipe(lambda: child, os.fdopen(stderr, "rb", 0))
-        redirect, process = StdioRedirect(given, said), None
+        redirect, process = (given, said), None
         try:
             process = await host.start(command.argv, command.cwd, child._take, command.env, redirect=redirect)
         finally:

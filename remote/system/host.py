@@ -33,14 +33,6 @@ class DirEntry:
     target: str = ""
 
 
-@dataclass(frozen=True)
-class StdioRedirect:
-    """The descriptors that a process gets as stdin and stderr. The caller closes them."""
-
-    stdin: int
-    stderr: int
-
-
 class Host:
     """What tools do on this machine. All paths are absolute. Every method may raise OSError. `session` is the token in
     the mark of every process; `which` finds no programs under `untrusted` directories."""
@@ -115,19 +107,17 @@ class Host:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
-        redirect: StdioRedirect | None = None,
+        redirect: Sequence[int] = (),
     ) -> Process:
         """Start a process (see `process.started`) in `cwd` or the nearest ancestor that can be entered, with `env`
-        added. With a `cage`, it has a TMPDIR of its own; without one `redirect` is for it. Raise CageUnavailable."""
-        whole = {**child_environment(self._environ), **(env or {})}
+        added. With a `cage`, it has a TMPDIR of its own; without one, `redirect` may have descriptors for stdin and
+        stderr, which the caller closes. Raise CageUnavailable."""
+        whole = {**child_environment(self._environ), **(env or {}), MARK: new_mark(self.session)}
         cwd = await _in_thread(nearest_directory, cwd)
-        mark = new_mark(self.session)
-        whole[MARK] = mark
-        given = () if redirect is None else (redirect.stdin, redirect.stderr)
         watches = cage is not None or self._cages.watches
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
             await _in_thread(self._cages.begin_uncaged)
-        return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
+        return await started(self._cages, argv, cwd, whole, on_output, cage, redirect, finishes=watches)
 
     async def output(
         self,

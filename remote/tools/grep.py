@@ -14,7 +14,7 @@ from ..system.regular_files import FileKind
 from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
 from .input_schema import choice, flag, number, object_of, text
 from .output import limited
-from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .text_changes import bounded_text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
@@ -161,6 +161,4 @@ def _notes(request: Json, found: Json) -> list[str]:
     if found["partial"]:
         where = f", in {found['stopped_in']}" if found["stopped_in"] else ""
         notes.append(f"[The search was stopped after {SECONDS:g} s{where}; there may be more matches]")
-    if found["left_out"]:
-        notes.append(LEFT_OUT)
     return notes + unsearched(found)

@@ -11,9 +11,7 @@ import marshal
 import os
 import subprocess
 import sys
-import time
 import zlib
-from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import lru_cache
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_STUCK_S = 10.0
 _MAX_ANSWER = 1 << 20
 _MAX_QUERY = 500  # characters: a question is written in one piece
 _MAX_NAMES = 50
@@ -45,15 +42,11 @@ class NameFinder:
         self._process: subprocess.Popen[bytes] | None = None
         self._received = bytearray()
         self._count = 0
-        self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
+        self._asked: dict[object, tuple[int, Callable[[Json], None]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
         """Call `answer` with {"names", "more", "settled", "cut"}, unless the asker asks again or the program fails."""
-        now = time.monotonic()
-        if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
-            _log.warning("the index of files does not answer, and is started again")
-            self._end()
         self._count += 1
         question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
         try:
@@ -65,8 +58,7 @@ class NameFinder:
             _log.warning("the index of files cannot be asked: %s", error)
             self._end()
             return
-        since = self._asked.pop(asker, (0, now))[1]
-        self._asked[asker] = self._count, since, answer
+        self._asked[asker] = self._count, answer
         if starts:
             self._own(self._look(self._count, query))
 
@@ -112,7 +104,7 @@ class NameFinder:
             self._answer(found.pop("n"), found)
 
     def _answer(self, number: int, found: Json) -> None:
-        for asker, (asked, _, answer) in list(self._asked.items()):
+        for asker, (asked, answer) in list(self._asked.items()):
             if asked == number:
                 del self._asked[asker]
                 answer(found)
@@ -157,9 +149,6 @@ if sys.argv[2:]:
     module.main(sys.argv[2])
 """
 
-LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
-"""The note on a result when the program's answer has `left_out` set."""
-
 
 def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
@@ -171,6 +160,7 @@ def unsearched(found: Json) -> list[str]:
     ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
     odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
     notes = (
+        (found["left_out"], "Files that permission rules keep from this tool were left out."),
         (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
         (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
         (found["unread"], f"{unread} could not be read."),
