@@ -149,7 +149,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
 async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
-    import asyncio
+    from ..system.deadline import in_thread
 
     context.tasks.closing()
     try:
@@ -157,5 +157,5 @@ async def close_context(context: ToolContext) -> None:
         await context.tasks.stop_all()
         await context.shells.close()
     finally:
-        await asyncio.get_running_loop().run_in_executor(None, context.host.close)
+        await in_thread(context.host.close)
         context.spill.close()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.remote.tools.search_kit import BACKENDS, Json, each_backend, glob, grep
+from tests.remote.tools.test_bash import in_background
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.search_program import scan
@@ -150,11 +151,7 @@ def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, back
 
 
 async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:
-    command = f"echo aab; echo {'a' * 60}"
-    await box("Bash", command=command, run_in_background=True)
-    shell = box.context.shells.get("bash_1")
-    assert shell is not None
-    await shell.task.over.wait()
+    await (await in_background(box, f"echo aab; echo {'a' * 60}")).task.over.wait()
     text = await box.text("BashOutput", bash_id="bash_1", filter="(a+)+b")
     assert "aab\n[The filter takes too long; there may be more lines]" in text
 
@@ -263,10 +260,7 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         box.write("secret", "needle\n")
         said = await box.text("Bash", command="rg needle; true")
         assert said.splitlines()[-1] == "(rg left out what .rgignore of the project names; --no-ignore shows all.)"
-        await box.text("Bash", command="rg needle; true", run_in_background=True)
-        shell = box.context.shells.get("bash_1")
-        assert shell is not None
-        await shell.process.wait()
+        await (await in_background(box, "rg needle; true")).process.wait()
         assert "rg left out what .rgignore" in await box.text("BashOutput", bash_id="bash_1")
 
 
