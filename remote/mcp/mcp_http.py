@@ -48,20 +48,18 @@ class _Refused(McpError):
 
 class HttpChannel:
     """Sends each message once, on a connection of its own. A server that has forgotten the session is greeted again.
-    `heard` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
+    `hear` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
     answer. A message has at most MAX_MESSAGE bytes."""
 
     transport = "http"
     may_come_back = True
 
-    def __init__(
-        self, name: str, address: ServerAddress, heard: Callable[[Json], None], ask: Ask | None = None
-    ) -> None:
+    def __init__(self, name: str, address: ServerAddress, hear: Callable[[Json], None], ask: Ask | None = None) -> None:
         self._name = name
         self._address = address
-        self._heard = heard
+        self._heard = hear
         self._ask = ask
-        self._incoming = Incoming(heard, ask, lambda message: self._later(self._post(message)))
+        self._incoming = Incoming(hear, ask, lambda message: self._later(self._post(message)))
         self._hello: Json = {}
         self._session = self._protocol = ""
         self._greeting = asyncio.Lock()

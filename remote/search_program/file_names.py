@@ -155,9 +155,7 @@ def _listed(root: str, query: str) -> list[bytes]:
         return []
     tail = tail.lower()
     chosen = [(not name.lower().startswith(tail), name, inside) for name, inside in found if tail in name.lower()]
-    return [
-        (head + slash + name + ("/" if inside else "")).encode("utf-8", "replace") for _, name, inside in sorted(chosen)
-    ]
+    return [f"{head}{slash}{name}{'/' * inside}".encode("utf-8", "replace") for _, name, inside in sorted(chosen)]
 
 
 def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
@@ -172,9 +170,8 @@ def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _lines_like(text: bytes, query: bytes) -> Iterator[tuple[int, int]]:
-    parts = [
-        b"[^%b\n]*%b" % (re.escape(char), re.escape(char)) for char in (query[i : i + 1] for i in range(len(query)))
-    ]
+    letters = [re.escape(query[at : at + 1]) for at in range(len(query))]
+    parts = [b"[^%b\n]*%b" % (each, each) for each in letters]
     for _, match in zip(range(_MAX_HITS), re.finditer(b"^" + b"".join(parts) + b"[^\n]*", text, re.MULTILINE)):
         yield match.span()
 

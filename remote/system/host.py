@@ -66,13 +66,11 @@ class Host:
         """Return the entries of a directory, sorted by name."""
         return await _in_thread(_list, path)
 
-    async def replace(
-        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
-    ) -> FileInfo:
+    async def replace(self, path: str, data: bytes, expected: str, is_real: bool = False, unkept: str = "") -> FileInfo:
         """Replace the content of a file that has the digest `expected` (`ABSENT`: create it) with `data`. Keep mode,
         owner and hard links, in one atomic step unless that would make another file of it; `unkept`, why the content
         could not be kept, forbids the latter. Raise FileChanged, and change nothing, for another content."""
-        real = path if resolved else os.path.realpath(path)
+        real = path if is_real else os.path.realpath(path)
 
         def write() -> FileInfo:
             with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):

@@ -35,7 +35,7 @@ MAX_TIMEOUT = 600_000
 _MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
 _PROGRESS_EVERY = 0.1  # seconds
 _ROOM = 200  # characters for a note about the output
-_DIRECTORY_CHARS = 4096  # of the directory in such a note
+_PATH_CHARS = 4096  # of the directory in such a note
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
@@ -97,9 +97,7 @@ _BASH_DESCRIPTION = (
 class Bash(Tool):
     """Runs a command. The next one starts where this one ended, if that is in the session's directories."""
 
-    declaration = ToolDeclaration(
-        tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
-    )
+    declaration = ToolDeclaration(tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _PATH_CHARS)
 
     def is_read_only(self, tool_input: Json) -> bool:
         from ..permissions.shell.read_only import changes_directory, is_read_only_command  # imports much
@@ -154,9 +152,7 @@ def _directory(context: ToolContext) -> tuple[str, str]:
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
-        return refusal(
-            f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
-        )
+        return refusal(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
     cwd, moved = await in_thread(_directory, context)
     output = Output(context.spill, "background", to_file=True)
     try:

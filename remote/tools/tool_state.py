@@ -19,6 +19,8 @@ MAX_CONTENT = 4 << 20
 """Bytes of the contents that are remembered, of the files used most recently."""
 _MAX_ONE = 1 << 20  # bytes of one content
 _MAX_RANGES = 50
+Ranges = tuple[tuple[int, int], ...]
+_NO_RANGES: Ranges = ()
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Seen:
 
     digest: str
     info: FileInfo
-    ranges: tuple[tuple[int, int], ...] = ()
+    ranges: Ranges = ()
     content: bytes | None = None
 
     def is_untouched(self, info: FileInfo) -> bool:
@@ -61,16 +63,13 @@ class FileState:
             self._files.move_to_end(path)
         return seen
 
-    def read(
-        self, path: str, digest: str, info: FileInfo, shown: tuple[int, int], content: bytes | None = None
-    ) -> None:
+    def read(self, path: str, digest: str, info: FileInfo, part: tuple[int, int], content: bytes | None = None) -> None:
         """Note that Read has shown a range (offset, limit) of this version."""
-        old = self._files.get(path)
-        ranges: tuple[tuple[int, int], ...] = ()
+        old, ranges = self._files.get(path), _NO_RANGES
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
-            ranges = tuple(each for each in old.ranges if each != shown)
-        self._put(path, digest, info, (*ranges, shown)[-_MAX_RANGES:], content)
+            ranges = tuple(each for each in old.ranges if each != part)
+        self._put(path, digest, info, (*ranges, part)[-_MAX_RANGES:], content)
 
     def written(self, path: str, digest: str, info: FileInfo, content: bytes | None = None) -> None:
         """Note that a tool has written this version, which the model therefore knows."""
@@ -85,9 +84,7 @@ class FileState:
         for path, seen in self._files.items():
             self._files[path] = replace(seen, ranges=())
 
-    def _put(
-        self, path: str, digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None
-    ) -> None:
+    def _put(self, path: str, digest: str, info: FileInfo, ranges: Ranges, content: bytes | None) -> None:
         kept = content if content is not None and len(content) <= _MAX_ONE else None
         self._files.pop(path, None)
         self._files[path] = Seen(digest, info, ranges, kept)

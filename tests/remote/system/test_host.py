@@ -225,9 +225,7 @@ async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Pat
     assert one.read_bytes() == OLD
 
 
-async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (one := tmp_path / "one").write_bytes(OLD)
     os.link(one, tmp_path / "two")
     (secret := tmp_path / "secret").write_bytes(OLD)

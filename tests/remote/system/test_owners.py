@@ -61,9 +61,7 @@ def test_what_is_ours_above_a_project_counts(shared: Path) -> None:
     ("mode", "owner", "group"),
     [(0o1777, 0, 0), (0o777, 0, 0), (0o757, 0, 0), (0o755, _STRANGER, _STRANGER), (0o2775, 0, _STRANGER)],
 )
-def test_nothing_counts_above_that_somebody_else_may_have_put_there(
-    shared: Path, mode: int, owner: int, group: int
-) -> None:
+def test_nothing_counts_above_that_others_may_have_put_there(shared: Path, mode: int, owner: int, group: int) -> None:
     if group and os.geteuid() != 0:
         pytest.skip("only root can give files away")
     for path in (shared, *shared.rglob("*")) if group else ():

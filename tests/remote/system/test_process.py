@@ -220,9 +220,7 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
         await process.gone()
 
 
-async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_with_it(
-    host: Host, tmp_path: Path
-) -> None:
+async def test_what_lives_on_after_a_command_is_its_own_and_no_other_ends_with_it(host: Host, tmp_path: Path) -> None:
     one, first = await _start(host, _LOST, tmp_path)
     two, second = await _start(host, _LOST, tmp_path)
     await one.wait()

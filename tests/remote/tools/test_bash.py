@@ -120,9 +120,7 @@ async def test_a_command_that_is_just_being_started_can_go_to_the_background(
     assert not box.context.shells.foreground
 
 
-async def test_an_interrupt_while_a_command_is_being_ended_is_not_lost(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupt_while_a_command_is_ended_is_not_lost(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     ending = asyncio.Event()
 
     async def slow_to_cancel(process: Process) -> int:

@@ -91,7 +91,7 @@ async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None
     ("old", "new", "why"),
     [("Text", "x", "not found"), ("`text`", "x", "not found"), ("text", "text", "same"), ("", "\udfff", "surrogate")],
 )
-async def test_an_edit_that_cannot_be_made_is_refused_before_anybody_is_asked(
+async def test_an_impossible_edit_is_refused_before_anybody_is_asked(
     box: Toolbox, old: str, new: str, why: str
 ) -> None:
     path = await box.seen("a", "text")
@@ -304,9 +304,7 @@ async def test_an_edit_is_made_where_a_formatter_has_changed_other_lines(box: To
     ],
     ids=["blanks at the ends", "indentation", "line endings"],
 )
-async def test_white_space_that_a_formatter_has_changed_is_no_conflict(
-    box: Toolbox, seen: str, present: str, after: str
-) -> None:
+async def test_white_space_that_is_formatted_is_no_conflict(box: Toolbox, seen: str, present: str, after: str) -> None:
     path = await box.seen("a", seen)
     path.write_bytes(present.encode())
     assert "elsewhere" in await box.text("Edit", file_path=str(path), **_one("x = 1", "x = 3"))
@@ -341,9 +339,7 @@ async def test_all_places_are_replaced_only_if_all_stand_where_they_stood(box: T
     await box.text("Edit", file_path=str(path), old_string="x", new_string="y", replace_all=True)
     assert path.read_text() == "top\ny\na\nb\ny\n"
     path.write_text("top\ny\na\nb\ny\nmore\ny\n")
-    assert "modified since" in await box.error(
-        "Edit", file_path=str(path), old_string="y", new_string="z", replace_all=True
-    )
+    assert "modified since" in await box.error("Edit", file_path=str(path), **_one("y", "z"), replace_all=True)
 
 
 async def test_a_save_with_the_old_size_and_times_is_a_change_all_the_same(box: Toolbox) -> None:

@@ -116,9 +116,7 @@ def test_what_came_since_is_never_lost_or_repeated(
 
 
 @given(st.text(max_size=400), st.integers(150, 400))
-def test_limited_text_is_the_text_or_its_two_ends(
-    tmp_path_factory: pytest.TempPathFactory, text: str, most: int
-) -> None:
+def test_limited_text_is_whole_or_its_two_ends(tmp_path_factory: pytest.TempPathFactory, text: str, most: int) -> None:
     spill = OutputFiles(str(tmp_path_factory.mktemp("s")))
     found = limited(text, spill, "x", most)
     if len(text) <= most:

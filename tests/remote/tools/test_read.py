@@ -276,7 +276,5 @@ async def test_good_images_are_shown(box: Toolbox, image: bytes) -> None:
     ],
 )
 @pytest.mark.quick_rows(5)
-async def test_an_image_that_the_api_would_refuse_never_gets_into_the_history(
-    box: Toolbox, image: bytes, reason: str
-) -> None:
+async def test_no_image_that_the_api_refuses_gets_into_the_history(box: Toolbox, image: bytes, reason: str) -> None:
     assert reason in await box.error("Read", file_path=str(box.write("x", image)))
