@@ -8,7 +8,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
@@ -33,7 +33,26 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class RequestChannel:
+class Channel:
+    """Carries messages to one server. One that `may_come_back` is tried again."""
+
+    transport = ""  # what clients are told, if the place of the server does not say it
+    may_come_back = False
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked for what the server wants to know."""
+        return False
+
+    async def exchange(self, message: Json) -> Json:
+        """Return the server's reply, if the message is no notification. Cancelling withdraws it. Raise McpError."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End a server that the worker has started. The next handshake starts it again."""
+
+
+class RequestChannel(Channel):
     """Reaches a server in the client or on the laptop. A message is sent once, and its answer may come after a drop."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
@@ -50,11 +69,8 @@ class RequestChannel:
         except RequestFailed as error:
             raise McpError(str(error)) from None
 
-    async def close(self) -> None:
-        pass  # the worker has not started the server
 
-
-class RefusedChannel:
+class RefusedChannel(Channel):
     """Stands for a server that cannot be started, and says why."""
 
     def __init__(self, why: str) -> None:
@@ -62,9 +78,6 @@ class RefusedChannel:
 
     async def exchange(self, message: Json) -> Json:
         raise McpError(self._why)
-
-    async def close(self) -> None:
-        pass
 
 
 PROTOCOL = "2025-11-25"
@@ -83,16 +96,6 @@ _MAX_LISTED = 1000
 
 class McpError(Exception):
     """A server cannot be reached, refuses, or answers with something that is not MCP."""
-
-
-class Channel(Protocol):
-    """Carries messages to one server."""
-
-    def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
-        """Return the server's reply, if the message is no notification. Cancelling withdraws it. Raise McpError."""
-
-    async def close(self) -> None:
-        """End a server that the worker has started. The next handshake starts it again."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +217,7 @@ class McpClient:
                 if left <= 0:
                     raise McpError(late)
                 await asyncio.wait({task}, timeout=min(left, _LOOK_S))
-                if getattr(self._channel, "asking", False):
+                if self._channel.asking:
                     asked_at = time.monotonic()
             return task.result()
         finally:

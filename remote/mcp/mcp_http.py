@@ -17,7 +17,7 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url, tunnel
 
 from ..system.deadline import within
-from .mcp_client import UNKNOWN, Ask, Incoming, Json, McpError, offering
+from .mcp_client import UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
 from .mcp_stdio import MAX_MESSAGE, START_S
 
 _MAX_HEAD = 65536
@@ -46,7 +46,7 @@ class _Refused(McpError):
         self.status = status
 
 
-class HttpChannel:
+class HttpChannel(Channel):
     """Sends each message once, on a connection of its own. A server that has forgotten the session is greeted again.
     `hear` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
     answer. A message has at most MAX_MESSAGE bytes."""
@@ -93,7 +93,6 @@ class HttpChannel:
 
     @property
     def asking(self) -> bool:
-        """Whether the person is being asked for what the server wants to know."""
         return self._incoming.asking
 
     async def close(self) -> None:

@@ -267,7 +267,7 @@ class McpServers:
             tools = []
             self._close(server)
             refuses = getattr(error, "status", 0) // 100 == 4  # it goes on doing so
-            if server.retrying is None and getattr(server.channel, "may_come_back", False) and not refuses:
+            if server.retrying is None and server.channel.may_come_back and not refuses:
                 server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})
         server.prompts = prompts
@@ -331,7 +331,7 @@ def _note(broken: list[str], adapted: list[str]) -> str:
 
 
 def _described(server: _Server) -> Json:
-    kind = getattr(server.channel, "transport", server.place.kind)
+    kind = server.channel.transport or server.place.kind
     body: Json = {
         "name": server.name,
         "status": server.status,

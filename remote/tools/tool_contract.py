@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
-    from .tool_state import FileState, TodoList
+    from .todo import TodoList
+    from .tool_state import FileState
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]

@@ -123,8 +123,9 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
+    from .todo import TodoList
     from .tool_contract import ToolContext, WebSettings
-    from .tool_state import FileState, TodoList
+    from .tool_state import FileState
 
     environ = dict(os.environ)
     tasks = TaskRegistry()

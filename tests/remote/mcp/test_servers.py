@@ -16,7 +16,7 @@ from tests.remote.tools_kit import until
 from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
-from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
+from ccb.remote.mcp.mcp_client import Channel, McpClient, McpError, ServerForms
 from ccb.remote.mcp.mcp_servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.mcp_tools import tool_result
 from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
@@ -38,7 +38,7 @@ LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotat
 LOOK_0, LOOK_1 = tool_name("s0", "look around"), tool_name("s1", "look around")
 
 
-class Server:
+class Server(Channel):
     """An MCP server in memory, with one tool a page."""
 
     def __init__(self, *tools: Json) -> None:
@@ -47,14 +47,10 @@ class Server:
         self.heard: list[Json] = []
         self.failure = ""
         self.status = 0
-        self.may_come_back = False
         self.silent = ""
         self.offers: Json = {"tools": {}}
         self.instructions = ""
         self.lists: Json = {}
-
-    async def close(self) -> None:
-        pass
 
     async def exchange(self, message: Json) -> Json:
         self.heard.append(message)
