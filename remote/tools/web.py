@@ -35,15 +35,14 @@ _SYSTEM = (
 
 @dataclass(frozen=True)
 class _Content:
-    """A page as text, or where it redirects to, or why there is no text (`trouble`)."""
+    """A page as text, or what to tell the model of one that `is_none`."""
 
     url: str
     status: int
     reason: str
     size: int
     text: str
-    redirect: str = ""
-    trouble: str = ""
+    is_none: bool = False
 
 
 class WebFetch(Tool):
@@ -89,21 +88,13 @@ class WebFetch(Tool):
             except (WebRefused, RequestFailed) as refused:
                 return refusal(f"The page could not be read: {refused}.")
             self._kept.pop(key, None)
-            if content.status < 400 and not content.trouble:
+            if content.status < 400 and not content.is_none:
                 self._kept[key] = time.monotonic(), content
             while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
                 self._kept.popitem(last=False)
-        if content.redirect:
-            text = (
-                f"The page redirects to another host, which was not followed: {content.redirect}\n"
-                "Call WebFetch again with that URL if it is what you want."
-            )
-        elif content.trouble:
-            text = content.trouble
-        elif content.status >= 400:
+        if content.status >= 400 and not content.is_none:
             return refusal(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
-        else:
-            text = await _answer(content, tool_input["prompt"], context)
+        text = content.text if content.is_none else await _answer(content, tool_input["prompt"], context)
         structured = {
             "bytes": content.size,
             "code": content.status,
@@ -117,41 +108,41 @@ class WebFetch(Tool):
 
 async def _read(url: str, context: ToolContext) -> _Content:
     """Fetch the page, here or on the laptop. Raise WebRefused or RequestFailed."""
+    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, FetchedText, WebFetcher, WebRefused
+
     if context.web.on_laptop:
         assert context.call.web_access is not None
         found = await context.call.web_access.fetch_on_laptop(url)
         size = len(found.text.encode("utf-8", "replace"))
-        text = await _as_text(found.text, found.media_type, found.url)
-        return _Content(found.url, found.status, found.reason, size, text + _CUT * found.cut, found.redirect)
-    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
-
-    fetcher = WebFetcher(allow_private=context.web.allow_private)
-    try:
-        page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
-    except asyncio.TimeoutError:
-        raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
-    facts = (page.url, page.status, page.reason, len(page.body))
-    if page.redirect:
-        return _Content(*facts, "", page.redirect)
-    if page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith(("+json", "+xml")):
+    else:
+        fetcher = WebFetcher(allow_private=context.web.allow_private)
         try:
-            decoded = page.body.decode(page.charset or "utf-8", "replace")
+            page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
+        except asyncio.TimeoutError:
+            raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
+        kind, size = page.media_type, len(page.body)
+        if not (page.redirect or kind.startswith("text/") or kind in _TEXT or kind.endswith(("+json", "+xml"))):
+            name = page.url.rstrip("/").rpartition("/")[2].partition("?")[0] or "page"
+            kept = context.spill.keep(page.body, name)
+            where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
+            why = f"{page.url} is no text but {kind} of {size:,} bytes. {where}"
+            return _Content(page.url, page.status, page.reason, size, why, is_none=True)
+        try:
+            text = page.body.decode(page.charset or "utf-8", "replace")
         except LookupError:
-            decoded = page.body.decode("utf-8", "replace")
-        text = await _as_text(decoded, page.media_type, page.url)
-        return _Content(*facts, text + _CUT * page.cut)
-    name = page.url.rstrip("/").rpartition("/")[2].partition("?")[0] or "page"
-    kept = context.spill.keep(page.body, name)
-    where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
-    why = f"{page.url} is no text but {page.media_type} of {len(page.body):,} bytes. {where}"
-    return _Content(*facts, "", trouble=why)
-
-
-async def _as_text(text: str, media_type: str, url: str) -> str:
-    if media_type not in _HTML:
-        return text
-    converted, title = await in_thread(to_markdown, text, url)
-    return f"# {title}\n\n{converted}" if title and not converted.startswith("# ") else converted
+            text = page.body.decode("utf-8", "replace")
+        found = FetchedText(page.url, page.status, page.reason, kind, text, page.redirect, page.cut)
+    text = found.text + _CUT * found.cut
+    if found.redirect:
+        text = (
+            f"The page redirects to another host, which was not followed: {found.redirect}\n"
+            "Call WebFetch again with that URL if it is what you want."
+        )
+    elif found.media_type in _HTML:
+        converted, title = await in_thread(to_markdown, found.text, found.url)
+        text = f"# {title}\n\n{converted}" if title and not converted.startswith("# ") else converted
+        text += _CUT * found.cut
+    return _Content(found.url, found.status, found.reason, size, text, bool(found.redirect))
 
 
 async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
