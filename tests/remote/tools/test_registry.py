@@ -42,7 +42,7 @@ def test_what_the_model_is_told_of_the_tools_does_not_change_unnoticed() -> None
     assert hashlib.sha256(told.encode()).hexdigest() == GOLDEN_TOOLS
 
 
-@pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [*default_tools()], ids=lambda tool: tool.name)
 def test_a_declaration_fits_its_schema(tool: Tool) -> None:
     properties = tool.input_schema["properties"]
     if tool.traits.rules is RuleKind.PATH:
