@@ -244,9 +244,7 @@ async def test_a_server_that_prints_while_it_works_is_waited_for_once_that_is_kn
     assert await within(20, place.client.call("slow", {"until": str(tmp_path / "go")})) == {"is": "slow"}
 
 
-async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_time_of_a_call_stops_while_a_person_is_asked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.remote.mcp.mcp_client._LOOK_S", 0.02)
     place.client.call_s, place.person.answer = 0.5, {}
     why = r"no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"

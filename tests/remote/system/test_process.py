@@ -86,9 +86,7 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
     assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
-async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_kills_what_ignores_its_request(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "TERM_GRACE", 1.0)  # time for the trap, also on a busy machine
     script = "trap 'echo asked' TERM; (trap '' TERM; exec sleep 300) & echo $!; while :; do wait; done"
     process, output = await _start(host, script, tmp_path)
@@ -198,9 +196,7 @@ async def test_no_caged_command_ends_its_supervisor(host: Host, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("most_abi", [99, 5])
-async def test_the_kernel_ends_what_no_list_of_processes_shows(
-    most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_kernel_ends_what_is_unlisted(most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a crowd of processes that fork and end faster than they are listed. Without bounded signals, it stays."""
     _, modules = marshal.loads(cage_server.load_modules()[4:])
     blind = [(name, code, text.replace("found = [top]", "return []")) for name, code, text in modules]
@@ -353,9 +349,7 @@ _STOP = (  # once the supervisor ignores the SIGHUP that comes with the end of a
 
 
 @pytest.mark.parametrize(("is_caged", "before"), [(False, ""), (True, ""), (False, _STOP)])
-async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
-    is_caged: bool, before: str, host: Host, tmp_path: Path
-) -> None:
+async def test_a_killed_worker_leaves_only_marked_ones(is_caged: bool, before: str, host: Host, tmp_path: Path) -> None:
     """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
     if is_caged and not host.cages().workspace:
         pytest.skip(host.cages().why)

@@ -106,9 +106,7 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
     await until(lambda: not any(map(is_alive, pids)))
 
 
-async def test_a_command_that_is_just_being_started_can_go_to_the_background(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_that_just_starts_can_go_to_background(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     start = box.context.host.start
 
     async def moved(*arguments: Any, **more: Any) -> Process:

@@ -91,9 +91,7 @@ async def test_an_ambiguous_text_is_refused_with_its_count(box: Toolbox) -> None
     ("old", "new", "why"),
     [("Text", "x", "not found"), ("`text`", "x", "not found"), ("text", "text", "same"), ("", "\udfff", "surrogate")],
 )
-async def test_an_impossible_edit_is_refused_before_anybody_is_asked(
-    box: Toolbox, old: str, new: str, why: str
-) -> None:
+async def test_an_impossible_edit_is_refused_before_anyone_is_asked(box: Toolbox, old: str, new: str, why: str) -> None:
     path = await box.seen("a", "text")
     assert why in await box.unasked("Edit", file_path=str(path), old_string=old, new_string=new)
 

@@ -95,9 +95,7 @@ def test_the_live_tail_is_the_newest_lines(spill: OutputFiles) -> None:
 
 
 @given(st.lists(st.binary(max_size=90_000), max_size=8), st.integers(0, 8))
-def test_what_came_since_is_never_lost_or_repeated(
-    tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], first: int
-) -> None:
+def test_no_news_is_lost_or_repeated(tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], first: int) -> None:
     output = Output(OutputFiles(str(tmp_path_factory.mktemp("o"))), "bash", to_file=True)
     for chunk in chunks[:first]:
         output.add(chunk)

@@ -78,9 +78,7 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
 
 
 @each_backend
-def test_a_line_is_searched_up_to_a_limit_and_the_rest_is_told(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: Json
-) -> None:
+def test_what_of_a_line_is_unsearched_is_told(box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: Json) -> None:
     monkeypatch.setattr(scan, "MAX_LINE", 1 << 20)
     far = "ä" * 700_000 + " needle" + "b" * 700_000
     box.write("far.txt", f"first\n{far}\nshort needle\n")
@@ -220,7 +218,7 @@ def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: Json, nam
 
 @each_backend
 @pytest.mark.parametrize("more", [{}, {"globs": ["*.py"]}, {"op": "glob", "globs": ["**/*.py"]}], ids=str)
-def test_what_gitignore_leaves_out_is_said(tree: Path, backend: Json, more: dict[str, Any]) -> None:
+def test_what_gitignore_leaves_out_is_said(tree: Path, backend: Json, more: Json) -> None:
     (tree / ".gitignore").write_text("evil.py\nout/\n")
     found = searched(tree, backend, **more)
     assert sorted(found["items"]) == ["lib/seen.py", "seen.py"]
@@ -274,9 +272,7 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         ("", "many lines"),
     ],
 )
-def test_what_is_no_regular_gitignore_blinds_no_search(
-    tree: Path, backend: Json, where: str, kind: str, more: dict[str, Any]
-) -> None:
+def test_an_odd_gitignore_blinds_no_search(tree: Path, backend: Json, where: str, kind: str, more: Json) -> None:
     path = tree / where / ".gitignore"
     if kind == "pipe":
         os.mkfifo(path)
@@ -296,9 +292,7 @@ def test_what_is_no_regular_gitignore_blinds_no_search(
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
 @each_backend
-def test_a_gitignore_above_the_project_counts_only_where_others_cannot_put_it(
-    tree: Path, backend: Json, more: dict[str, Any]
-) -> None:
+def test_a_gitignore_above_a_project_counts_only_if_others_cannot_put_it(tree: Path, backend: Json, more: Json) -> None:
     (tree / ".gitignore").write_text("*.py\n")
     (tree / "lib").chmod(0o755)
     assert searched(tree / "lib", backend, **more)["items"] == []
