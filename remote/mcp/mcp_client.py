@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
@@ -204,12 +204,10 @@ class McpClient:
             raise McpError(f"the reply to {method} has no result")
         return result
 
-    async def _answered(
-        self, exchange: Coroutine[Any, Any, Json], seconds: float, late: str, token: str | None = None
-    ) -> Json:
+    async def _answered(self, work: Awaitable[Json], seconds: float, late: str, token: str | None = None) -> Json:
         """Return the answer to a message. Its time begins again with each sign of the server about the call `token`,
         and when the person has been asked. Raise McpError, with the text `late`."""
-        task = asyncio.ensure_future(exchange)
+        task = asyncio.ensure_future(work)
         asked_at = time.monotonic()
         try:
             while not task.done():

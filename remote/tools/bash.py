@@ -43,9 +43,7 @@ _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 _HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
 _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
 _SET_ASIDE = "set aside by the sandbox, because it may act outside of the sandbox later"
-_HOW_TO_KEEP = (
-    f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
-)
+_TO_KEEP = f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 _NO_TERMINAL = (
     r"(?im)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
     r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
@@ -330,7 +328,7 @@ def aside_note(process: Process) -> str:
         return ""
     more = f"; and {len(lines) - _ASIDE_SHOWN:,} more" if len(lines) > _ASIDE_SHOWN else ""
     shown = "; ".join(clean(line.encode("utf-8", "replace"))[:_ASIDE_CHARS] for line in lines[:_ASIDE_SHOWN])
-    return f"{_SET_ASIDE}: {shown}{more}\n{_HOW_TO_KEEP}"
+    return f"{_SET_ASIDE}: {shown}{more}\n{_TO_KEEP}"
 
 
 def _not_started(error: OSError) -> ToolResult:

@@ -28,9 +28,7 @@ NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash ca
 NOT_UTF8 = (
     "The file is not in UTF-8. Use a program in Bash that knows its encoding (`iconv`, or Python with `encoding=`)."
 )
-_IN_A_CHARACTER = (
-    f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
-)
+_HALF = f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     if len(text) + len(found) * len(new) > MAX_RESULT:
         raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
     if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
-        raise ChangeRefused(_IN_A_CHARACTER)
+        raise ChangeRefused(_HALF)
     if adapts and _has_crlf_at(text, found[0][0]):
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
