@@ -17,7 +17,7 @@ from ccb.tunnel.wire.web_fetch import WebFetcher, WebRefused
 
 from ..model.model_request import SMALL
 from ..system.deadline import in_stoppable_thread, within
-from ..system.host import Host, StdioRedirect
+from ..system.host import Host
 from .hook_outcome import NOTHING, HookOutcome
 from .hook_table import Hook, HttpTarget, Json, PromptTarget
 
@@ -73,7 +73,7 @@ async def run_command(
             with tempfile.TemporaryFile() as given:
                 given.write(payload)
                 given.seek(0)
-                redirect = StdioRedirect(given.fileno(), writer)
+                redirect = (given.fileno(), writer)
                 process = await host.start([shell, "-c", command], cwd, stdout.data_received, whole, redirect=redirect)
         finally:
             os.close(writer)

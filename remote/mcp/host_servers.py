@@ -88,8 +88,7 @@ class HostServers:
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:
-    """Return the servers that may start, by name. `environ` are the variables that `${NAME}` and `${NAME:-default}`
-    stand for."""
+    """Return the servers that may start, by name. `${NAME}` and `${NAME:-default}` stand for variables of `environ`."""
     found: dict[str, Wanted] = {}
     disabled, enabled = _names(settings, "disabledMcpjsonServers"), _names(settings, "enabledMcpjsonServers")
     environ = {**environ, **settings.env}
@@ -102,12 +101,10 @@ def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, st
     return found
 
 
-def wanted_server(
-    name: str, described: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]
-) -> Wanted:
+def wanted_server(name: str, given: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]) -> Wanted:
     """Return how a server is reached that files describe, or why it is not. It gets the variables `shared`."""
     try:
-        return _wanted(name, described, environ, cwd, shared)
+        return _wanted(name, given, environ, cwd, shared)
     except KeyError as error:
         return f"the variable {error.args[0]} is not set"
     except ValueError as error:

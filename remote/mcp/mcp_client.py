@@ -7,8 +7,8 @@ import contextlib
 import itertools
 import secrets
 import time
-from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
@@ -26,7 +26,6 @@ from ccb.tunnel.wire.messages import as_dict
 
 from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
 from ..session_store.journal import NotKept
-from ..system.deadline import within
 
 if TYPE_CHECKING:
     from ..hooks.hook_runner import HookRunner
@@ -34,9 +33,27 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-class RequestChannel:
-    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
-    message is sent once, and waits for its answer over lost connections."""
+class Channel:
+    """Carries messages to one server. One that `may_come_back` is tried again."""
+
+    transport = ""  # what clients are told, if the place of the server does not say it
+    may_come_back = False
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked for what the server wants to know."""
+        return False
+
+    async def exchange(self, message: Json) -> Json:
+        """Return the server's reply, if the message is no notification. Cancelling withdraws it. Raise McpError."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """End a server that the worker has started. The next handshake starts it again."""
+
+
+class RequestChannel(Channel):
+    """Reaches a server in the client or on the laptop. A message is sent once, and its answer may come after a drop."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
         self._broker = broker
@@ -52,11 +69,8 @@ class RequestChannel:
         except RequestFailed as error:
             raise McpError(str(error)) from None
 
-    async def close(self) -> None:
-        pass  # the worker has not started the server
 
-
-class RefusedChannel:
+class RefusedChannel(Channel):
     """Stands for a server that cannot be started, and says why."""
 
     def __init__(self, why: str) -> None:
@@ -64,9 +78,6 @@ class RefusedChannel:
 
     async def exchange(self, message: Json) -> Json:
         raise McpError(self._why)
-
-    async def close(self) -> None:
-        pass
 
 
 PROTOCOL = "2025-11-25"
@@ -87,17 +98,6 @@ class McpError(Exception):
     """A server cannot be reached, refuses, or answers with something that is not MCP."""
 
 
-class Channel(Protocol):
-    """Carries messages to one server."""
-
-    def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
-        """Return the server's reply to a message; to a notification it may be anything. Cancelling withdraws the
-        message. Raise McpError."""
-
-    async def close(self) -> None:
-        """End a server that the worker has started. The next handshake starts it again."""
-
-
 @dataclass(frozen=True)
 class ServerTool:
     """A tool as its server describes it."""
@@ -109,8 +109,7 @@ class ServerTool:
 
 
 class McpClient:
-    """`connect` comes first. `info` and `instructions` are what the server says about itself, `offers` are the names of
-    its capabilities."""
+    """`connect` comes first. `info` and `instructions` describe the server, `offers` are names of its capabilities."""
 
     def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
         self.info: Json = {}
@@ -123,7 +122,7 @@ class McpClient:
         self._ids = itertools.count(secrets.randbits(48))
         self.offers: frozenset[str] = frozenset()
         self._progress: dict[str, Callable[[Json], None]] = {}
-        self._signs: dict[str, float] = {}  # when a server has said something of a call
+        self._signs: dict[str | None, float] = {}  # when a server has said something of a call
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
@@ -132,11 +131,10 @@ class McpClient:
         self.info, self.offers = as_dict(found.get("serverInfo")), frozenset(as_dict(found.get("capabilities")))
         self.instructions = str(found.get("instructions") or "")
         told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await self._within(self._channel.exchange(told), self._handshake_s)
+        await self._answered(self._channel.exchange(told), self._handshake_s, "it does not take what it is sent")
 
     async def tools(self) -> list[ServerTool]:
-        """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
-        nobody can call them. Raise McpError."""
+        """Return the tools of the server, from all pages; `broken` names those that nobody can call. Raise McpError."""
         found, self.broken = [], []
         for described in await self.listed("tools"):
             name, schema = described.get("name"), described.get("inputSchema")
@@ -168,8 +166,7 @@ class McpClient:
         progress: Callable[[Json], None] | None = None,
         call_s: float | None = None,
     ) -> Json:
-        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. Raise
-        McpError."""
+        """Call a tool and return the result object. `progress` gets what the server says meanwhile. Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
@@ -198,8 +195,8 @@ class McpClient:
 
     async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        exchange = self._channel.exchange(message)
-        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, seconds, token))
+        late = f"no answer within {seconds:g} s" if token is None else too_long(seconds) + UNKNOWN
+        reply = await self._answered(self._channel.exchange(message), seconds, late, token)
         error, result = reply.get("error"), reply.get("result")
         if error is not None:
             raise McpError(reason_of(error))
@@ -207,24 +204,18 @@ class McpClient:
             raise McpError(f"the reply to {method} has no result")
         return result
 
-    async def _within(self, exchange: Coroutine[Any, Any, Json], seconds: float) -> Json:
-        try:
-            return await within(seconds, exchange)
-        except asyncio.TimeoutError:
-            raise McpError(f"no answer within {seconds:g} s") from None
-
-    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], seconds: float, token: str) -> Json:
-        """Return the answer to a call. Its time begins again with each sign of the server, and when the person has been
-        asked."""
-        task = asyncio.ensure_future(exchange)
+    async def _answered(self, work: Awaitable[Json], seconds: float, late: str, token: str | None = None) -> Json:
+        """Return the answer to a message. Its time begins again with each sign of the server about the call `token`,
+        and when the person has been asked. Raise McpError, with the text `late`."""
+        task = asyncio.ensure_future(work)
         asked_at = time.monotonic()
         try:
             while not task.done():
                 left = max(asked_at, self._signs.get(token, 0.0)) + seconds - time.monotonic()
                 if left <= 0:
-                    raise McpError(too_long(seconds) + UNKNOWN)
+                    raise McpError(late)
                 await asyncio.wait({task}, timeout=min(left, _LOOK_S))
-                if getattr(self._channel, "asking", False):
+                if self._channel.asking:
                     asked_at = time.monotonic()
             return task.result()
         finally:
@@ -262,8 +253,8 @@ class ServerForms:
                 return decided
             answer: Json = {"action": "decline"}
             if self._broker.can_ask(ASK_PERSON):
-                about = f"what the MCP server {server} wants to know"
-                answer = await self._broker.request(Request(ASK_PERSON, form, about=about))
+                asked_for = Request(ASK_PERSON, form, about=f"what the MCP server {server} wants to know")
+                answer = await self._broker.request(asked_for)
             return await self._by_hooks(ELICITATION_RESULT, {**facts, **answer}, server) or answer
         except NotKept:
             return {"action": "cancel"}
@@ -291,8 +282,7 @@ def offering(hello: Json, ask: Ask | None) -> Json:
 
 
 class Incoming:
-    """`heard` gets notifications, `ask` puts a form to the person and returns the answer, `send` sends a message to the
-    server. It raises McpError if it cannot."""
+    """`heard` gets notifications, `ask` puts a form to the person, `send` sends a message or raises McpError."""
 
     def __init__(self, heard: Callable[[Json], None], ask: Ask | None, send: Callable[[Json], None]) -> None:
         self._heard = heard

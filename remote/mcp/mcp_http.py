@@ -17,7 +17,7 @@ from ccb.tunnel.wire.messages import as_dict
 from ccb.tunnel.wire.web_fetch import WebPlace, WebRefused, proxy_for, read_url, tunnel
 
 from ..system.deadline import within
-from .mcp_client import UNKNOWN, Ask, Incoming, Json, McpError, offering
+from .mcp_client import UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
 from .mcp_stdio import MAX_MESSAGE, START_S
 
 _MAX_HEAD = 65536
@@ -38,12 +38,6 @@ class ServerAddress:
     call_s: float = CALL_S
 
 
-@dataclass(frozen=True)
-class _Answer:
-    headers: Mapping[str, str]
-    body: AsyncIterator[bytes]
-
-
 class _Refused(McpError):
     """The server has answered with a status of an error."""
 
@@ -52,22 +46,20 @@ class _Refused(McpError):
         self.status = status
 
 
-class HttpChannel:
+class HttpChannel(Channel):
     """Sends each message once, on a connection of its own. A server that has forgotten the session is greeted again.
-    `heard` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
+    `hear` gets what the server says of its own accord, `ask` puts a form of the server to the person and returns the
     answer. A message has at most MAX_MESSAGE bytes."""
 
     transport = "http"
     may_come_back = True
 
-    def __init__(
-        self, name: str, address: ServerAddress, heard: Callable[[Json], None], ask: Ask | None = None
-    ) -> None:
+    def __init__(self, name: str, address: ServerAddress, hear: Callable[[Json], None], ask: Ask | None = None) -> None:
         self._name = name
         self._address = address
-        self._heard = heard
+        self._heard = hear
         self._ask = ask
-        self._incoming = Incoming(heard, ask, lambda message: self._later(self._post(message)))
+        self._incoming = Incoming(hear, ask, lambda message: self._later(self._post(message)))
         self._hello: Json = {}
         self._session = self._protocol = ""
         self._greeting = asyncio.Lock()
@@ -101,13 +93,12 @@ class HttpChannel:
 
     @property
     def asking(self) -> bool:
-        """Whether the person is being asked for what the server wants to know."""
         return self._incoming.asking
 
     async def close(self) -> None:
         session, self._hello = self._session, {}
         self._incoming.end()
-        tasks = [*self._tasks, *([self._listening] if self._listening is not None else [])]
+        tasks = [*self._tasks, *filter(None, [self._listening])]
         for task in tasks:
             task.cancel()
         if session:
@@ -125,8 +116,8 @@ class HttpChannel:
         wait = 1.0
         while True:
             try:
-                async with self._request("GET") as answer:
-                    async for message in _messages(answer):
+                async with self._request("GET") as (headers, body):
+                    async for message in _messages(headers, body):
                         wait = 1.0
                         if "method" in message:
                             self._incoming.hear(message)
@@ -139,15 +130,15 @@ class HttpChannel:
 
     async def _post(self, message: Json) -> Json:
         number = message.get("id") if "method" in message else None
-        body = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace")
+        sent = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace")
         try:
-            async with self._request("POST", body) as answer:
+            async with self._request("POST", sent) as (headers, body):
                 if number is None:
                     return {}
                 is_hello = message["method"] == "initialize"
                 if is_hello:
-                    self._session = answer.headers.get("mcp-session-id", "")
-                async for found in _messages(answer):
+                    self._session = headers.get("mcp-session-id", "")
+                async for found in _messages(headers, body):
                     if "method" in found:
                         self._incoming.hear(found)
                     elif answered_number(found, (number,)) is not None:
@@ -176,7 +167,9 @@ class HttpChannel:
         task.add_done_callback(self._tasks.discard)
 
     @contextlib.asynccontextmanager
-    async def _request(self, method: str, body: bytes = b"") -> AsyncIterator[_Answer]:
+    async def _request(
+        self, method: str, body: bytes = b""
+    ) -> AsyncIterator[tuple[Mapping[str, str], AsyncIterator[bytes]]]:
         writer: asyncio.StreamWriter | None = None
         try:
             place = read_url(self._address.url)
@@ -187,7 +180,7 @@ class HttpChannel:
             status, headers = await _read_head(reader)
             if not 200 <= status < 300:
                 raise _Refused(status, self._why(status))
-            yield _Answer(headers, _body(reader, headers))
+            yield headers, _body(reader, headers)
         except asyncio.TimeoutError:
             raise McpError(f"no connection within {START_S:g} s") from None
         except (OSError, EOFError, ValueError, WebRefused, asyncio.LimitOverrunError) as error:
@@ -268,10 +261,10 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> Asy
         await reader.readline()
 
 
-async def _messages(answer: _Answer) -> AsyncIterator[Json]:
-    events = answer.headers.get("content-type", "").lower().startswith(_EVENTS)
+async def _messages(headers: Mapping[str, str], body: AsyncIterator[bytes]) -> AsyncIterator[Json]:
+    events = headers.get("content-type", "").lower().startswith(_EVENTS)
     line, data = bytearray(), bytearray()
-    async for block in answer.body:
+    async for block in body:
         line += block
         if events and b"\n" in block:
             *lines, rest = line.split(b"\n")

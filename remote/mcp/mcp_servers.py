@@ -25,7 +25,17 @@ _SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
 _SHOWN = ("uri", "name", "title", "mimeType", "description")
 
 
-class ListMcpResources(Tool):
+class _OfServers(Tool):
+    def __init__(self, servers: McpServers) -> None:
+        self._servers = servers
+
+    @property
+    def _clients(self) -> dict[str, McpClient]:
+        """The servers that have resources."""
+        return {name: client for name, client in self._servers.clients.items() if "resources" in client.offers}
+
+
+class ListMcpResources(_OfServers):
     """Lists what the servers have to read."""
 
     declaration = ToolDeclaration(
@@ -34,17 +44,12 @@ class ListMcpResources(Tool):
         {"type": "object", "properties": {"server": _SERVER}},
     )
 
-    def __init__(self, servers: McpServers) -> None:
-        self._servers = servers
-
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         wanted = tool_input.get("server")
         lines = []
-        for name, client in _with_resources(self._servers).items():
-            if wanted not in (None, name):
-                continue
+        for name, client in self._clients.items():
             try:
-                for each in await client.listed("resources"):
+                for each in await client.listed("resources") if wanted in (None, name) else ():
                     shown = {key: each[key] for key in _SHOWN if each.get(key)}
                     lines.append(json.dumps({"server": name, **shown}, ensure_ascii=False))
             except McpError as error:
@@ -52,7 +57,7 @@ class ListMcpResources(Tool):
         return ToolResult("\n".join(lines) or "There are no resources.")
 
 
-class ReadMcpResource(Tool):
+class ReadMcpResource(_OfServers):
     """Reads one resource."""
 
     declaration = ToolDeclaration(
@@ -65,11 +70,8 @@ class ReadMcpResource(Tool):
         },
     )
 
-    def __init__(self, servers: McpServers) -> None:
-        self._servers = servers
-
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        clients = _with_resources(self._servers)
+        clients = self._clients
         name, uri = tool_input["server"], tool_input["uri"]
         if name not in clients:
             known = ", ".join(clients) or "none"
@@ -80,10 +82,6 @@ class ReadMcpResource(Tool):
             return ToolResult(f"{uri} of {name} cannot be read: {error}", is_error=True)
         listed = contents if isinstance(contents, list) else []
         return tool_result({"content": [_part(each) for each in listed if isinstance(each, dict)]}, context.spill)
-
-
-def _with_resources(servers: McpServers) -> dict[str, McpClient]:
-    return {name: client for name, client in servers.clients.items() if "resources" in client.offers}
 
 
 def _part(content: Json) -> Json:
@@ -97,8 +95,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServerPlace:
-    """Where a group of servers is from. `group` names it, `scope` and `kind` are what clients are told. `start_s` is
-    the time for the handshake."""
+    """Where a group of servers is from. Clients are told `scope` and `kind`; a handshake may take `start_s`."""
 
     group: str
     scope: str
@@ -199,8 +196,7 @@ class McpServers:
             self._changed()
 
     def said(self, name: str, message: Json) -> None:
-        """A server has sent a message of its own accord: show the progress of a call, or read its lists again if it
-        says that they have changed."""
+        """Take what a server says of its own accord: the progress of a call, or that its lists have changed."""
         server = self._servers.get(name)
         if server is None or server.status == "disabled":
             return
@@ -271,7 +267,7 @@ class McpServers:
             tools = []
             self._close(server)
             refuses = getattr(error, "status", 0) // 100 == 4  # it goes on doing so
-            if server.retrying is None and getattr(server.channel, "may_come_back", False) and not refuses:
+            if server.retrying is None and server.channel.may_come_back and not refuses:
                 server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})
         server.prompts = prompts
@@ -324,18 +320,18 @@ def _stop_trying(server: _Server) -> None:
 
 
 def _note(broken: list[str], adapted: list[str]) -> str:
-    left = f"left out, because they have no name or no schema: {_listed(broken)}" if broken else ""
-    other = f"described to the model in a form that its API takes: {_listed(adapted)}" if adapted else ""
-    return "; ".join(each for each in (left, other) if each)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return ", ".join(names[:_MAX_NAMED])[:300] + more
+    notes = []
+    for what, names in (
+        ("left out, because they have no name or no schema", broken),
+        ("described to the model in a form that its API takes", adapted),
+    ):
+        more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+        notes += [f"{what}: {', '.join(names[:_MAX_NAMED])[:300]}{more}"] if names else []
+    return "; ".join(notes)
 
 
 def _described(server: _Server) -> Json:
-    kind = getattr(server.channel, "transport", server.place.kind)
+    kind = server.channel.transport or server.place.kind
     body: Json = {
         "name": server.name,
         "status": server.status,

@@ -16,9 +16,9 @@ from ccb.tunnel.wire.mcp_messages import CALL_S, LineReader
 from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 
 from ..system.deadline import within
-from ..system.host import Host, StdioRedirect
+from ..system.host import Host
 from ..system.process import Process
-from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Incoming, Json, McpError, offering
+from .mcp_client import STARTS_AGAIN, UNKNOWN, Ask, Channel, Incoming, Json, McpError, offering
 
 START_S = 30.0
 """Seconds for a server to start and to agree on the protocol."""
@@ -41,7 +41,7 @@ class ServerCommand:
     call_s: float = CALL_S
 
 
-class StdioChannel:
+class StdioChannel(Channel):
     """Starts its server with a handshake, and again with the next message after it has ended. After `close` only
     another handshake starts it. After a start that failed, messages are refused for 1 to 30 seconds. `heard` gets what
     the server says of its own accord, `ask` puts a form to the person."""
@@ -67,7 +67,6 @@ class StdioChannel:
 
     @property
     def asking(self) -> bool:
-        """Whether the person is being asked for what the server wants to know."""
         return self._child is not None and self._child.asking
 
     async def close(self) -> None:
@@ -139,7 +138,7 @@ class _Child(asyncio.Protocol):
         (given, stdin), (stderr, said) = os.pipe(), os.pipe()
         child._stdin, _ = await loop.connect_write_pipe(asyncio.Protocol, os.fdopen(stdin, "wb", 0))
         child._stderr, _ = await loop.connect_read_pipe(lambda: child, os.fdopen(stderr, "rb", 0))
-        redirect, process = StdioRedirect(given, said), None
+        redirect, process = (given, said), None
         try:
             process = await host.start(command.argv, command.cwd, child._take, command.env, redirect=redirect)
         finally:

@@ -75,8 +75,7 @@ def tool_result(result: Json, spill: OutputFiles | None = None) -> ToolResult:
 
 
 def replaced_result(output: object, spill: OutputFiles | None = None) -> ToolResult:
-    """Return the result that a hook puts in the place of a server's: a result object, a list of content blocks, a text,
-    or any other value as JSON."""
+    """Return the result that a hook puts in the place of a server's: a result object, blocks, a text, or JSON."""
     if isinstance(output, dict) and isinstance(output.get("content"), list):
         return tool_result(output, spill)
     if isinstance(output, list) and all(isinstance(each, dict) for each in output):

@@ -1,8 +1,4 @@
-"""The names of the files of a tree, for a person who names one while they type.
-
-The program lists the tree in a thread and answers questions from stdin meanwhile, one JSON object a line each way: from
-what it has found so far, best first. It ends with its stdin, and when nobody asks for some minutes.
-"""
+"""The names of the files of a tree, for a person who names one while they type."""
 
 from __future__ import annotations
 
@@ -148,8 +144,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _listed(root: str, query: str) -> list[bytes]:
-    """Return the entries of the directory that is named by the query's part up to its last slash. Such a name may lead
-    out of the tree."""
+    """Return the entries of the directory, perhaps out of the tree, that a query names up to its last slash."""
     head, slash, tail = query.rpartition("/")
     if query in (".", "..", "~"):
         return [query.encode() + b"/"]
@@ -160,9 +155,7 @@ def _listed(root: str, query: str) -> list[bytes]:
         return []
     tail = tail.lower()
     chosen = [(not name.lower().startswith(tail), name, inside) for name, inside in found if tail in name.lower()]
-    return [
-        (head + slash + name + ("/" if inside else "")).encode("utf-8", "replace") for _, name, inside in sorted(chosen)
-    ]
+    return [f"{head}{slash}{name}{'/' * inside}".encode("utf-8", "replace") for _, name, inside in sorted(chosen)]
 
 
 def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
@@ -177,9 +170,8 @@ def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _lines_like(text: bytes, query: bytes) -> Iterator[tuple[int, int]]:
-    parts = [
-        b"[^%b\n]*%b" % (re.escape(char), re.escape(char)) for char in (query[i : i + 1] for i in range(len(query)))
-    ]
+    letters = [re.escape(query[at : at + 1]) for at in range(len(query))]
+    parts = [b"[^%b\n]*%b" % (each, each) for each in letters]
     for _, match in zip(range(_MAX_HITS), re.finditer(b"^" + b"".join(parts) + b"[^\n]*", text, re.MULTILINE)):
         yield match.span()
 
@@ -208,8 +200,8 @@ def _rank(name: bytes, query: bytes) -> tuple[int, int, int]:
 
 
 def main(argument: str) -> None:
-    """Answer the questions on stdin about the tree below the directory `argument`. Of several that wait, only the
-    newest is answered."""
+    """Answer questions on stdin about the tree below `argument`, a JSON object a line each way, while a thread lists
+    the tree. Of several that wait, only the newest is answered. End with stdin, or when nobody asks for minutes."""
     limit()
     sys.setswitchinterval(0.001)
     index = NameIndex(argument)

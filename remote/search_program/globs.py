@@ -6,16 +6,14 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 
 from ..system.owners import only_we_write
 
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
+_OF_ONE_NAME = "cs csv dart elm fish go gradle jsonl less log lua nix rst svelte swift tsx txt vue zig"
 TYPES: dict[str, tuple[str, ...]] = {
+    **{name: (f"*.{name}",) for name in _OF_ONE_NAME.split()},
     "asm": ("*.asm", "*.s", "*.S"),
     "bazel": ("*.bazel", "*.bzl", "BUILD", "WORKSPACE"),
     "c": ("*.c", "*.h", "*.H"),
@@ -23,32 +21,20 @@ TYPES: dict[str, tuple[str, ...]] = {
     "cmake": ("*.cmake", "CMakeLists.txt"),
     "config": ("*.cfg", "*.conf", "*.config", "*.ini"),
     "cpp": ("*.cpp", "*.hpp", "*.cc", "*.hh", "*.cxx", "*.hxx", "*.C", "*.H", "*.h", "*.inl"),
-    "cs": ("*.cs",),
     "css": ("*.css", "*.scss"),
-    "csv": ("*.csv",),
-    "dart": ("*.dart",),
     "docker": ("*Dockerfile*", "*Containerfile*"),
     "elixir": ("*.ex", "*.eex", "*.exs", "*.heex", "*.leex"),
-    "elm": ("*.elm",),
     "erlang": ("*.erl", "*.hrl"),
-    "fish": ("*.fish",),
-    "go": ("*.go",),
-    "gradle": ("*.gradle",),
     "graphql": ("*.graphql", "*.graphqls"),
     "haskell": ("*.hs", "*.lhs"),
     "html": ("*.htm", "*.html", "*.ejs"),
     "java": ("*.java", "*.jsp", "*.jspx", "*.properties"),
     "js": ("*.js", "*.jsx", "*.vue", "*.cjs", "*.mjs"),
     "json": ("*.json", "composer.lock"),
-    "jsonl": ("*.jsonl",),
     "jupyter": ("*.ipynb", "*.jpynb"),
     "kotlin": ("*.kt", "*.kts"),
-    "less": ("*.less",),
-    "log": ("*.log",),
-    "lua": ("*.lua",),
     "make": ("[Gg][Nn][Uu]makefile", "[Mm]akefile", "*.mk", "*.mak"),
     "markdown": ("*.markdown", "*.md", "*.mdown", "*.mkdn", "*.mdx"),
-    "nix": ("*.nix",),
     "objc": ("*.h", "*.m"),
     "ocaml": ("*.ml", "*.mli", "*.mll", "*.mly"),
     "perl": ("*.perl", "*.pl", "*.PL", "*.plh", "*.plx", "*.pm", "*.t"),
@@ -57,25 +43,18 @@ TYPES: dict[str, tuple[str, ...]] = {
     "ps": ("*.cdxml", "*.ps1", "*.ps1xml", "*.psd1", "*.psm1"),
     "python": ("*.py", "*.pyi"),
     "r": ("*.R", "*.r", "*.Rmd", "*.Rnw"),
-    "rst": ("*.rst",),
     "ruby": ("*.gemspec", "*.rb", "*.rbw", "Gemfile", "Rakefile", ".irbrc", "config.ru"),
     "rust": ("*.rs",),
     "sass": ("*.sass", "*.scss"),
     "scala": ("*.scala", "*.sbt"),
     "sh": ("*.bash", "*.csh", "*.env", "*.ksh", "*.sh", "*.tcsh", "*.zsh", ".bashrc", ".profile", ".zshrc"),
     "sql": ("*.sql", "*.psql"),
-    "svelte": ("*.svelte",),
-    "swift": ("*.swift",),
     "tf": ("*.tf", "*.tf.json", "*.tfvars", "*.tfvars.json"),
     "toml": ("*.toml", "Cargo.lock"),
-    "tsx": ("*.tsx",),
-    "txt": ("*.txt",),
     "typescript": ("*.ts", "*.tsx", "*.cts", "*.mts"),
     "vim": ("*.vim", ".vimrc", "vimrc"),
-    "vue": ("*.vue",),
     "xml": ("*.xml", "*.xml.dist", "*.dtd", "*.xsl", "*.xslt", "*.xsd", "*.xjb", "*.rng", "*.sch", "*.xhtml"),
     "yaml": ("*.yaml", "*.yml"),
-    "zig": ("*.zig",),
     "zsh": ("*.zsh", ".zshenv", ".zlogin", ".zlogout", ".zprofile", ".zshrc"),
 }
 for _short, _long in {"md": "markdown", "proto": "protobuf", "py": "python", "ts": "typescript"}.items():
@@ -217,8 +196,7 @@ class Rules:
         return [(re.compile(body, re.DOTALL), negated, only) for body, negated, only in self._parsed]
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
-        """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
-        The last matching rule wins."""
+        """Return whether the last rule that matches ignores the path, and is no `!` rule; None if none matches."""
         if self._any is None or not self._any.fullmatch(path):
             return None
         for pattern, negated, directories_only in self._rules:
@@ -250,20 +228,18 @@ class Ignore:
     the files that are not regular, as a link to a device or a pipe that never opens, or too large. `is_strangers`: the
     repository that ripgrep would see is one of somebody else, above the project."""
 
-    def __init__(
-        self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool, unobeyed: set[str]
-    ) -> None:
-        self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
-        self._in_repository = in_repository
+    def __init__(self, excludes: bool = False) -> None:
+        self._frames: list[tuple[int, Rules]] = []  # (length of a directory's path with its slash), the innermost last
+        self._in_repository = False
         self._excludes = excludes
-        self.unobeyed = unobeyed
+        self.unobeyed: set[str] = set()
         self.is_strangers = False
 
     @staticmethod
     def at(root: str, project: Sequence[str] = (), excludes: bool = False) -> Ignore:
         """Return the rules in force where a search starts, including those of the parent directories in the same
         repository. Above the directories of the `project`, only those count to which nobody else may write."""
-        found = Ignore([], False, excludes, set())
+        found = Ignore(excludes)
         own = tuple(os.path.join(os.path.realpath(each), "") for each in project)
         directories, here, counts = [root], root, True
         while here != os.path.dirname(here) and not os.path.lexists(os.path.join(here, ".git")):
@@ -284,10 +260,12 @@ class Ignore:
         text = self._text(os.path.join(directory, ".gitignore")) if has_file else None
         if text is None and not starts:
             return self
-        frames = [] if starts else self._frames
+        inner = Ignore(self._excludes)
+        inner.unobeyed, inner._in_repository = self.unobeyed, inside
         excluded = self._text(os.path.join(directory, ".git/info/exclude")) if starts and self._excludes else None
         rules = [(len(directory.rstrip("/")) + 1, Rules(each)) for each in (excluded, text) if each is not None]
-        return Ignore(frames + rules, inside, self._excludes, self.unobeyed)
+        inner._frames = rules if starts else self._frames + rules
+        return inner
 
     def ignores(self, path: str, is_directory: bool) -> bool:
         """Return whether the rules exclude this entry (absolute path)."""

@@ -9,22 +9,17 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 from ..system.text_encoding import is_binary, wide_decoder
 from .walk import Limits
-
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _MAX_TEXTS = 40
 _UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters
 
 
 def required(pattern: str, flags: int) -> tuple[list[str], bool]:
-    """Return (texts, ignore case). Every line with a match contains at least one of the texts. An empty list means that
-    no such texts are known."""
+    """Return (texts, ignore case): texts of which every line with a match contains one, [] if none are known."""
     parser: Any = sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]  # `re` has imported it
     tree = parser.parse(pattern, flags)
     ignore_case = bool(tree.state.flags & re.IGNORECASE or re.search(r"\(\?[aLmsux]*i", pattern))
@@ -219,8 +214,7 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
 
 
 def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
-    """Yield whole lines, many at a time. Of a longer line only the first MAX_LINE bytes are kept; `limits.cut` counts
-    those without a match there."""
+    """Yield whole lines, many at a time, MAX_LINE bytes of a longer one. `limits.cut` counts those without a match."""
     rest = b""
     cutting = False
     for block in _blocks(file, limits):

@@ -8,30 +8,15 @@ import re
 import signal
 import sys
 import time
+from typing import Any, Callable
 
 from ccb.tunnel.wire.spelling import spelled
 
 from .globs import TYPES, BadGlob, Globs, Ignore
 from .scan import MAX_LINE, MAX_SHOWN, BadRequest, Pattern, scan
-from .walk import (
-    MAX_WHOLE,
-    Deadline,
-    Found,
-    Limits,
-    TooSlow,
-    files,
-    files_with,
-    in_time,
-    limit,
-    with_times,
-)
+from .walk import MAX_WHOLE, SLOW_S, Deadline, Found, Limits, files, limit, with_times
 
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:  # each import is felt where each search starts the program anew
-    from typing import Any, Callable
-
-    Json = dict[str, Any]
+Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
 _NAMED = 3
@@ -73,7 +58,7 @@ def answer(request: Json, limits: Limits | None = None) -> Json:
         "partial": limits.late,
         "unread": len(limits.unread),
         "ignored": _few(limits.ignored),
-        "unobeyed": _few(limits.unobeyed),
+        "unobeyed": _few(limits.start.unobeyed),
         "slow": _few(limits.slow),
         "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
         "cut": limits.cut,
@@ -90,19 +75,13 @@ def _few(paths: set[str]) -> Json:
 
 
 def _chosen(request: Json) -> list[Globs]:
-    chosen = [Globs(list(request["globs"]))] if request["globs"] else []
-    kind = request.get("type") or ""
-    if kind:
-        if kind not in TYPES:
-            near = ", ".join(sorted(name for name in TYPES if name[0] == kind[0]))
-            raise BadRequest(f"The file type {kind!r} is not known (known with that letter: {near}). Use glob instead.")
-        chosen.append(Globs(list(TYPES[kind])))
-    return chosen
+    of_type = TYPES[request["type"]] if request.get("type") else ()
+    return [Globs(list(globs)) for globs in (request["globs"], of_type) if globs]
 
 
 def _glob(request: Json, limits: Limits) -> Json:
     root, most = request["root"], request["limit"]
-    paths = in_time(files(root, _chosen(request), request["rg"], limits), limits)
+    paths = files(root, _chosen(request), limits, request["rg"])
     found, left_out = _allowed(request, with_times(root, paths, limits))
     return {"items": [spelled(file.path) for file in found[:most]], "more": len(found) > most, "left_out": left_out}
 
@@ -121,13 +100,7 @@ def _grep(request: Json, limits: Limits) -> Json:
                 break
             limits.stopped_in = file.path
             limits.check()
-            try:
-                limits.scanning(on=True)
-                _search_file(request, file.path, pattern, collected, limits)
-            except (TooSlow, MemoryError):
-                limits.slow.add(file.path)
-            finally:
-                limits.scanning(on=False)
+            limits.timed(SLOW_S, file.path, _search_file, request, file.path, pattern, collected, limits)
     except Deadline:
         limits.end_listing()
     return {
@@ -160,15 +133,12 @@ def _allowed(request: Json, files: list[Found]) -> tuple[list[Found], bool]:
 
 
 def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
-    root, chosen = request["root"], _chosen(request)
+    root = request["root"]
     if request.get("file"):
         return with_times(root, [request["file"]], limits)
-    paths = None
-    if pattern.texts and pattern.is_ascii and request["rg"]:  # else the scan looks for what is not in UTF-8
-        texts = [text.decode() for text in pattern.texts]
-        paths = files_with(root, chosen, request["rg"], texts, pattern.ignore_case, limits)
-    if paths is None:
-        paths = in_time(files(root, chosen, request["rg"], limits), limits)
+    # else the scan looks for what is not in UTF-8
+    texts = [text.decode() for text in pattern.texts] if pattern.is_ascii else []
+    paths = files(root, _chosen(request), limits, request["rg"], texts, pattern.ignore_case)
     return with_times(root, paths, limits)
 
 
@@ -194,9 +164,9 @@ class _Collected:
             self._chars += len(item)
 
 
-def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
+def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collected, limits: Limits) -> bool:
     """Collect the name of a file with a match, the number of its matching lines, or these lines and their context;
-    `--` stands between lines that do not follow each other."""
+    `--` stands between lines that do not follow each other. Return whether there is a match."""
     mode, name, cut = request["mode"], spelled(path), limits.cut
     before, after = (request["before"], request["after"]) if mode == "content" else (0, 0)
     last = count = 0
@@ -208,7 +178,7 @@ def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collect
         if mode == "files_with_matches":
             limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
             collected.add(name)
-            return
+            return True
         if mode == "content":
             if (before or after) and (number != last + 1 if last else earlier):
                 collected.add("--")
@@ -220,6 +190,7 @@ def _search_file(request: Json, path: str, pattern: Pattern, collected: _Collect
         last = number
     if mode == "count" and count:
         collected.add(f"{name}:{count}")
+    return count > 0
 
 
 def _filter(request: Json, limits: Limits) -> Json:
@@ -228,23 +199,24 @@ def _filter(request: Json, limits: Limits) -> Json:
         file.seek(request["start"])
         data = file.read(request["end"] - request["start"])
     collected = _Collected(0, 0)
-    stopped = False
-    try:
-        limits.scanning(on=True)
+
+    def look() -> bool:
         for raw in data.split(b"\n"):
             limits.check()
             if pattern.line(raw) is not None:
                 collected.add(raw.decode("utf-8", "replace"))
-    except (TooSlow, Deadline):
-        stopped = True
-    finally:
-        limits.scanning(on=False)
-    return {"items": collected.items, "more": collected.more, "partial": stopped}
+        return True
+
+    try:
+        is_whole = limits.timed(SLOW_S, request["path"], look)
+    except Deadline:
+        is_whole = False
+    return {"items": collected.items, "more": collected.more, "partial": not is_whole}
 
 
 def _shown(text: str, pattern: Pattern) -> str:
     is_whole = pattern.multiline or len(text.encode("utf-8", "surrogateescape")) != MAX_LINE
-    text = _show(text)
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if len(text) <= MAX_SHOWN:
         return text
     match = None if pattern.multiline else pattern.regex.search(text)
@@ -253,7 +225,3 @@ def _shown(text: str, pattern: Pattern) -> str:
     if match and start:
         return f"…{text[start : start + MAX_SHOWN]}… [{cut}; the match is at column {match.start() + 1:,}]"
     return f"{text[:MAX_SHOWN]}… [{cut}]"
-
-
-def _show(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -5,23 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import re
-import select
 import stat
+import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Callable, NamedTuple
 
 from .globs import Globs, Ignore
 
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from typing import Any, Callable
-
-_SIGKILL = 9  # `signal` imports much
 _MEMORY = 1 << 30
 _COMPUTING_S = 300  # of all threads together
 _SOON_S = 1.0
-_SLOW_S = 3.0  # for 1 MiB of a file, or 4,096 lines
+SLOW_S = 3.0  # for 1 MiB of a file, or 4,096 lines
 _NAME_S = 0.5  # for one name
 _LOST_S = 30.0
 _LOOK_S = 2.0  # to find out why ripgrep prints nothing
@@ -50,29 +45,23 @@ class TooSlow(Exception):
 
 
 class Limits:
-    """The time to stop (`until`, monotonic seconds), and what was not searched. `late`: something was left out for lack
-    of time. `cut`: the number of lines not searched to their end. `large`: of files too large for a multi-line search.
-    `foreign`: files not in UTF-8. `slow`: files in which a pattern took too long."""
+    """The time to stop (`until`, monotonic seconds), the rules of the directory where a search starts, and what was not
+    searched. `late`: something was left out for lack of time. `cut`: the number of lines not searched to their end.
+    `large`: of files too large for a multi-line search. `foreign`: files not in UTF-8. `slow`: files in which a pattern
+    took too long."""
 
     def __init__(self, until: float, start: Ignore | None = None) -> None:
         self.until = until
-        self.start = start
+        self.start = start or Ignore()
         self.late = False
         self.unread: set[str] = set()
-        self.cut = 0
-        self.large = 0
+        self.cut = self.large = self.binary = 0
         self.ignored: set[str] = set()
         self.foreign: set[str] = set()
-        self.binary = 0
         self.slow: set[str] = set()
         self.stopped_in = ""
-        self._scanning = False
-        self._alive = self._slow_s = 0.0
-
-    @property
-    def unobeyed(self) -> set[str]:
-        """The files .gitignore that are none."""
-        return self.start.unobeyed if self.start else set()
+        self._alive = 0.0
+        self._slow_s: float | None = None  # the time for a step, while steps are timed
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -84,30 +73,26 @@ class Limits:
         if self._alive > self.until:
             raise Deadline
 
-    def scanning(self, *, on: bool, slow_s: float = _SLOW_S) -> None:
-        """Let `tick` end what takes longer than `slow_s` from now on, or not any more."""
-        self._alive, self._scanning, self._slow_s = time.monotonic(), on, slow_s
-
-    def judged(self, path: str, judge: Callable[..., bool], *arguments: object) -> bool:
-        """Return what a pattern says of a name. If that takes too long, note the name and return False."""
-        self.scanning(on=True, slow_s=_NAME_S)
+    def timed(self, slow_s: float, path: str, work: Callable[..., bool], *arguments: object) -> bool:
+        """Return the result of `work`; if a step of it takes too long or too much memory, note `path`, return False."""
+        self._alive, self._slow_s = time.monotonic(), slow_s
         try:
-            return judge(*arguments)
-        except TooSlow:
+            return work(*arguments)
+        except (TooSlow, MemoryError):
             self.slow.add(path)
             return False
         finally:
-            self.scanning(on=False)
+            self._slow_s = None
 
     def tick(self) -> None:
-        """End a step of the scan that takes too long: raise TooSlow or Deadline. For a signal handler, which runs also
-        inside of a regular expression."""
+        """End a timed step that takes too long: raise TooSlow or Deadline. For a signal handler, which runs also inside
+        of a regular expression."""
         now = time.monotonic()
         if now > self.until + _LOST_S:
             os._exit(1)  # the worker, which would have stopped this by now, was killed
-        if self._scanning and now > self.until:
+        if self._slow_s is not None and now > self.until:
             raise Deadline
-        if self._scanning and now > self._alive + self._slow_s:
+        if self._slow_s is not None and now > self._alive + self._slow_s:
             self._alive = now
             raise TooSlow
 
@@ -118,13 +103,12 @@ class Limits:
             self.until += _TO_FINISH
 
 
-class Found:
+class Found(NamedTuple):
     """A file, relative to the root of the search."""
 
-    def __init__(self, path: str, mtime_ns: int, size: int) -> None:
-        self.path = path
-        self.mtime_ns = mtime_ns
-        self.size = size
+    path: str
+    mtime_ns: int
+    size: int
 
 
 MAX_WHOLE = 16 << 20
@@ -142,143 +126,90 @@ _NO_FILE = re.compile(rb"ignoring \./((?:[^\n]*/)?)\.gitignore: failed to pass")
 _TOO_LARGE = re.compile(rb"ignoring \./(.+?): [0-9]+ bytes$", re.DOTALL | re.MULTILINE)
 
 
-def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
-    """Yield the relative paths of all files that every one of `chosen` matches."""
-    listed = _by_ripgrep(root, [rg, *_RIPGREP, "--files", "./"], limits, reads=False) if rg else None
-    yield from _matched(walk(root, limits) if listed is None else listed, chosen, limits)
-
-
-def files_with(
-    root: str, chosen: list[Globs], rg: str, texts: list[str], ignore_case: bool, limits: Limits
-) -> list[str] | None:
-    """Return the files that contain one of the texts, and perhaps some others, such as those that ripgrep cannot
-    search; None if ripgrep does not work here."""
-    options = [f"--max-filesize={MAX_WHOLE}", "--text", "--files-with-matches", "--fixed-strings"]
-    options += ["--ignore-case"] if ignore_case else []
-    wanted = [option for text in texts for option in ("-e", text)]
-    listed = _by_ripgrep(root, [rg, *_RIPGREP, *options, *wanted, "--", "./"], limits, reads=True)
-    return None if listed is None else in_time(_matched(listed, chosen, limits), limits)
-
-
-def _matched(paths: Iterable[str], chosen: list[Globs], limits: Limits) -> Iterator[str]:
-    for path in paths:
-        if all(limits.judged(path, globs.match, path) for globs in chosen):
-            yield path
+def files(
+    root: str, chosen: list[Globs], limits: Limits, rg: str, texts: Sequence[str] = (), ignore_case: bool = False
+) -> list[str]:
+    """Return the relative paths of all files that every one of `chosen` matches, as far as they are found in time. With
+    `texts`, ripgrep may leave out those that contain none of them."""
+    what = ["--files", "./"]
+    if texts:
+        what = [f"--max-filesize={MAX_WHOLE}", "--text", "--files-with-matches", "--fixed-strings"]
+        what += ["--ignore-case"] if ignore_case else []
+        what += [*(option for text in texts for option in ("-e", text)), "--", "./"]
+    listed = _by_ripgrep(root, [rg, *_RIPGREP, *what], limits, reads=bool(texts)) if rg else None
+    if listed is None and rg and texts:
+        return files(root, chosen, limits, rg)
+    found: list[str] = []
+    try:
+        for path in walk(root, limits) if listed is None else listed:
+            if all(limits.timed(_NAME_S, path, globs.match, path) for globs in chosen):
+                found.append(path)  # noqa: PERF401 - what came in time is kept
+    except Deadline:
+        limits.end_listing()
+    return found
 
 
 def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -> list[str] | None:
     """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
     files, add those that it could not read or that are too large for it, so that the scan decides on them."""
-    start = limits.start or Ignore.at(root)
-    if start.unobeyed or start.is_strangers:
+    if limits.start.unobeyed or limits.start.is_strangers:
         return None  # ripgrep would obey it, or wait for it
-    limits.start = start
     try:
         out, told, code = _output(root, command, limits)
     except OSError:
         return None
     complaints, ignored = dict(_COMPLAINT.findall(told)), _IGNORED.findall(told)
-    if _has_failed(out, code, bool(complaints)):
+    is_ours = code is None or all(source.endswith(b".gitignore") for _, source in ignored)  # our walker obeys no others
+    has_failed = not out if code is None else code < 0 or (code > 1 and not out and not complaints)
+    if has_failed or not is_ours:
         return None
     if code is None:
         limits.end_listing()
-    elif not all(source.endswith(b".gitignore") for _, source in ignored):
-        return None  # our own walker obeys no other files
     limits.ignored |= {os.fsdecode(path) for path, source in ignored if source.endswith(b".gitignore")}
     for name in _NO_FILE.findall(told):
-        start.below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
-    found = [os.fsdecode(name.removeprefix(b"./")) for name in out.split(b"\0")[:-1]]
-    unread = _unread(root, complaints, limits)
-    return found + ([*unread, *map(os.fsdecode, _TOO_LARGE.findall(told))] if reads else [])
-
-
-def _has_failed(out: bytes, code: int | None, complains: bool) -> bool:
-    """Return whether ripgrep does not work here: what it printed, whether it complained, and its exit code say so."""
-    if code is None:
-        return not out
-    return code < 0 or (code > 1 and not out and not complains)
-
-
-def _unread(root: str, complaints: dict[bytes, bytes], limits: Limits) -> list[str]:
-    """Note the directories that ripgrep could not read. Return the files that it could not read."""
-    files = []
+        limits.start.below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
+    unread = []
     for name, number in complaints.items():
         path = os.path.join(root, os.fsdecode(name))
         if os.path.isdir(path) and not os.path.islink(path):
             limits.missed(path, OSError(int(number), ""))
         else:
-            files.append(os.fsdecode(name))
-    return files
+            unread.append(name)
+    found = [name.removeprefix(b"./") for name in out.split(b"\0")[:-1]]
+    return [os.fsdecode(name) for name in (*found, *((*unread, *_TOO_LARGE.findall(told)) if reads else ()))]
 
 
 def _output(root: str, command: list[str], limits: Limits) -> tuple[bytes, bytes, int | None]:
     """Return what a command that runs in `root`, in the locale C, prints, and its exit code: None if it was killed,
     because the time is over, or it prints nothing for a second and a .gitignore may keep it for ever, or nothing for
     half of the time. Raise OSError if it cannot be started."""
-    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-    streams: Any = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        *((os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)),
-    ]
-    back = os.getcwd()
-    try:
-        os.chdir(root)
-        process = os.posix_spawn(command[0], command, {**os.environ, "LC_ALL": "C"}, file_actions=streams)
-    except OSError:
-        os.close(out)
-        os.close(err)
-        raise
-    finally:
-        os.chdir(back)
-        os.close(out_end)
-        os.close(err_end)
-    now = time.monotonic()
-    seconds = max(0.1, limits.until - now)
-    silent_until, looked = now + min(_SOON_S, seconds / 2), False
-    texts, waiting = {out: bytearray(), err: bytearray()}, [out, err]
-    while waiting:
-        left = (now + seconds if texts[out] else silent_until) - time.monotonic()
-        ready = select.select(waiting, [], [], max(0, left))[0]
-        if not ready and not texts[out] and not looked and not _is_blinding(root, limits):
-            silent_until, looked = now + seconds / 2, True
-        elif not ready:
-            os.kill(process, _SIGKILL)
-            break
-        for pipe in ready:
-            piece = os.read(pipe, 1 << 16)
-            texts[pipe] += piece
-            if not piece:
-                waiting.remove(pipe)
-    os.close(out)
-    os.close(err)
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    return bytes(texts[out]), bytes(texts[err]), None if waiting else code
+    pipe, nowhere, environment = subprocess.PIPE, subprocess.DEVNULL, {**os.environ, "LC_ALL": "C"}
+    began = time.monotonic()
+    seconds = max(0.1, limits.until - began)
+    with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=pipe, cwd=root, env=environment) as process:
+        for wait in (min(_SOON_S, seconds / 2), seconds / 2, seconds):
+            try:
+                return *process.communicate(timeout=max(0, began + wait - time.monotonic())), process.returncode
+            except subprocess.TimeoutExpired as late:
+                out, told = late.stdout or b"", late.stderr or b""
+            if not out and (wait >= seconds / 2 or _is_blinding(root, limits)):
+                break
+        process.kill()
+        return out, told, None
 
 
 def _is_blinding(root: str, limits: Limits) -> bool:
     """Return whether there is a .gitignore that may keep ripgrep for ever, as a pipe or a link to a device."""
     look = Limits(min(limits.until, time.monotonic() + _LOOK_S), limits.start)
     try:
-        any(look.unobeyed for _ in walk(root, look))
+        any(look.start.unobeyed for _ in walk(root, look))
     except Deadline:
         pass
-    return bool(look.unobeyed)
-
-
-def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
-    """Return the paths that arrive before the time is over."""
-    found: list[str] = []
-    try:
-        for path in paths:
-            found.append(path)  # noqa: PERF402 - the paths that came in time are kept
-    except Deadline:
-        limits.end_listing()
-    return found
+    return bool(look.start.unobeyed)
 
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
     """Yield every file below `root`, as a relative path. Directories that cannot be read are noted and skipped."""
-    limits.start = limits.start or Ignore.at(root)
     waiting = [(root, "", limits.start)]
     while waiting:
         limits.check()
@@ -296,7 +227,7 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
             if entry.name == ".git" or not (is_directory or entry.is_file(follow_symlinks=False)):
                 continue
             path = os.path.join(directory, entry.name)
-            if limits.judged(path, rules.ignores, path, is_directory):
+            if limits.timed(_NAME_S, path, rules.ignores, path, is_directory):
                 limits.ignored.add(prefix + entry.name)
             elif is_directory:
                 waiting.append((path, prefix + entry.name + "/", rules))
@@ -305,8 +236,7 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
 
 
 def with_times(root: str, paths: Iterable[str], limits: Limits) -> list[Found]:
-    """Return the files with their times, newest first, then by path. Leave out files that are gone, and those that
-    could not be examined in time."""
+    """Return the files that are there and can be examined in time, with their times: newest first, then by path."""
     found = []
     for number, path in enumerate(paths):
         if not number % 1000 and time.monotonic() > limits.until:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, TypeVar
+from typing import Callable, TypeVar
 
 T = TypeVar("T")
 
 
-async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+async def within(seconds: float, work: Awaitable[T]) -> T:
     """Return the result of `work`, or cancel it. (`asyncio.wait_for` before Python 3.12 can lose a cancellation.)"""
     return await within_while(seconds, lambda: True, work, every=seconds)
 
 
-async def within_while(
-    seconds: float, counts: Callable[[], bool], work: Coroutine[Any, Any, T], *, every: float = 1.0
-) -> T:
+async def within_while(seconds: float, counts: Callable[[], bool], work: Awaitable[T], *, every: float = 1.0) -> T:
     """As `within`, but let the time run only while `counts` returns True. It is asked `every` second."""
     task = asyncio.ensure_future(work)
     try:
@@ -88,8 +86,7 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
 async def in_stoppable_thread(
     seconds: float, stop: Callable[[], None], function: Callable[..., T], *arguments: object
 ) -> T:
-    """Return the result of work in a thread. After `seconds`, or when this is cancelled, call `stop`, so that the work
-    ends soon. Raise asyncio.TimeoutError."""
+    """Return the result of work in a thread. Call `stop` after `seconds` (asyncio.TimeoutError), or when cancelled."""
     work = asyncio.ensure_future(in_thread(function, *arguments))
     try:
         if not (await asyncio.wait({work}, timeout=seconds))[0]:

@@ -33,14 +33,6 @@ class DirEntry:
     target: str = ""
 
 
-@dataclass(frozen=True)
-class StdioRedirect:
-    """The descriptors that a process gets as stdin and stderr. The caller closes them."""
-
-    stdin: int
-    stderr: int
-
-
 class Host:
     """What tools do on this machine. All paths are absolute. Every method may raise OSError. `session` is the token in
     the mark of every process; `which` finds no programs under `untrusted` directories."""
@@ -74,13 +66,11 @@ class Host:
         """Return the entries of a directory, sorted by name."""
         return await _in_thread(_list, path)
 
-    async def replace(
-        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
-    ) -> FileInfo:
+    async def replace(self, path: str, data: bytes, expected: str, is_real: bool = False, unkept: str = "") -> FileInfo:
         """Replace the content of a file that has the digest `expected` (`ABSENT`: create it) with `data`. Keep mode,
         owner and hard links, in one atomic step unless that would make another file of it; `unkept`, why the content
         could not be kept, forbids the latter. Raise FileChanged, and change nothing, for another content."""
-        real = path if resolved else os.path.realpath(path)
+        real = path if is_real else os.path.realpath(path)
 
         def write() -> FileInfo:
             with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):
@@ -115,19 +105,17 @@ class Host:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
-        redirect: StdioRedirect | None = None,
+        redirect: Sequence[int] = (),
     ) -> Process:
         """Start a process (see `process.started`) in `cwd` or the nearest ancestor that can be entered, with `env`
-        added. With a `cage`, it has a TMPDIR of its own; without one `redirect` is for it. Raise CageUnavailable."""
-        whole = {**child_environment(self._environ), **(env or {})}
+        added. With a `cage`, it has a TMPDIR of its own; without one, `redirect` may have descriptors for stdin and
+        stderr, which the caller closes. Raise CageUnavailable."""
+        whole = {**child_environment(self._environ), **(env or {}), MARK: new_mark(self.session)}
         cwd = await _in_thread(nearest_directory, cwd)
-        mark = new_mark(self.session)
-        whole[MARK] = mark
-        given = () if redirect is None else (redirect.stdin, redirect.stderr)
         watches = cage is not None or self._cages.watches
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
             await _in_thread(self._cages.begin_uncaged)
-        return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
+        return await started(self._cages, argv, cwd, whole, on_output, cage, redirect, finishes=watches)
 
     async def output(
         self,
@@ -188,19 +176,12 @@ def _stat(path: str, follow: bool) -> FileInfo | None:
         return None
 
 
-def _read_at(file: int, offset: int, limit: int) -> bytes:
-    data = bytearray()
-    while len(data) < limit:
-        chunk = os.pread(file, min(limit - len(data), _BLOCK), offset + len(data))
-        if not chunk:
-            break
-        data += chunk
-    return bytes(data)
-
-
 def _read(path: str, offset: int, limit: int) -> bytes:
+    data = bytearray()
     with open_regular(path) as file:
-        return _read_at(file, offset, limit)
+        while chunk := os.pread(file, min(limit - len(data), _BLOCK), offset + len(data)):
+            data += chunk
+    return bytes(data)
 
 
 def _list(path: str) -> list[DirEntry]:

@@ -1,6 +1,4 @@
-"""The environment of the person's terminal here: PATH and the variables of tools, which a command over ssh lacks. An
-interactive shell tells it. It is kept in a file, with which a later session starts as long as the start-up files stay,
-and asks the shell again meanwhile."""
+"""The environment of the person's terminal here, as an interactive shell tells it, kept for the next session."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.cage_server import CageServer
-from .deadline import first_of, within
+from .deadline import first_of, in_thread, within
 from .process import child_environment, is_of_ccb, new_mark, started
 from .regular_files import NotAFile, open_regular
 
@@ -90,7 +88,7 @@ class LoginEnvironment:
         self._given: dict[str, str] = {}  # what the connection gave
         self._session = session
         self._first: asyncio.Task[str] | None = None
-        self._again: asyncio.Task[Mapping[str, str]] | None = None
+        self._again: asyncio.Task[CachedEnvironment] | None = None
 
     def begin(self, directory: str, shell: str = "") -> None:
         """Find the environment of `shell`, by default that of this user, kept in `directory` if any."""
@@ -102,7 +100,7 @@ class LoginEnvironment:
         again, said = self._again, ""
         if again is not None and again.done():
             self._again = None
-            self._take(again.result())
+            self._take(again.result().variables)
         if self._first is not None:
             done, _ = await asyncio.wait({self._first}, timeout=_SILENT_S)
             if not done:
@@ -120,16 +118,14 @@ class LoginEnvironment:
             await asyncio.wait(tasks)
 
     async def _find(self, cache: str, shell: str) -> str:
-        loop = asyncio.get_running_loop()
         try:
-            shell, key, kept = await loop.run_in_executor(None, _kept, cache, shell, self._given)
+            shell, key, kept = await in_thread(_kept, cache, shell, self._given)
             if os.path.basename(shell) in _NO_SHELLS:
                 return ""
             if kept is None:
-                kept = await self._asked(shell)
-                await loop.run_in_executor(None, _keep, cache, key, kept)
-            else:
-                self._again = asyncio.ensure_future(self._renewed(cache, shell, key))
+                kept = await self._asked(cache, shell, key)
+            else:  # it may read files that no key names: the next turn gets it
+                self._again = asyncio.ensure_future(self._asked(cache, shell, key, again=True))
         except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
             _log.exception("the environment of the login shell cannot be found")
             return ""
@@ -140,25 +136,22 @@ class LoginEnvironment:
             "sets another one."
         )
 
-    async def _renewed(self, cache: str, shell: str, key: Json) -> Mapping[str, str]:
-        """Ask the shell again, beside the session: it may read files that no key names. The next turn gets it."""
-        kept = await self._asked(shell)
-        if not kept.why:
-            await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
-        return kept.variables
-
     def _take(self, variables: Mapping[str, str]) -> None:
         self._environ.update(variables)
         own = {name: value for name, value in variables.items() if not name.startswith(_OF_LOADERS)}
         os.environ.update(own)
 
-    async def _asked(self, shell: str) -> CachedEnvironment:
+    async def _asked(self, cache: str, shell: str, key: Json, *, again: bool = False) -> CachedEnvironment:
+        """Ask the shell, and keep what it says; when it is asked `again`, not that it failed."""
+        variables, why = {}, ""
         try:
-            return CachedEnvironment(kept_variables(await ask(shell, self._given, self._cages, self._session)))
-        except ShellFailed as error:
-            return CachedEnvironment({}, str(error))
-        except OSError as error:
-            return CachedEnvironment({}, f"cannot be started ({error.strerror})")
+            variables = kept_variables(await ask(shell, self._given, self._cages, self._session))
+        except (ShellFailed, OSError) as error:
+            why = f"cannot be started ({error.strerror})" if isinstance(error, OSError) else str(error)
+        found = CachedEnvironment(variables, why)
+        if not (again and why):
+            await in_thread(_keep, cache, key, found)
+        return found
 
 
 class ShellFailed(Exception):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable
 from ccb.tunnel.wire.process_tree import send
 
 from ..sandbox.running import RunningCommand, name_of
-from .deadline import to_its_end, within
+from .deadline import in_thread, to_its_end, within
 
 if TYPE_CHECKING:
     from ..sandbox.cage_rules import CageRules
@@ -167,7 +167,10 @@ class Process:
             later = self._exited.is_set()
             self.returncode = command.code
             self._exited.set()
-            self._begin_to_finish(again=later and command.gone and bool(command.left or command.is_lost))
+            again = later and command.gone and bool(command.left or command.is_lost)
+            needs = self._finish_child is not None or command.is_lost
+            if needs and (again or self._finishing is None):
+                self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -192,11 +195,6 @@ class Process:
         self._command.stdout.close()
         self._drained.set()
 
-    def _begin_to_finish(self, *, again: bool) -> None:
-        needs = self._finish_child is not None or self._command.is_lost
-        if needs and (again or self._finishing is None):
-            self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
-
     async def _finished(self) -> None:
         if self._finishing is not None:
             await asyncio.shield(self._finishing)
@@ -206,13 +204,13 @@ class Process:
             await earlier
         try:
             if self._command.is_lost:
-                left = await self._loop.run_in_executor(None, self._command.end_lost)
+                left = await in_thread(self._command.end_lost)
                 await stop_marked(self.mark)
                 names = _named(left)
                 if names:
                     self.notes.append(f"cannot be killed, and lives on: {', '.join(names)}")
             if self._finish_child is not None:
-                self.notes += await self._loop.run_in_executor(None, self._finish_child)
+                self.notes += await in_thread(self._finish_child)
         except Exception:  # noqa: BLE001 - the top of a task
             _log.exception("process %d could not be finished", self.pid)
 
@@ -280,11 +278,10 @@ async def stop_marked(mark: str) -> None:
 async def _end_marked(mark: str, number: int, seconds: float) -> bool:
     """Signal what has the mark and what it starts meanwhile. Return whether all have ended in `seconds`. All processes
     are listed again, which takes long on a large host, only when the known ones have ended."""
-    loop = asyncio.get_running_loop()
     deadline = time.monotonic() + seconds
     again = True  # a process may end before it is looked at, and leave an unlisted child: look twice
     while True:
-        left = await loop.run_in_executor(None, marked, mark)
+        left = await in_thread(marked, mark)
         if not left and not again:
             return True
         again = bool(left)

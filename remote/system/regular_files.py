@@ -1,5 +1,4 @@
-"""Versions of files, and their replacement by a rename, unless that would make another file of it: one of several hard
-links, of another owner, with a mount, or in a closed directory. Such a file is written over in place."""
+"""Versions of files, and their replacement: by a rename, or in place where that would make another file of it."""
 
 from __future__ import annotations
 

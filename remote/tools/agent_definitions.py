@@ -107,10 +107,7 @@ BUILT_IN_AGENTS = (
         read_only=True,
     ),
     AgentDefinition(
-        "Plan",
-        "Only reads. For working out how to implement something, before it is done.",
-        _PLAN,
-        read_only=True,
+        "Plan", "Only reads. For working out how to implement something, before it is done.", _PLAN, read_only=True
     ),
 )
 
@@ -137,20 +134,14 @@ def from_markdown(text: str, source: str, names: ModelNames = CCB_NAMES) -> tupl
 def from_fields(
     name: str, fields: Mapping[str, Any], source: str, names: ModelNames = CCB_NAMES
 ) -> tuple[AgentDefinition, list[str]]:
-    """Return the agent with these fields, which have the names of the public protocol, and what is not used. Raise
-    ValueError."""
+    """Return the agent with these fields of the public protocol, and what is not used. Raise ValueError."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name for an agent")
     description, prompt = _text(name, "`description`", fields), _text(name, "prompt", fields)
-    mode = str(fields.get("permissionMode") or "")
-    if mode not in ("", INHERIT, *_MODES):
-        raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
+    mode = _one_of(name, "permissionMode", fields, (INHERIT, *_MODES))
     model = str(fields.get("model") or "")
     if model not in ("", INHERIT) and not names.may_be(model):
         raise ValueError(f"the agent {name} has a model that is none: {model[:100]!r}")
-    isolation = str(fields.get("isolation") or "")
-    if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
-        raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
     memory = _one_of(name, "memory", fields, _MEMORIES)
     problems: list[str] = []
     if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
@@ -167,7 +158,7 @@ def from_fields(
         permission_mode="" if mode == INHERIT else mode,
         max_turns=_turns(name, fields.get("maxTurns")),
         background=str(fields.get("background")).lower() == "true",
-        isolation=isolation,
+        isolation=_one_of(name, "isolation", fields, (WORKTREE,)),
         source=source,
         effort=_one_of(name, "effort", fields, EFFORTS),
         skills=_listed(fields.get("skills")),
@@ -222,12 +213,9 @@ def _one_of(name: str, key: str, fields: Mapping[str, Any], allowed: Sequence[st
 
 
 def _turns(name: str, value: object) -> int | None:
-    if value is None:
-        return None
-    text = str(value)
-    if not text.isdigit() or not 0 < int(text) <= 10_000:
+    if value is not None and (not str(value).isdigit() or not 0 < int(str(value)) <= 10_000):
         raise ValueError(f"the agent {name}: maxTurns must be a number from 1 on")
-    return int(text)
+    return None if value is None else int(str(value))
 
 
 _TASK_SCHEMA = object_of(

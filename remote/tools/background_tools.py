@@ -7,8 +7,9 @@ import asyncio
 from ccb.tunnel.wire import tool_traits
 
 from ..search_program.scan import BadRequest, Pattern
+from ..system.deadline import in_thread
 from .background_shells import Shell
-from .bash import aside_note, narrowed_note, stop_note
+from .bash import aside_note, narrowing_note, stop_note
 from .file_access import refusal
 from .input_schema import flag, number, object_of, text
 from .output import MAX_OUTPUT_CHARS, clean, limited
@@ -153,8 +154,9 @@ class BashOutput(Tool):
         if code is not None:
             cwd = context.shells.cwd
             stop = stop_note(shell.cage, text, code, cwd, shell.command)
-            parts += filter(None, (stop, await narrowed_note(shell.command, cwd, context)))
-        parts += filter(None, (aside_note(shell.process),))
+            roots = [context.cwd, *context.add_dirs]
+            parts += [stop, await in_thread(narrowing_note, shell.command, cwd, roots)]
+        parts = [*filter(None, (*parts, aside_note(shell.process)))]
         structured = {"shellId": shell.id, "command": shell.command[:2000], "status": status.value, "exitCode": code}
         structured.update(stdout=text, stderr="")
         return ToolResult("\n\n".join(parts), structured=structured)

@@ -21,6 +21,7 @@ from ..sandbox.stops import stopped
 from ..system.deadline import in_thread
 from ..system.host import is_under, nearest_directory
 from ..system.process import Process
+from ..system.regular_files import NotAFile, open_regular
 from .background_shells import MAX_RUNNING, ShellStart
 from .file_access import refusal
 from .input_schema import flag, object_of, text
@@ -34,7 +35,7 @@ MAX_TIMEOUT = 600_000
 _MAX_COMMAND = 100_000  # bytes: what the kernel accepts as one argument, less what ccb adds
 _PROGRESS_EVERY = 0.1  # seconds
 _ROOM = 200  # characters for a note about the output
-_DIRECTORY_CHARS = 4096  # of the directory in such a note
+_PATH_CHARS = 4096  # of the directory in such a note
 _TAIL_LINES = 20
 _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
@@ -42,9 +43,7 @@ _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 _HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
 _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
 _SET_ASIDE = "set aside by the sandbox, because it may act outside of the sandbox later"
-_HOW_TO_KEEP = (
-    f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
-)
+_TO_KEEP = f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 _NO_TERMINAL = (
     r"(?im)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
     r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
@@ -94,12 +93,9 @@ _BASH_DESCRIPTION = (
 
 
 class Bash(Tool):
-    """Runs a command. The next command starts in the directory where this one ended, if that is inside the session's
-    directories."""
+    """Runs a command. The next one starts where this one ended, if that is in the session's directories."""
 
-    declaration = ToolDeclaration(
-        tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _DIRECTORY_CHARS
-    )
+    declaration = ToolDeclaration(tool_traits.BASH, _BASH_DESCRIPTION, _BASH_SCHEMA, MAX_OUTPUT_CHARS + _PATH_CHARS)
 
     def is_read_only(self, tool_input: Json) -> bool:
         from ..permissions.shell.read_only import changes_directory, is_read_only_command  # imports much
@@ -154,9 +150,7 @@ def _directory(context: ToolContext) -> tuple[str, str]:
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
-        return refusal(
-            f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
-        )
+        return refusal(f"{MAX_RUNNING} background commands run already. End one with TaskStop or KillShell first.")
     cwd, moved = await in_thread(_directory, context)
     output = Output(context.spill, "background", to_file=True)
     try:
@@ -183,7 +177,6 @@ class _Foreground:
         self._by_itself = False
         self._output = Output(context.spill, "bash")
         self._started = time.monotonic()
-        self._shown = 0
         self._cwd = self._elsewhere = ""  # where it runs, and a note if that is another directory than it should be
 
     async def run(self, timeout: float) -> ToolResult:
@@ -231,7 +224,7 @@ class _Foreground:
         news = "" if context.call.agent_id else await context.directory.news()
         if news:
             context.call.remind("root", news)
-        code, narrowed = process.returncode or 0, await narrowed_note(command, self._cwd, context)
+        code, narrowed = process.returncode or 0, await in_thread(narrowing_note, command, self._cwd, _roots(context))
         stop = stop_note(context.call.cage, self._end, code, self._cwd, command)
         where = self._move(moved, is_astray, has_report=bool(report))
         notes = (where, stop, narrowed, aside_note(process), self._asked(code), left)
@@ -264,7 +257,7 @@ class _Foreground:
         """Wait for the process, and report its output meanwhile. Return whether the process ended before it was out of
         time, or was to go on in the background."""
         waiter = asyncio.ensure_future(process.wait())
-        shells = self._context.shells
+        shells, report, shown = self._context.shells, self._context.call.progress, 0
         budget = None if _SLEEP.match(self._start.command) else shells.background_after
         try:
             while not waiter.done():
@@ -279,23 +272,18 @@ class _Foreground:
                 if self._moves.is_set() or left <= 0:
                     return False
                 await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
-                if not waiter.done():  # the result follows at once, and says all of it
-                    self._show()
+                if not waiter.done() and self._output.total != shown:  # else the result follows, and says all of it
+                    shown = self._output.total
+                    spent = round(time.monotonic() - self._started, 3)
+                    report({"output": self._end, "total_bytes": shown, "elapsed_seconds": spent})
             return True
         finally:
             shells.foreground.discard(self._moves)
             waiter.cancel()
             await asyncio.wait({waiter})
 
-    def _show(self) -> None:
-        if self._output.total != self._shown:
-            self._shown = self._output.total
-            spent = round(time.monotonic() - self._started, 3)
-            self._context.call.progress({"output": self._end, "total_bytes": self._shown, "elapsed_seconds": spent})
-
     def _move(self, directory: str, is_astray: bool, *, has_report: bool) -> str:
-        """Take the directory in which the command ended as the next one's. Return a note if it is outside the session's
-        directories."""
+        """Let the next command start where this one ended. Return a note if that is outside of the session."""
         from ..permissions.shell.read_only import changes_directory  # imports much
 
         host, shells, cwd = self._context.host, self._context.shells, self._context.cwd
@@ -328,14 +316,9 @@ class _Foreground:
 
 
 def stop_note(cage: CageRules | None, output: str, code: int, cwd: str, command: str) -> str:
-    """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
-    command's output, and `cwd` the directory in which it began."""
+    """Return the note about what a cage stopped, or "". `output` ends the command's output; it began in `cwd`."""
     line = stopped(output, code, cage, cwd, command) if cage is not None else ""
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
-
-
-async def narrowed_note(command: str, cwd: str, context: ToolContext) -> str:
-    return await in_thread(narrowing_note, command, cwd, _roots(context))
 
 
 def aside_note(process: Process) -> str:
@@ -345,7 +328,7 @@ def aside_note(process: Process) -> str:
         return ""
     more = f"; and {len(lines) - _ASIDE_SHOWN:,} more" if len(lines) > _ASIDE_SHOWN else ""
     shown = "; ".join(clean(line.encode("utf-8", "replace"))[:_ASIDE_CHARS] for line in lines[:_ASIDE_SHOWN])
-    return f"{_SET_ASIDE}: {shown}{more}\n{_HOW_TO_KEEP}"
+    return f"{_SET_ASIDE}: {shown}{more}\n{_TO_KEEP}"
 
 
 def _not_started(error: OSError) -> ToolResult:
@@ -358,8 +341,7 @@ def _joined(*notes: str) -> str:
 
 
 def _structured(text: str, *, interrupted: bool = False, path: str = "", stderr: str = "", **more: str) -> Json:
-    """Return the result in the shape of the public protocol. `stdout` holds both streams of the command, in order;
-    `stderr` holds a note by ccb."""
+    """Return the result in the shape of the public protocol: `stdout` holds both streams, `stderr` a note by ccb."""
     structured: Json = {"stdout": text[:_MAX_STRUCTURED], "stderr": stderr, "interrupted": interrupted}
     structured.update(isImage=False, noOutputExpected=False, **more)
     return {**structured, "persistedOutputPath": path} if path else structured
@@ -423,9 +405,7 @@ def _narrowing_files(tops: Sequence[str], names: Sequence[str]) -> Iterator[str]
                 return
             directories[:] = [each for each in directories if each[0] != "." and each != "node_modules"]
             for path in (os.path.join(directory, name) for name in names if name in files):
-                lines = []
-                if os.path.isfile(path):
-                    with contextlib.suppress(OSError), open(path, "rb") as file:
-                        lines = file.read(_MAX_IGNORE_BYTES).splitlines()
-                if any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
-                    yield path
+                with contextlib.suppress(OSError, NotAFile), open_regular(path) as file:
+                    lines = os.read(file, _MAX_IGNORE_BYTES).splitlines()
+                    if any(line.strip() and not line.lstrip().startswith(b"#") for line in lines):
+                        yield path

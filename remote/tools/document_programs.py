@@ -1,7 +1,4 @@
-"""The programs that take documents apart, each in a process of its own, because a small document can take long and much
-memory: `python -c SOURCE cells PATH` prints JSON, the SHA-256 of a Jupyter notebook and its pieces, or what is wrong
-with it; `python -c SOURCE pages PATH` prints the number of pages of a PDF, 0 if it cannot be told, and -1 for one that
-unpacks to too much."""
+"""The programs that take documents apart, in processes of their own: small documents can take long and much memory."""
 
 from __future__ import annotations
 
@@ -112,6 +109,8 @@ def _unpacked(packed: memoryview, most: int) -> tuple[bytes, int]:
 
 
 def main(what: str, path: str) -> None:
+    """Print the number of `pages` of a PDF, 0 if it cannot be told, -1 if it unpacks to too much; else the pieces
+    of a Jupyter notebook and its SHA-256, or what is wrong with it, as JSON."""
     with open(path, "rb") as file:
         data = file.read()
     if what == "pages":

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import importlib.util
 import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
+
+from ccb.tunnel.wire.prompt_content import image_block
 
 from ..system.process import LIMITED
 from .tool_contract import Json, ToolContext
@@ -72,13 +73,8 @@ def read_pages(text: str) -> tuple[int, int]:
     return first, last
 
 
-def _of_type(kind: str, media_type: str, data: bytes) -> Json:
-    encoded = base64.b64encode(data).decode("ascii")
-    return {"type": kind, "source": {"type": "base64", "media_type": media_type, "data": encoded}}
-
-
 def document_block(data: bytes) -> Json:
-    return _of_type("document", "application/pdf", data)
+    return {**image_block(data, "application/pdf"), "type": "document"}
 
 
 async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]:
@@ -96,7 +92,7 @@ async def page_blocks(context: ToolContext, path: str, pages: str) -> list[Json]
         made = await printed_by(context, path, command)
         if made is None or not made.startswith(b"\xff\xd8") or len(made) > _MAX_IMAGE:
             break  # there are no more pages
-        blocks += [{"type": "text", "text": f"Page {page}:"}, _of_type("image", "image/jpeg", made)]
+        blocks += [{"type": "text", "text": f"Page {page}:"}, image_block(made, "image/jpeg")]
     if not blocks:
         raise PagesRefused(f"Page {first} cannot be read: the document may have fewer pages, or be damaged.")
     return blocks
@@ -111,8 +107,7 @@ _QUIET = LIMITED + 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
 
 
 async def printed_by_ours(context: ToolContext, what: str, path: str) -> bytes | None:
-    """Return what `document_programs` prints of the `cells` or `pages` of a file. None if it fails, or takes too long
-    or too much memory."""
+    """Return what `document_programs` prints of a file's `cells` or `pages`; None if that takes too much or fails."""
     spec = importlib.util.find_spec(f"{__package__}.document_programs")
     assert spec is not None
     source = cast("InspectLoader", spec.loader).get_source(spec.name)
@@ -124,8 +119,7 @@ async def printed_by_ours(context: ToolContext, what: str, path: str) -> bytes |
 async def printed_by(
     context: ToolContext, path: str, argv: Sequence[str], *, piped: bool = True, seconds: float = SECONDS
 ) -> bytes | None:
-    """Return what a program prints that gets the file at `path` on its stdin, or opens it itself (`piped` is False).
-    None if it fails or takes too long."""
+    """Return what a program prints that gets a file on its stdin (`piped`), or opens it; None if it fails."""
     host = context.host
     real = context.call.pinned or host.real_path(path)
     cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])

@@ -6,16 +6,7 @@ from ccb.tunnel.wire import tool_traits
 
 from ..system.deadline import in_thread
 from ..system.text_encoding import Text, shown, text_of
-from .file_access import (
-    CHANGED,
-    Current,
-    FileChangingTool,
-    PlannedChange,
-    current,
-    missing,
-    path_refusal,
-    text_error,
-)
+from .file_access import CHANGED, Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
 from .input_schema import flag, object_of, text
 from .read import LINE_CUT
 from .text_changes import (
@@ -59,7 +50,7 @@ class _Replacing(FileChangingTool):
         """`about` is the number of replacements."""
         edits: list[Json] = tool_input.get("edits", [tool_input])
         file = await current(context, tool_input["file_path"], merge=True)
-        if _creates(edits, file.data):
+        if edits[0]["old_string"] == "" and not file.data:
             data, count = edits[0]["new_string"].encode(), 1
             if len(edits) > 1:
                 data, rest = await in_thread(_apply, data, edits[1:])
@@ -147,11 +138,6 @@ def _outcome(done: PlannedChange) -> Json:
         "structuredPatch": structured_patch(before, shown(done.data)),
         "userModified": False,
     }
-
-
-def _creates(edits: list[Json], data: bytes | None) -> bool:
-    """Return whether the edits create the file: the first old_string is empty, and the file is absent or empty."""
-    return edits[0]["old_string"] == "" and not data
 
 
 def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
@@ -250,8 +236,7 @@ class Write(FileChangingTool):
 
 
 def _content(content: str, file: Current) -> tuple[bytes, str]:
-    """Return the bytes that the file gets, in the encoding and with the line endings that it has, and a sentence about
-    what was kept."""
+    """Return the bytes that the file gets, encoded and with line ends as it is, and a sentence about what was kept."""
     text = text_of(file.data) if file.data else None
     if text is None:
         return content.encode(), ""

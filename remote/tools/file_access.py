@@ -34,8 +34,7 @@ CHANGED_SINCE_ASKED = (
 
 @dataclass(frozen=True)
 class Current:
-    """The file to change. `data` is None if there is no such file. `seen` is what the model has seen of it, if that is
-    another version."""
+    """The file to change; `data` is None without one. `seen` is another version that the model has seen."""
 
     path: str  # as the model gave it, absolute
     real: str
@@ -199,8 +198,7 @@ def _changed_elsewhere(seen: str, present: str) -> str:
 
 
 def absolute(path: str, cwd: str) -> str:
-    """Return the path that a model spells, from the session's directory, with `~` expanded. `.` and `..` stay, for the
-    system to resolve."""
+    """Return the absolute path that a model spells. `.` and `..` stay, for the system to resolve."""
     path = unspelled(path)
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]

@@ -14,7 +14,7 @@ from ..system.regular_files import FileKind
 from .file_access import absolute, host_of, missing, os_error, path_error, refusal, tree_path
 from .input_schema import object_of, text
 from .output import limited
-from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
 _MAX_ENTRIES = 1000
@@ -116,16 +116,13 @@ class Glob(Tool):
             lines.append("(Results are truncated. Consider using a more specific path or pattern.)")
         if found["partial"]:
             lines.append(f"(The search was stopped after {SECONDS:g} s; there may be more files.)")
-        if found["left_out"]:
-            lines.append(LEFT_OUT)
         lines += unsearched(found)
         structured = {"filenames": names, "numFiles": len(names), "truncated": found["more"] or found["partial"]}
         return ToolResult(limited("\n".join(lines), context.spill, self.name), structured=structured)
 
 
 def _literal_head(pattern: str) -> tuple[str, str]:
-    """Split a pattern that is absolute or starts with `../` or `~/` into its directory and the pattern below that.
-    Other patterns have no directory of their own."""
+    """Split a pattern that is absolute or starts with `../` or `~/` into its directory and the pattern below that."""
     if not pattern.startswith(("/", "~/", "../")):
         return "", pattern
     parts = pattern.split("/")

@@ -14,7 +14,7 @@ from ..system.regular_files import FileKind
 from .file_access import absolute, missing, os_error, path_error, refusal, tree_path
 from .input_schema import choice, flag, number, object_of, text
 from .output import limited
-from .search_process import LEFT_OUT, MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
+from .search_process import MAX_PATTERN, SECONDS, SearchFailed, search, unsearched
 from .text_changes import bounded_text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
@@ -67,7 +67,7 @@ class Grep(Tool):
             return "The pattern has a line feed (\\n), which no single line contains: set multiline to true."
         kind = tool_input.get("type")
         if kind and kind not in TYPES:
-            return f"The file type {kind!r} is not known. Use glob instead. Known: {', '.join(TYPES)}."
+            return f"The file type {kind!r} is not known. Use glob instead. Known: {', '.join(sorted(TYPES))}."
         return path_error(tool_input.get("path") or ".")
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
@@ -91,8 +91,7 @@ class Grep(Tool):
 
 
 def _prefix(root: str, context: ToolContext) -> str:
-    """Return the prefix of file names in the result: "" for the session's directory, a relative path below it, the
-    absolute path elsewhere."""
+    """Return the prefix of file names in the result: relative in and below the session's directory, else absolute."""
     for directory in (context.cwd, context.host.real_path(context.cwd)):
         below = os.path.relpath(root, directory)
         if below == ".":
@@ -162,6 +161,4 @@ def _notes(request: Json, found: Json) -> list[str]:
     if found["partial"]:
         where = f", in {found['stopped_in']}" if found["stopped_in"] else ""
         notes.append(f"[The search was stopped after {SECONDS:g} s{where}; there may be more matches]")
-    if found["left_out"]:
-        notes.append(LEFT_OUT)
     return notes + unsearched(found)

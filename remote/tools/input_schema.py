@@ -1,11 +1,9 @@
-"""Makes the JSON schemas of tools, and checks inputs against such schemas. Supports the part that tools use.
-
-Schemas of MCP servers may hold anything. What cannot be judged here fits: the server judges it."""
+"""The JSON schemas of tools, and checks of inputs. What cannot be judged here, as of MCP servers, fits."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable
 
 from ccb.tunnel.wire.json_schema import TYPES, is_number
@@ -85,20 +83,19 @@ def _check(value: object, schema: object, path: str, found: list[str]) -> None:
     _check_parts(value, schema, path, found)
 
 
-def _check_parts(value: object, schema: Json, path: str, found: list[str]) -> None:
+def _check_parts(value: Any, schema: Json, path: str, found: list[str]) -> None:
     where, enum, items = _where(path), schema.get("enum"), schema.get("items")
     if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and value not in enum:
         found.append(f"{where} must be one of {', '.join(map(repr, enum))}")
+    for kind, name, is_wrong, words in _LIMITS:
+        limit: Any = schema.get(name)
+        if _is(value, kind) and is_number(limit) and is_wrong(value if kind == "number" else len(value), limit):
+            found.append(f"{where} {words.format(limit)}")
     if isinstance(value, dict):
         _check_object(value, schema, path, found)
     elif isinstance(value, list):
-        _check_limits(len(value), schema, _ITEMS, where, found)
         for i, item in enumerate(value if isinstance(items, dict) and not schema.get("prefixItems") else ()):
             _check(item, items, f"{path}[{i}]", found)
-    elif isinstance(value, str):
-        _check_limits(len(value), schema, _LENGTH, where, found)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        _check_limits(value, schema, _RANGE, where, found)
 
 
 def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> None:
@@ -117,29 +114,16 @@ def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> Non
             found.append(f"an unexpected parameter `{_join(path, name)}` was given")
 
 
-_ITEMS = (
-    ("minItems", operator.lt, "needs at least {} items"),
-    ("maxItems", operator.gt, "takes at most {} items"),
+_LIMITS: tuple[tuple[str, str, Callable[..., bool], str], ...] = (
+    ("array", "minItems", operator.lt, "needs at least {} items"),
+    ("array", "maxItems", operator.gt, "takes at most {} items"),
+    ("string", "minLength", operator.lt, "needs at least {} characters"),
+    ("string", "maxLength", operator.gt, "takes at most {} characters"),
+    ("number", "minimum", operator.lt, "must be at least {}"),
+    ("number", "maximum", operator.gt, "must be at most {}"),
+    ("number", "exclusiveMinimum", operator.le, "must be more than {}"),
+    ("number", "exclusiveMaximum", operator.ge, "must be less than {}"),
 )
-_LENGTH = (
-    ("minLength", operator.lt, "needs at least {} characters"),
-    ("maxLength", operator.gt, "takes at most {} characters"),
-)
-_RANGE = (
-    ("minimum", operator.lt, "must be at least {}"),
-    ("maximum", operator.gt, "must be at most {}"),
-    ("exclusiveMinimum", operator.le, "must be more than {}"),
-    ("exclusiveMaximum", operator.ge, "must be less than {}"),
-)
-
-
-def _check_limits(
-    size: float, schema: Json, limits: Iterable[tuple[str, Callable[..., bool], str]], where: str, found: list[str]
-) -> None:
-    for name, is_wrong, words in limits:
-        limit: Any = schema.get(name)
-        if is_number(limit) and is_wrong(size, limit):
-            found.append(f"{where} {words.format(limit)}")
 
 
 def _where(path: str) -> str:

@@ -13,7 +13,7 @@ from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.prompt_content import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
 
 from ..system.deadline import in_thread
-from ..system.text_encoding import shown, text_of
+from ..system.text_encoding import Text, shown, text_of
 from .document_programs import MAX_OUTPUT
 from .documents import printed_by_ours
 from .file_access import Current, FileChangingTool, PlannedChange, current, missing, path_refusal, text_error
@@ -33,8 +33,7 @@ class NotANotebook(Exception):
 
 
 async def notebook_blocks(context: ToolContext, path: str, digest: str) -> list[Json]:
-    """Return Messages API blocks: the cells as text, and the images of their outputs in place. `digest` is that of the
-    file. Raise NotANotebook."""
+    """Return Messages API blocks: the cells as text, with images in place. `digest`: the file's. Raise NotANotebook."""
     printed = await printed_by_ours(context, "cells", path)
     if printed is None:
         raise NotANotebook("it takes too long or too much memory to be parsed")
@@ -170,26 +169,26 @@ def _edited(file: Current, tool_input: Json) -> tuple[bytes, Json]:
         cell = cells[place]
         _replace(cell, tool_input)
     name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
-    try:
-        encoded = text.encoded(_printed(book, text.text, escape=False))
-    except UnicodeEncodeError:  # the notebook holds a lone surrogate as an escape
-        encoded = text.encoded(_printed(book, text.text, escape=True))
-    return encoded, {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
+    about = {"cell_id": name, "cell_type": str(cell.get("cell_type", "code")), "language": language}
+    return _printed(book, text), about
 
 
-def _printed(book: Json, old: str, *, escape: bool) -> str:
-    first_key = re.match(r"[^\n]*\n([ \t]*)", old)
+def _printed(book: Json, old: Text) -> bytes:
+    first_key = re.match(r"[^\n]*\n([ \t]*)", old.text)
     indent = (first_key[1] or " ") if first_key else None
-    text = json.dumps(book, ensure_ascii=escape, indent=indent) + ("\n" if old.endswith("\n") else "")
-    return text.replace("\n", "\r\n") if "\r\n" in old else text
+    text = json.dumps(book, ensure_ascii=False, indent=indent)
+    if re.search("[\ud800-\udfff]", text):  # a lone surrogate, which was an escape
+        text = json.dumps(book, indent=indent)
+    text += "\n" if old.text.endswith("\n") else ""
+    return old.encoded(text.replace("\n", "\r\n") if "\r\n" in old.text else text)
 
 
 def _place(cells: list[Json], wanted: str) -> int:
     """Return the index of a cell: by its id, or `cell-N` for a cell without one, as Read shows them."""
-    for place, cell in enumerate(cells):
-        if cell.get("id", f"cell-{place}") == wanted:
-            return place
-    raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+    names = [cell.get("id", f"cell-{place}") for place, cell in enumerate(cells)]
+    if wanted not in names:
+        raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+    return names.index(wanted)
 
 
 def _replace(cell: Json, tool_input: Json) -> None:

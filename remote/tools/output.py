@@ -8,10 +8,6 @@ import logging
 import os
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 
@@ -33,14 +29,12 @@ _TERMINAL = re.compile(
 
 
 def clean(data: bytes) -> str:
-    """Decode bytes for the model and the screen: UTF-8 with replacement characters, without escape sequences and
-    control characters except tab, line feed and carriage return."""
+    """Decode UTF-8 for the model and the screen, without escape sequences and controls except \\t, \\n, \\r."""
     return _TERMINAL.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
 class Output:
-    """Collects the output of a process. Memory holds the start and the end; a long output is also written to a file, in
-    full."""
+    """Collects the output of a process: its start and end in memory, and all of a long one in a file."""
 
     def __init__(self, spill: OutputFiles, name: str, *, to_file: bool = False) -> None:
         self.total = 0
@@ -149,8 +143,7 @@ def _kept_note(size: str, file: SpillFile | None, spill: OutputFiles) -> str:
 
 
 def joined(head: str, tail: str, max_chars: int, note: str) -> str:
-    """Return the start of `head`, the note and the end of `tail` in at most `max_chars` characters, cut at line
-    ends where one is near."""
+    """Return the start of `head`, the note and the end of `tail` in `max_chars` characters, cut at near line ends."""
     middle = f"\n\n[... {note} ...]\n\n"
     room = max(0, max_chars - len(middle)) // 2
     start, end = head[:room], tail[len(tail) - room :] if room else ""
@@ -164,8 +157,7 @@ def joined(head: str, tail: str, max_chars: int, note: str) -> str:
 
 
 class SpillFile:
-    """One output on disk. `kept` counts the bytes in the file, `dropped` the bytes that were not written because of a
-    limit or an error."""
+    """One output on disk: `kept` bytes in the file, `dropped` ones not written because of a limit or an error."""
 
     def __init__(self, owner: OutputFiles, path: str, file: int) -> None:
         self.path = path

@@ -5,10 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
-from dataclasses import replace
 
 from ccb.tunnel.wire import tool_traits
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.prompt_content import (
     DAMAGED,
     MAX_IMAGE_BYTES,
@@ -56,123 +54,100 @@ class Binary(Exception):
         self.head = head
 
 
-@dataclass(frozen=True)
 class TextRange:
-    """The lines from `start` (counted from 1) on. `total` is the number of lines in the file; if `whole` is false, the
-    file has at least that many and `digest` is "". `full`: a size limit ended the result before the last line that was
-    asked for. `encoding` is "" for UTF-8. `content` is that of the whole file if it is small."""
+    """The lines of a file from `start` (counted from 1) on. Takes the blocks of the file in order. `total` is the
+    number of lines that have ended. Without a `digest`, the file has more. `full`: a size limit ended the result before
+    the last line that was asked for. `encoding` is "" for UTF-8. `content` is that of the whole file if it is small."""
 
-    lines: list[str]
-    start: int
-    total: int
-    digest: str
-    whole: bool
-    full: bool
-    empty: bool
-    encoding: str = ""
-    content: bytes | None = None
+    def __init__(self, start: int, limit: int) -> None:
+        self.start = start
+        self.lines: list[str] = []
+        self.total = 0
+        self.digest = ""
+        self.full = self.done = False
+        self.encoding = ""
+        self.content: bytes | None = None
+        self._limit = limit
+        self._line = bytearray()  # the beginning of the line being read, if it is wanted
+        self._line_size = 0
+        self._room = [MAX_CHARS, MAX_BYTES]
 
     @property
     def next_line(self) -> int:
         return self.start + len(self.lines)
 
-
-async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRange:
-    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
-    sha = hashlib.sha256()
-    wanted = _Wanted(offset, limit)
-    position, content, encoding = 0, None, ""
-    wide: codecs.IncrementalDecoder | None = None
-    strict = codecs.getincrementaldecoder("utf-8")()
-    while position < _MAX_SCANNED or not wanted.done:
-        block = await host.read(path, position, _BLOCK)
-        if position == 0:
-            content = block if len(block) < _BLOCK else None
-            if is_binary(block, whole=content is not None):
-                raise Binary(block[:SNIFF])
-            wide = wide_decoder(block, whole=content is not None)
-            encoding = name_of(block) if wide else ""
-        sha.update(block)
-        position += len(block)
-        if wide is not None:
-            wanted.feed(wide.decode(block, not block).encode("utf-8"))
-        elif not encoding:
-            try:
-                strict.decode(block, not block)
-            except UnicodeDecodeError:
-                encoding = NOT_UTF8
-        if not block:
-            wanted.finish()
-            result = wanted.result(sha.hexdigest(), whole=True, empty=position == 0)
-            return replace(result, encoding=encoding, content=content)
-        if wide is None:
-            wanted.feed(block)
-    return replace(wanted.result("", whole=False, empty=False), encoding=encoding)
-
-
-class _Wanted:
-    """Takes the blocks of a file and keeps the lines in the range."""
-
-    def __init__(self, offset: int, limit: int) -> None:
-        self.done = False
-        self._offset = offset
-        self._limit = limit
-        self._lines: list[str] = []
-        self._number = 1  # of the line being read
-        self._line = bytearray()  # its beginning, if it is wanted
-        self._line_size = 0
-        self._chars = 0
-        self._bytes = 0
-        self._full = False
-
     def feed(self, block: bytes) -> None:
-        at = 0
-        passed_over = self._number + block.count(b"\n") < self._offset
-        while at < len(block):
-            if self.done or passed_over:
-                ended, start = block.count(b"\n", at), block.rfind(b"\n", at) + 1
-                self._number += ended
-                self._line_size = len(block) - start if ended else self._line_size + len(block) - at
-                return
-            end = block.find(b"\n", at)
-            part = block[at : end if end >= 0 else len(block)]
-            if self._number >= self._offset:
-                self._line += part[: max(0, _LINE_BYTES - len(self._line))]
-            self._line_size += len(part)
-            if end < 0:
-                return
+        ends = block.count(b"\n")
+        if self.done or self.total + ends < self.start - 1:
+            self.total += ends
+            self._line_size = len(block) - block.rfind(b"\n") - 1 + (0 if ends else self._line_size)
+            return
+        *lines, last = block.split(b"\n")
+        for line in lines:
+            self._add(line)
             self._end_line()
-            at = end + 1
+        self._add(last)
 
-    def finish(self) -> None:
+    def finish(self, digest: str) -> None:
         if self._line_size:
             self._end_line()
+        self.digest = digest
 
-    def result(self, digest: str, whole: bool, empty: bool) -> TextRange:
-        return TextRange(self._lines, self._offset, self._number - 1, digest, whole, self._full, empty)
+    def _add(self, part: bytes) -> None:
+        if self.total >= self.start - 1 and not self.done:
+            self._line += part[: max(0, _LINE_BYTES - len(self._line))]
+        self._line_size += len(part)
 
     def _end_line(self) -> None:
-        if self._offset <= self._number and not self.done:
+        self.total += 1
+        if self.total >= self.start and not self.done:
             self._take()
-        self._number += 1
         self._line.clear()
         self._line_size = 0
 
     def _take(self) -> None:
         cut = self._line_size > len(self._line)
         text = self._line.decode("utf-8", "replace").rstrip("\r")
-        text = text.removeprefix("\ufeff") if self._number == 1 else text
+        text = text.removeprefix("\ufeff") if self.total == 1 else text
         if cut or len(text) > MAX_LINE:
             text = f"{text[:MAX_LINE]}{LINE_CUT}{self._line_size:,} bytes]"
-        chars = len(text) + len(str(self._number)) + 2
-        size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
-        if self._lines and (self._chars + chars > MAX_CHARS or self._bytes + size > MAX_BYTES):
-            self.done = self._full = True
+        size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace"))
+        more = len(str(self.total)) + 2
+        room = [left - taken - more for left, taken in zip(self._room, (len(text), size))]
+        if self.lines and min(room) < 0:
+            self.done = self.full = True
             return
-        self._lines.append(text)
-        self._chars += chars
-        self._bytes += size
-        self.done = len(self._lines) >= self._limit
+        self._room = room
+        self.lines.append(text)
+        self.done = len(self.lines) >= self._limit
+
+
+async def read_range(host: Files, path: str, offset: int, limit: int) -> TextRange:
+    """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
+    sha = hashlib.sha256()
+    found, position = TextRange(offset, limit), 0
+    wide: codecs.IncrementalDecoder | None = None
+    strict = codecs.getincrementaldecoder("utf-8")()
+    while position < _MAX_SCANNED or not found.done:
+        block = await host.read(path, position, _BLOCK)
+        if position == 0:
+            found.content = block if len(block) < _BLOCK else None
+            if is_binary(block, whole=len(block) < _BLOCK):
+                raise Binary(block[:SNIFF])
+            wide = wide_decoder(block, whole=len(block) < _BLOCK)
+            found.encoding = name_of(block) if wide else ""
+        sha.update(block)
+        position += len(block)
+        if wide is None and not found.encoding:
+            try:
+                strict.decode(block, not block)
+            except UnicodeDecodeError:
+                found.encoding = NOT_UTF8
+        found.feed(wide.decode(block, not block).encode("utf-8") if wide else block)
+        if not block:
+            found.finish(sha.hexdigest())
+            break
+    return found
 
 
 _HOW = {FileKind.DIRECTORY: ". Use LS to list it, or Glob to find files in it"}
@@ -225,7 +200,8 @@ class Read(Tool):
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.FILE:
                 return refusal(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
-            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
+            seen = context.files.get(context.host.real_path(path))
+            if "pages" not in tool_input and seen and wanted in seen.ranges and seen.is_untouched(info):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -248,13 +224,8 @@ class Read(Tool):
             return refusal(os_error(error, name))
 
 
-def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
-    seen = context.files.get(context.host.real_path(path))
-    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
-
-
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
-    if not found.empty and not found.lines:
+    if found.total and not found.lines:
         return refusal(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
     context.files.read(context.host.real_path(path), found.digest, info, wanted, found.content)
     file: Json = {
@@ -265,11 +236,11 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
         "totalLines": found.total,
     }
     structured = {"type": "text", "file": file}
-    if found.empty:
+    if not found.total:
         return ToolResult(f"(The file {spelled(path)} exists, but it is empty)", structured=structured)
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
     if found.next_line <= found.total:
-        total = f"{found.total:,} lines" if found.whole else f"more than {found.total:,} lines"
+        total = f"{found.total:,} lines" if found.digest else f"more than {found.total:,} lines"
         why = "the result is full" if found.full else "the range ends"
         text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
     if found.encoding:

@@ -11,15 +11,12 @@ import marshal
 import os
 import subprocess
 import sys
-import time
 import zlib
-from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import lru_cache
 from typing import IO, TYPE_CHECKING, Any, Callable, cast
 
-from ..sandbox.cage_rules import CageRules
 from ..system.deadline import in_thread
 from ..system.host import Host
 from ..system.process import MARK, child_environment, new_mark
@@ -30,7 +27,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_STUCK_S = 10.0
 _MAX_ANSWER = 1 << 20
 _MAX_QUERY = 500  # characters: a question is written in one piece
 _MAX_NAMES = 50
@@ -46,16 +42,11 @@ class NameFinder:
         self._process: subprocess.Popen[bytes] | None = None
         self._received = bytearray()
         self._count = 0
-        self._asked: OrderedDict[object, tuple[int, float, Callable[[Json], None]]] = OrderedDict()
+        self._asked: dict[object, tuple[int, Callable[[Json], None]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
-        """Call `answer` with {"names", "more", "settled", "cut"}, unless the same asker asks something else before, or
-        the program fails."""
-        now = time.monotonic()
-        if self._asked and now - next(iter(self._asked.values()))[1] > _STUCK_S:
-            _log.warning("the index of files does not answer, and is started again")
-            self._end()
+        """Call `answer` with {"names", "more", "settled", "cut"}, unless the asker asks again or the program fails."""
         self._count += 1
         question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
         try:
@@ -67,8 +58,7 @@ class NameFinder:
             _log.warning("the index of files cannot be asked: %s", error)
             self._end()
             return
-        since = self._asked.pop(asker, (0, now))[1]
-        self._asked[asker] = self._count, since, answer
+        self._asked[asker] = self._count, answer
         if starts:
             self._own(self._look(self._count, query))
 
@@ -114,7 +104,7 @@ class NameFinder:
             self._answer(found.pop("n"), found)
 
     def _answer(self, number: int, found: Json) -> None:
-        for asker, (asked, _, answer) in list(self._asked.items()):
+        for asker, (asked, answer) in list(self._asked.items()):
             if asked == number:
                 del self._asked[asker]
                 answer(found)
@@ -159,9 +149,6 @@ if sys.argv[2:]:
     module.main(sys.argv[2])
 """
 
-LEFT_OUT = "(Files that permission rules keep from this tool were left out.)"
-"""The note on a result when the program's answer has `left_out` set."""
-
 
 def unsearched(found: Json) -> list[str]:
     """Return sentences for the model about what a search did not look at."""
@@ -173,6 +160,7 @@ def unsearched(found: Json) -> list[str]:
     ascii_only = f"so that only ASCII text is found and shown in {files}: {_named(found['foreign'])}"
     odd = "being unreadable, no regular file, or over 1 MiB or 10,000 lines"
     notes = (
+        (found["left_out"], "Files that permission rules keep from this tool were left out."),
         (ignored, f"Not searched, because .gitignore leaves {entries} out: {_named(found['ignored'])}."),
         (found["unobeyed"]["count"], f"Not obeyed, {odd}: {_named(found['unobeyed'])}."),
         (found["unread"], f"{unread} could not be read."),
@@ -210,30 +198,26 @@ def load_program(modules: tuple[str, ...] = _MODULES) -> str:
     return binascii.b2a_base64(zlib.compress(marshal.dumps(codes), 9), newline=False).decode("ascii")
 
 
-def _cage(context: ToolContext, request: Json) -> CageRules | None:
-    searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
-    rules = context.cages.read_only([context.cwd, *context.add_dirs], [searched])
-    # the zygote reads names in UTF-8, as most workers do
-    return replace(rules, own=sys.getfilesystemencoding() == "utf-8") if rules else None
-
-
 def search_command(request: Json) -> list[str]:
     return [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
 
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
-    host = context.host
+    host, own = context.host, [context.cwd, *context.add_dirs]
     fixed = {
         "rg": host.which("rg") or "",
         "seconds": seconds,
         "left_out": context.call.left_out,
         "sessions": context.spill.sessions,
-        "project": [context.cwd, *context.add_dirs],
+        "project": own,
     }
     command = search_command({**fixed, **request})
     try:
-        cage = _cage(context, request)
+        searched = context.call.pinned or host.real_path(str(request.get("root") or request["path"]))
+        cage = context.cages.read_only(own, [searched])
+        if cage is not None:  # the zygote reads names in UTF-8, as most workers do
+            cage = replace(cage, own=sys.getfilesystemencoding() == "utf-8")
         code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None

@@ -88,8 +88,7 @@ class TaskWatcher(Protocol):
 
 
 class TaskRegistry:
-    """All tasks of a session that run or ended lately. It numbers them, so that an id is never used twice in a
-    session."""
+    """The tasks of a session that run or ended lately. An id is never used twice in a session."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,9 +28,7 @@ NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash ca
 NOT_UTF8 = (
     "The file is not in UTF-8. Use a program in Bash that knows its encoding (`iconv`, or Python with `encoding=`)."
 )
-_IN_A_CHARACTER = (
-    f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
-)
+_HALF = f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
     if len(text) + len(found) * len(new) > MAX_RESULT:
         raise ChangeRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
     if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
-        raise ChangeRefused(_IN_A_CHARACTER)
+        raise ChangeRefused(_HALF)
     if adapts and _has_crlf_at(text, found[0][0]):
         new = new.replace("\n", "\r\n")
     pieces, at = [], 0
@@ -157,8 +156,7 @@ _MAX_WORK = 1_000_000  # pairs of lines that difflib may look at: 0.3 s
 
 
 def structured_patch(old: str, new: str, max_bytes: int = MAX_BYTES) -> list[Json]:
-    """Return the hunks `{oldStart, oldLines, newStart, newLines, lines}` from `old` to `new`, as many as fit
-    `max_bytes`."""
+    """Return the hunks (`oldStart, oldLines, newStart, newLines, lines`) that fit `max_bytes`."""
     patch: list[Json] = compared(old, new, max_bytes)["patch"]
     return patch
 
@@ -172,7 +170,8 @@ def compared(old: str, new: str, max_bytes: int) -> Json:
     before, after = _lines(old), _lines(new)
     changes = line_changes(before, after)
     hunks = _hunks(before, after, changes)
-    patch = _bounded(hunks, max_bytes)
+    sizes = itertools.accumulate(map(_json_size, hunks))
+    patch = [hunk for hunk, size in zip(hunks, sizes) if size <= max_bytes]
     return {
         "lines": len(before),
         "added": sum(d - c for _, _, c, d in changes),
@@ -193,8 +192,7 @@ def bounded_text(text: str, max_bytes: int = MAX_BYTES) -> str:
 
 
 def whole_or_none(text: str | None, max_bytes: int = MAX_BYTES) -> str | None:
-    """Return `text`, or None if it is too long for a message line. A part is never returned, because a client could
-    take it for the whole file."""
+    """Return `text`, or None if it is too long for a message line: a client could take a part for the whole."""
     return text if text is not None and _json_size(text) <= max_bytes else None
 
 
@@ -235,7 +233,6 @@ def line_changes(before: list[str], after: list[str]) -> list[Change]:
 def _differences(old: list[str], new: list[str]) -> list[Change]:
     """Return what difflib finds within a limit of work. What it has not compared then is one change for each gap."""
     from difflib import Match, SequenceMatcher
-    from itertools import accumulate
 
     class Limited(SequenceMatcher[str]):
         left = _MAX_WORK
@@ -251,7 +248,7 @@ def _differences(old: list[str], new: list[str]) -> list[Change]:
 
     matcher = Limited(None, old, new, autojunk=len(old) + len(new) > 1000)
     twins = matcher.b2j
-    matcher.pairs = [0, *accumulate(len(twins.get(line, ())) + 1 for line in old)]
+    matcher.pairs = [0, *itertools.accumulate(len(twins.get(line, ())) + 1 for line in old)]
     return [(a, b, c, d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
 
 
@@ -281,13 +278,3 @@ def _hunk(before: list[str], after: list[str], group: list[Change]) -> Json:
         "newLines": sum(1 for line in lines if line[0] in " +"),
         "lines": lines,
     }
-
-
-def _bounded(hunks: Iterable[Json], max_bytes: int) -> list[Json]:
-    kept: list[Json] = []
-    for hunk in hunks:
-        max_bytes -= _json_size(hunk)
-        if max_bytes < 0:
-            break
-        kept.append(hunk)
-    return kept

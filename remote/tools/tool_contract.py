@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
-    from .tool_state import FileState, TodoList
+    from .todo import TodoList
+    from .tool_state import FileState
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]
@@ -75,8 +76,7 @@ class ToolResult:
 
 @dataclass(frozen=True)
 class FileVersion:
-    """One version of a file: its path with every link resolved, and the digest of its content (`host.ABSENT` if there
-    is no file)."""
+    """One version of a file: its real path, and the digest of its content (`ABSENT` if there is no file)."""
 
     real: str
     digest: str
@@ -172,8 +172,7 @@ _NO_CALL = CallContext()
 
 @dataclass(frozen=True)
 class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; `call` belongs to one
-    call."""
+    """The resources of a session that its tools use; `call` belongs to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -235,8 +234,7 @@ class Tool(ABC):
         return given
 
     def is_read_only(self, tool_input: Json) -> bool:
-        """Return True if this call changes nothing, so that it may run beside others. For a tool of unknown effect,
-        plan mode allows such calls."""
+        """Return whether a call changes nothing, so that it may run beside others, and in plan mode."""
         return self.traits.parallel
 
     def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:

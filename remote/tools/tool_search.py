@@ -1,7 +1,4 @@
-"""Deferred tools are found and called.
-
-Found tools never join the tools that a request declares, so the request prefix stays the same for the whole session.
-"""
+"""Deferred tools are found and called; they never join those that a request declares, so its prefix stays the same."""
 
 from __future__ import annotations
 

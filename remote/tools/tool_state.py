@@ -1,25 +1,21 @@
-"""What the tools of an agent remember: which version of each file the model has seen, as only that one is overwritten,
-and the todo list."""
+"""What the tools of an agent remember: which version of each file the model has seen."""
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.regular_files import FileInfo
-from .input_schema import issues, object_of
-
-Json = dict[str, Any]
 
 MAX_FILES = 2000
 MAX_CONTENT = 4 << 20
 """Bytes of the contents that are remembered, of the files used most recently."""
 _MAX_ONE = 1 << 20  # bytes of one content
 _MAX_RANGES = 50
+Ranges = tuple[tuple[int, int], ...]
+_NO_RANGES: Ranges = ()
 
 
 @dataclass(frozen=True)
@@ -29,24 +25,19 @@ class Seen:
     if it is not remembered (any more)."""
 
     digest: str
-    size: int
-    mtime_ns: int
-    ranges: tuple[tuple[int, int], ...] = ()
-    ctime_ns: int = 0
-    inode: int = 0
+    info: FileInfo
+    ranges: Ranges = ()
     content: bytes | None = None
 
     def is_untouched(self, info: FileInfo) -> bool:
-        """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` restores only
-        one of the two times."""
-        then = (self.size, self.mtime_ns, self.ctime_ns, self.inode)
-        return then == (info.size, info.mtime_ns, info.ctime_ns, info.inode)
+        """Whether nothing has written to the file since. `cp -p` restores only one of the two times."""
+        return replace(self.info, mode=0, links=0) == replace(info, mode=0, links=0)
 
     def is_version(self, digest: str, info: FileInfo) -> bool:
         """Whether the file still has the same bytes, whatever its times say."""
         if self.digest:
             return self.digest == digest
-        return (self.size, self.mtime_ns) == (info.size, info.mtime_ns)
+        return (self.info.size, self.info.mtime_ns) == (info.size, info.mtime_ns)
 
 
 class FileState:
@@ -67,16 +58,13 @@ class FileState:
             self._files.move_to_end(path)
         return seen
 
-    def read(
-        self, path: str, digest: str, info: FileInfo, shown: tuple[int, int], content: bytes | None = None
-    ) -> None:
+    def read(self, path: str, digest: str, info: FileInfo, part: tuple[int, int], content: bytes | None = None) -> None:
         """Note that Read has shown a range (offset, limit) of this version."""
-        old = self._files.get(path)
-        ranges: tuple[tuple[int, int], ...] = ()
+        old, ranges = self._files.get(path), _NO_RANGES
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
-            ranges = tuple(each for each in old.ranges if each != shown)
-        self._put(path, digest, info, (*ranges, shown)[-_MAX_RANGES:], content)
+            ranges = tuple(each for each in old.ranges if each != part)
+        self._put(path, digest, info, (*ranges, part)[-_MAX_RANGES:], content)
 
     def written(self, path: str, digest: str, info: FileInfo, content: bytes | None = None) -> None:
         """Note that a tool has written this version, which the model therefore knows."""
@@ -87,17 +75,14 @@ class FileState:
         self._files.clear()
 
     def forget_views(self) -> None:
-        """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
-        conversation."""
+        """Let Read show again what it has shown: compaction has removed it from the conversation."""
         for path, seen in self._files.items():
             self._files[path] = replace(seen, ranges=())
 
-    def _put(
-        self, path: str, digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None
-    ) -> None:
+    def _put(self, path: str, digest: str, info: FileInfo, ranges: Ranges, content: bytes | None) -> None:
         kept = content if content is not None and len(content) <= _MAX_ONE else None
         self._files.pop(path, None)
-        self._files[path] = Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)
+        self._files[path] = Seen(digest, info, ranges, kept)
         while len(self._files) > self._max_files:
             self._files.popitem(last=False)
         room = MAX_CONTENT
@@ -105,56 +90,3 @@ class FileState:
             room -= len(seen.content or b"")
             if room < 0 and seen.content is not None:
                 self._files[other] = replace(seen, content=None)
-
-
-_MAX_TODOS = 200
-_ROUNDS = 12  # of tool calls until the agent is reminded
-
-_TODO = object_of(
-    {
-        "content": {"type": "string", "minLength": 1, "maxLength": 2000},
-        "status": {"type": "string", "enum": ["pending", "in_progress", "completed"]},
-        "activeForm": {"type": "string", "minLength": 1, "maxLength": 2000},
-    },
-    "content",
-    "status",
-    "activeForm",
-    closed=False,
-)
-_TODOS = {"type": "array", "maxItems": _MAX_TODOS, "description": "The updated list", "items": _TODO}
-TODO_SCHEMA = object_of({"todos": _TODOS}, "todos")
-
-
-class TodoList:
-    """The todo list of an agent. It becomes empty when all items are completed."""
-
-    def __init__(self) -> None:
-        self._items: list[Json] = []
-        self._rounds = 0
-
-    @property
-    def items(self) -> list[Json]:
-        return copy.deepcopy(self._items)
-
-    def replace(self, items: list[Json]) -> None:
-        done = all(item["status"] == "completed" for item in items)
-        self._items = [] if done else copy.deepcopy(items)
-        self._rounds = 0
-
-    def restore(self, written: object) -> None:
-        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
-        if isinstance(written, list) and not issues({"todos": written}, TODO_SCHEMA):
-            self.replace([plain_todo(item) for item in written])
-
-    def round_passed(self) -> bool:
-        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
-        written for so long."""
-        self._rounds += 1
-        if not self._items or self._rounds < _ROUNDS:
-            return False
-        self._rounds = 0
-        return True
-
-
-def plain_todo(item: Json) -> Json:
-    return {name: item[name] for name in ("content", "status", "activeForm")}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.tool_traits import FINDERS
 
@@ -17,7 +17,7 @@ DEFER_ABOVE_CHARS = 60_000
 """About a tenth of the window of most models."""
 
 
-class Toolset(Sequence["Tool"]):
+class Toolset:
     """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn; new
     tools go to the end. Requests do not declare deferred tools: the model finds and calls them through two tools that
     come with the first of them. Above `defer_above` characters, all added tools are deferred."""
@@ -34,15 +34,8 @@ class Toolset(Sequence["Tool"]):
     def deferred(self) -> tuple[Tool, ...]:
         return tuple(tool for name, tool in self._tools.items() if name in self._deferred)
 
-    @overload
-    def __getitem__(self, index: int) -> Tool: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Tool]: ...
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(self._tools.values())[index]
-
-    def __len__(self) -> int:
-        return len(self._tools)
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
 
     def add(self, tools: Iterable[Tool], *, deferred: bool = False) -> None:
         """Offer more tools from the next turn on. A tool replaces an added tool of the same name and takes its place in
@@ -118,8 +111,7 @@ def default_tools() -> Toolset:
 
 
 def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | None = None) -> ToolContext:
-    """Return the context for the tools of a session; the caller ends it with `close_context`. `outputs` is the
-    directory for outputs too long for the model, "" for none."""
+    """Return the context of a session, which `close_context` ends. `outputs` is the place of long outputs, or ""."""
     import os
 
     from ..permissions.modes import Cages
@@ -131,8 +123,9 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
+    from .todo import TodoList
     from .tool_contract import ToolContext, WebSettings
-    from .tool_state import FileState, TodoList
+    from .tool_state import FileState
 
     environ = dict(os.environ)
     tasks = TaskRegistry()
@@ -157,7 +150,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
 async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
-    import asyncio
+    from ..system.deadline import in_thread
 
     context.tasks.closing()
     try:
@@ -165,5 +158,5 @@ async def close_context(context: ToolContext) -> None:
         await context.tasks.stop_all()
         await context.shells.close()
     finally:
-        await asyncio.get_running_loop().run_in_executor(None, context.host.close)
+        await in_thread(context.host.close)
         context.spill.close()

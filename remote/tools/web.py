@@ -1,8 +1,4 @@
-"""WebFetch, WebSearch, HTML as Markdown.
-
-Pages are foreign data. They are cut into tags and text here, in time that grows with their size: `html.parser` takes
-minutes for some pages of 60 KB.
-"""
+"""WebFetch, WebSearch, HTML as Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import re
 import time
 from collections import OrderedDict
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 from ccb.tunnel.wire import tool_traits
@@ -23,14 +19,12 @@ from .file_access import refusal
 from .input_schema import object_of, text
 from .tool_contract import Json, Tool, ToolContext, ToolDeclaration, ToolResult
 
-if TYPE_CHECKING:
-    pass
-
 CACHE_S = 900.0
 """Seconds for which a page is kept."""
 _CACHE_CHARS = 20_000_000
 _MAX_CHARS = 100_000  # of a page that the model is asked about
 _UNANSWERED_CHARS = 20_000  # of a page that the model could not be asked about
+_CUT = "\n\n[... the page is cut here ...]"
 _HTML = ("text/html", "application/xhtml+xml")
 _TEXT = (*_HTML, *(f"application/{name}" for name in ("json", "xml", "javascript", "x-yaml", "yaml")))
 _SYSTEM = (
@@ -41,15 +35,14 @@ _SYSTEM = (
 
 @dataclass(frozen=True)
 class _Content:
-    """A page as text, or where it redirects to, or why there is no text (`trouble`)."""
+    """A page as text, or what to tell the model of one that `is_none`."""
 
     url: str
     status: int
     reason: str
     size: int
     text: str
-    redirect: str = ""
-    trouble: str = ""
+    is_none: bool = False
 
 
 class WebFetch(Tool):
@@ -88,22 +81,20 @@ class WebFetch(Tool):
 
         started = time.monotonic()
         key = tool_input["url"].strip(), context.web.on_laptop
-        try:
-            content = self._known(key) or await _read(key[0], context)
-        except (WebRefused, RequestFailed) as refused:
-            return refusal(f"The page could not be read: {refused}.")
-        self._keep(key, content)
-        if content.redirect:
-            text = (
-                f"The page redirects to another host, which was not followed: {content.redirect}\n"
-                "Call WebFetch again with that URL if it is what you want."
-            )
-        elif content.trouble:
-            text = content.trouble
-        elif content.status >= 400:
+        since, content = self._kept.get(key, (started, None))
+        if content is None or started - since > CACHE_S:
+            try:
+                content = await _read(key[0], context)
+            except (WebRefused, RequestFailed) as refused:
+                return refusal(f"The page could not be read: {refused}.")
+            self._kept.pop(key, None)
+            if content.status < 400 and not content.is_none:
+                self._kept[key] = time.monotonic(), content
+            while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
+                self._kept.popitem(last=False)
+        if content.status >= 400 and not content.is_none:
             return refusal(f"{content.url} answered {content.status} {content.reason}.\n{content.text[:1000]}")
-        else:
-            text = await _answer(content, tool_input["prompt"], context)
+        text = content.text if content.is_none else await _answer(content, tool_input["prompt"], context)
         structured = {
             "bytes": content.size,
             "code": content.status,
@@ -114,57 +105,44 @@ class WebFetch(Tool):
         }
         return ToolResult(text, structured=structured)
 
-    def _known(self, key: tuple[str, bool]) -> _Content | None:
-        if key in self._kept and time.monotonic() - self._kept[key][0] > CACHE_S:
-            del self._kept[key]
-        return self._kept[key][1] if key in self._kept else None
-
-    def _keep(self, key: tuple[str, bool], content: _Content) -> None:
-        if content.status < 400 and not content.trouble:
-            self._kept.setdefault(key, (time.monotonic(), content))
-            while sum(len(each.text) for _, each in self._kept.values()) > _CACHE_CHARS:
-                self._kept.popitem(last=False)
-
 
 async def _read(url: str, context: ToolContext) -> _Content:
     """Fetch the page, here or on the laptop. Raise WebRefused or RequestFailed."""
+    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, FetchedText, WebFetcher, WebRefused
+
     if context.web.on_laptop:
         assert context.call.web_access is not None
         found = await context.call.web_access.fetch_on_laptop(url)
         size = len(found.text.encode("utf-8", "replace"))
-        text = await _as_text(found.text, found.media_type, found.url)
-        if found.cut:
-            text += "\n[... the page is cut here ...]"
-        return _Content(found.url, found.status, found.reason, size, text, found.redirect)
-    from ccb.tunnel.wire.web_fetch import TIMEOUT_S, WebFetcher, WebRefused
-
-    fetcher = WebFetcher(allow_private=context.web.allow_private)
-    try:
-        page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
-    except asyncio.TimeoutError:
-        raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
-    facts = (page.url, page.status, page.reason, len(page.body))
-    if page.redirect:
-        return _Content(*facts, "", page.redirect)
-    if page.media_type.startswith("text/") or page.media_type in _TEXT or page.media_type.endswith(("+json", "+xml")):
+    else:
+        fetcher = WebFetcher(allow_private=context.web.allow_private)
         try:
-            decoded = page.body.decode(page.charset or "utf-8", "replace")
+            page = await in_stoppable_thread(TIMEOUT_S, fetcher.stop, fetcher.fetch, url)
+        except asyncio.TimeoutError:
+            raise WebRefused(f"it took longer than {TIMEOUT_S:.0f} s") from None
+        kind, size = page.media_type, len(page.body)
+        if not (page.redirect or kind.startswith("text/") or kind in _TEXT or kind.endswith(("+json", "+xml"))):
+            name = page.url.rstrip("/").rpartition("/")[2].partition("?")[0] or "page"
+            kept = context.spill.keep(page.body, name)
+            where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
+            why = f"{page.url} is no text but {kind} of {size:,} bytes. {where}"
+            return _Content(page.url, page.status, page.reason, size, why, is_none=True)
+        try:
+            text = page.body.decode(page.charset or "utf-8", "replace")
         except LookupError:
-            decoded = page.body.decode("utf-8", "replace")
-        text = await _as_text(decoded, page.media_type, page.url)
-        return _Content(*facts, text + ("\n[... the page is cut here ...]" if page.cut else ""))
-    name = page.url.rstrip("/").rpartition("/")[2].partition("?")[0] or "page"
-    kept = context.spill.keep(page.body, name)
-    where = f"It is in {kept.path}." if kept is not None else "It could not be kept on the host."
-    why = f"{page.url} is no text but {page.media_type} of {len(page.body):,} bytes. {where}"
-    return _Content(*facts, "", trouble=why)
-
-
-async def _as_text(text: str, media_type: str, url: str) -> str:
-    if media_type not in _HTML:
-        return text
-    converted, title = await in_thread(to_markdown, text, url)
-    return f"# {title}\n\n{converted}" if title and not converted.startswith("# ") else converted
+            text = page.body.decode("utf-8", "replace")
+        found = FetchedText(page.url, page.status, page.reason, kind, text, page.redirect, page.cut)
+    text = found.text + _CUT * found.cut
+    if found.redirect:
+        text = (
+            f"The page redirects to another host, which was not followed: {found.redirect}\n"
+            "Call WebFetch again with that URL if it is what you want."
+        )
+    elif found.media_type in _HTML:
+        converted, title = await in_thread(to_markdown, found.text, found.url)
+        text = f"# {title}\n\n{converted}" if title and not converted.startswith("# ") else converted
+        text += _CUT * found.cut
+    return _Content(found.url, found.status, found.reason, size, text, bool(found.redirect))
 
 
 async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
@@ -185,12 +163,18 @@ async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
 
 
 _SKIPPED = frozenset(("script", "style", "noscript", "template", "svg", "iframe", "object", "head", "select", "canvas"))
-_BLOCKS = frozenset(
-    ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "form", "figure", "figcaption",
-     "dl", "dt", "dd", "address", "fieldset", "details", "summary", "table", "ul", "ol", "blockquote")
-)  # fmt: skip
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "del": "~~", "s": "~~"}
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_BLOCKS = frozenset(
+    ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "form", "figure", "figcaption",
+     "dl", "dt", "dd", "address", "fieldset", "details", "summary", "table", "ul", "ol", "blockquote", *_HEADINGS)
+)  # fmt: skip
+_BREAKS = {
+    **{tag: (2, _HEADINGS.get(tag, "")) for tag in _BLOCKS},
+    "pre": (2, "```\n"),
+    "hr": (2, "---\n\n"),
+    **dict.fromkeys(("br", "tr"), (1, "")),
+}  # how many lines end where a tag begins, and what stands behind them
 _MAX_DEPTH = 50  # of lists and quotations
 _BLANK = re.compile(r"[ \t\r\n\f]+")
 _NAME = re.compile(r"[A-Za-z][^\s/>]*")
@@ -206,10 +190,11 @@ _RAW_ENDS = {
 _MAX_HTML = 3_000_000  # characters of a page
 _MAX_OUT = 1_000_000  # characters of its Markdown, ten times what the model is asked about
 _MAX_ADDRESS = 2_000
-_CUT = "\n\n[... the page is cut here ...]"
 
 
 class _Converter:
+    """Cuts a page in time that grows with its size: `html.parser` takes minutes for some of 60 KB."""
+
     def __init__(self, html: str, base: str) -> None:
         self.title = ""
         self._html = html
@@ -222,7 +207,6 @@ class _Converter:
         self._pre = 0
         self._code = 0
         self._quotes = 0
-        self._in_title = False
         self._cells = 0
 
     def markdown(self) -> str:
@@ -236,7 +220,7 @@ class _Converter:
                 at = end
         is_cut = 0 <= at < len(html) or len(html) == _MAX_HTML
         lines = [line.rstrip() for line in "".join(self._out).split("\n")]
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + (_CUT if is_cut else "")
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + _CUT * is_cut
 
     def _markup(self, at: int) -> int:
         html = self._html
@@ -265,113 +249,87 @@ class _Converter:
         blanks = _BETWEEN.match(html, at)
         assert blanks is not None
         at, is_closed = blanks.end(), blanks[0].endswith("/")
-        if not is_closed or tag in ("br", "hr", "img"):
-            self._starts(tag, given)
-        raw = _RAW_ENDS.get(tag)
-        if raw is not None and not is_closed:
-            end = raw.search(html, at)
-            self._data(html[at + 1 : end.start() if end else None])
-            return end.start() if end else -1
-        return at + 1
-
-    def _starts(self, tag: str, given: dict[str, str]) -> None:
-        if tag == "title" and not self.title:
-            self._in_title = True
         if tag == "base" and given.get("href"):
             self._base = self._joined(given["href"]) or self._base
-        if tag in _SKIPPED:
-            self._skip.append(tag)
-        elif not self._skip:
-            self._open(tag, given)
+        if not is_closed or tag in ("br", "hr", "img"):
+            if tag in _SKIPPED:
+                self._skip.append(tag)
+            elif not self._skip:
+                self._open(tag, given)
+        if is_closed or tag not in _RAW_ENDS:
+            return at + 1
+        end = _RAW_ENDS[tag].search(html, at)
+        raw = html[at + 1 : end.start() if end else None]
+        if tag == "title":
+            self.title = self.title or _plain(raw).strip()[:300]
+        else:
+            self._data(raw)
+        return end.start() if end else -1
 
     def _open(self, tag: str, given: dict[str, str]) -> None:
-        if tag in _HEADINGS:
-            self._break(2, _HEADINGS[tag])
-        elif tag in ("ul", "ol"):
-            if not self._lists:
-                self._break(2)
+        if tag in ("ul", "ol"):
             self._lists.append(-1 if tag == "ul" else 0)
+            if len(self._lists) > 1:
+                return
         elif tag == "li":
             self._item()
-        elif tag == "pre":
-            self._break(2, "```\n")
-            self._pre += 1
         elif tag == "blockquote":
             self._quotes = min(self._quotes + 1, _MAX_DEPTH)
-            self._break(2)
+        elif tag == "tr":
+            self._end_row()
+        elif tag in ("td", "th"):
+            self._put(" | " if self._cells else "| ")
+            self._cells += 1
         elif tag == "a":
             self._end_link()
             self._link = given.get("href", ""), len(self._out)
         elif tag == "img" and given.get("alt"):
             self._text(f"[image: {given['alt']}]")
-        elif tag in ("td", "th"):
-            self._put(" | " if self._cells else "| ")
-            self._cells += 1
         else:
-            self._open_plain(tag)
+            self._mark(tag, 1)
+        if tag in _BREAKS:
+            self._break(*_BREAKS[tag])
+        if tag == "pre":
+            self._pre += 1
 
-    def _open_plain(self, tag: str) -> None:
-        if tag == "code" and not self._pre:
-            self._code += 1
+    def _mark(self, tag: str, depth: int) -> None:
+        """Begin or end what is marked inside of a line."""
+        if tag == "code" and (self._code if depth < 0 else not self._pre):
+            self._code += depth
             self._put("`")
         elif tag in _MARKS and not self._pre and not self._code:
             self._put(_MARKS[tag])
-        elif tag == "br":
-            self._break(1)
-        elif tag == "hr":
-            self._break(2, "---\n\n")
-        elif tag == "tr":
-            self._end_row()
-            self._break(1)
-        elif tag in _BLOCKS:
-            self._break(2)
 
     def _end_tag(self, tag: str) -> None:
-        if tag == "title":
-            self._in_title = False
-        if not self._skip:
-            self._close(tag)
-        elif tag == self._skip[-1]:
-            self._skip.pop()
-
-    def _close(self, tag: str) -> None:
-        if tag in ("pre", "code"):
-            self._end_code(tag)
-        elif tag in ("ul", "ol") and self._lists:
+        if self._skip:
+            if tag == self._skip[-1]:
+                self._skip.pop()
+            return
+        if tag in ("ul", "ol") and self._lists:
             self._lists.pop()
-            if not self._lists:
-                self._break(2)
-        elif tag == "blockquote" and self._quotes:
-            self._quotes -= 1
-            self._break(2)
+            if self._lists:
+                return
+        elif tag == "pre" and self._pre:
+            self._pre -= 1
+            self._put("\n```\n\n")
+        elif tag == "blockquote":
+            self._quotes = max(0, self._quotes - 1)
         elif tag == "a":
             self._end_link()
         elif tag in ("tr", "table"):
             self._end_row()
-            self._break(1 if tag == "tr" else 2)
-        elif tag in _MARKS and not self._pre and not self._code:
-            self._put(_MARKS[tag])
-        elif tag in _BLOCKS or tag in _HEADINGS:
-            self._break(2)
-
-    def _end_code(self, tag: str) -> None:
-        if tag == "pre" and self._pre:
-            self._pre -= 1
-            self._put("\n```\n\n")
-        elif tag == "code" and self._code:
-            self._code -= 1
-            self._put("`")
+        else:
+            self._mark(tag, -1)
+        if tag in _BLOCKS or tag == "tr":
+            self._break(_BREAKS[tag][0])
 
     def _put(self, text: str) -> None:
         self._out.append(text)
         self._size += len(text)
 
     def _data(self, data: str) -> None:
-        data = _plain(data)
-        if self._in_title:
-            self.title = (self.title + data).strip()[:300]
-        elif not self._skip:
-            self._text(data)
+        if not self._skip:
+            self._text(_plain(data))
 
     def _text(self, data: str) -> None:
         if not self._pre:

@@ -31,8 +31,9 @@ from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
+from ccb.remote.tools.todo import TodoList
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.tool_state import FileState, TodoList
+from ccb.remote.tools.tool_state import FileState
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line
@@ -94,6 +95,15 @@ async def settle() -> None:
     await asyncio.sleep(0)
     while cast(Any, loop)._ready:
         await asyncio.sleep(0)
+
+
+async def _until(ready: Callable[[], bool], news: asyncio.Event) -> None:
+    async def wait() -> None:
+        while not ready():
+            news.clear()
+            await news.wait()
+
+    await asyncio.wait_for(wait(), 60)
 
 
 @dataclass
@@ -199,13 +209,7 @@ class MemoryLog(SessionLog):
         return [_word(body) for body in self.messages()]
 
     async def until(self, ready: Callable[[], bool]) -> None:
-
-        async def wait() -> None:
-            while not ready():
-                self.news.clear()
-                await self.news.wait()
-
-        await asyncio.wait_for(wait(), 60)
+        await _until(ready, self.news)
 
 
 def _word(body: Json) -> str:
@@ -337,13 +341,7 @@ class SpyTool(Tool):
         self.changed.set()
 
     async def until(self, *wanted: str) -> None:
-
-        async def wait() -> None:
-            while not set(wanted) <= set(self.log):
-                self.changed.clear()
-                await self.changed.wait()
-
-        await asyncio.wait_for(wait(), 60)
+        await _until(lambda: set(wanted) <= set(self.log), self.changed)
 
 
 @dataclass
@@ -461,16 +459,24 @@ def opening(message_id: str = "msg_1", tokens: int = 100) -> bytes:
     return sse({"type": "message_start", "message": {**message, "content": [], "usage": usage}})
 
 
+def _start(index: int, block: Json) -> bytes:
+    return sse({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def _delta(index: int, kind: str, **delta: str) -> bytes:
+    return sse({"type": "content_block_delta", "index": index, "delta": {"type": f"{kind}_delta", **delta}})
+
+
 def text_block(index: int, text: str) -> bytes:
     return text_start(index) + text_delta(index, text) + block_stop(index)
 
 
 def text_start(index: int) -> bytes:
-    return sse({"type": "content_block_start", "index": index, "content_block": {"type": "text", "text": ""}})
+    return _start(index, {"type": "text", "text": ""})
 
 
 def text_delta(index: int, text: str) -> bytes:
-    return sse({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": text}})
+    return _delta(index, "text", text=text)
 
 
 def block_stop(index: int) -> bytes:
@@ -478,44 +484,30 @@ def block_stop(index: int) -> bytes:
 
 
 def thinking_block(index: int, text: str, signature: str = "sig") -> bytes:
-    start = {"type": "thinking", "thinking": "", "signature": ""}
-    deltas: list[Json] = [
-        {"type": "thinking_delta", "thinking": text},
-        {"type": "signature_delta", "signature": signature},
-    ]
-    return (
-        sse({"type": "content_block_start", "index": index, "content_block": start})
-        + b"".join(sse({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas)
-        + block_stop(index)
-    )
+    begun = _start(index, {"type": "thinking", "thinking": "", "signature": ""})
+    deltas = _delta(index, "thinking", thinking=text) + _delta(index, "signature", signature=signature)
+    return begun + deltas + block_stop(index)
 
 
 def tool_start(index: int, tool_use_id: str, name: str) -> bytes:
-    block = {"type": "tool_use", "id": tool_use_id, "name": name, "input": {}}
-    return sse({"type": "content_block_start", "index": index, "content_block": block})
+    return _start(index, {"type": "tool_use", "id": tool_use_id, "name": name, "input": {}})
 
 
 def json_delta(index: int, piece: str) -> bytes:
-    delta = {"type": "input_json_delta", "partial_json": piece}
-    return sse({"type": "content_block_delta", "index": index, "delta": delta})
+    return _delta(index, "input_json", partial_json=piece)
 
 
 def tool_block(index: int, tool_use_id: str, name: str, tool_input: Json | str) -> bytes:
     text = tool_input if isinstance(tool_input, str) else json.dumps(tool_input)
     half = len(text) // 2
-    return (
-        tool_start(index, tool_use_id, name)
-        + json_delta(index, text[:half])
-        + json_delta(index, text[half:])
-        + block_stop(index)
-    )
+    pieces = json_delta(index, text[:half]) + json_delta(index, text[half:])
+    return tool_start(index, tool_use_id, name) + pieces + block_stop(index)
 
 
 def closing(stop_reason: str = "end_turn", output_tokens: int = 20) -> bytes:
     delta = {"stop_reason": stop_reason, "stop_sequence": None}
-    return sse({"type": "message_delta", "delta": delta, "usage": {"output_tokens": output_tokens}}) + sse(
-        {"type": "message_stop"}
-    )
+    end = {"type": "message_delta", "delta": delta, "usage": {"output_tokens": output_tokens}}
+    return sse(end) + sse({"type": "message_stop"})
 
 
 def says(text: str, message_id: str = "msg_1", stop_reason: str = "end_turn") -> Reply:

@@ -71,9 +71,7 @@ def test_a_session_that_runs_no_command_does_not_import_what_reads_commands(tmp_
 
 
 @pytest.mark.parametrize("parts", [0, 3, 99])
-def test_who_waits_for_the_laptop_imports_only_what_the_daemon_needs_and_stops_at_its_word(
-    parts: int, tmp_path: Path
-) -> None:
+def test_who_waits_for_the_laptop_imports_only_what_the_daemon_needs_until_its_word(parts: int, tmp_path: Path) -> None:
     word = f"words = iter([0] * {parts} + [1]); start.import_ahead(lambda: next(words))"
     begin, ahead, daemon = (
         set(_modules_after(_START % then, tmp_path)) for then in ("", word, "start._import_what_the_daemon_needs()")

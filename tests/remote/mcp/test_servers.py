@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.remote.tools.test_read import PNG
+from tests.remote.tools_kit import until
 
 from ccb.local.mcp.mcp_permissions import mcp_rules
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.hook_outcome import HookOutcome, read_answer
-from ccb.remote.mcp.mcp_client import McpClient, McpError, ServerForms
+from ccb.remote.mcp.mcp_client import Channel, McpClient, McpError, ServerForms
 from ccb.remote.mcp.mcp_servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.mcp_tools import tool_result
 from ccb.remote.permissions.rules import Behavior, RuleSet, parse_rule
@@ -38,7 +38,7 @@ LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotat
 LOOK_0, LOOK_1 = tool_name("s0", "look around"), tool_name("s1", "look around")
 
 
-class Server:
+class Server(Channel):
     """An MCP server in memory, with one tool a page."""
 
     def __init__(self, *tools: Json) -> None:
@@ -47,14 +47,10 @@ class Server:
         self.heard: list[Json] = []
         self.failure = ""
         self.status = 0
-        self.may_come_back = False
         self.silent = ""
         self.offers: Json = {"tools": {}}
         self.instructions = ""
         self.lists: Json = {}
-
-    async def close(self) -> None:
-        pass
 
     async def exchange(self, message: Json) -> Json:
         self.heard.append(message)
@@ -76,14 +72,6 @@ class Server:
         if method == "tools/call":
             return _reply(message, self.result)
         return _reply(message, self.lists.get(method, {})) if "id" in message else {}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async def holds() -> None:
-        while not condition():
-            await asyncio.sleep(0.005)
-
-    await asyncio.wait_for(holds(), 20)
 
 
 def _reply(message: Json, result: Json) -> Json:
@@ -109,7 +97,7 @@ async def test_the_tools_of_all_pages_join_the_registry() -> None:
     server = Server(ADD, LOOK, {"name": "no schema"})
     servers, registry = await connected(server)
     assert [tool.name for tool in registry] == ["mcp__s0__add", LOOK_0]
-    assert registry[0].input_schema == {"type": "object", **ADD["inputSchema"]}
+    assert next(iter(registry)).input_schema == {"type": "object", **ADD["inputSchema"]}
     assert [tool.traits.parallel for tool in registry] == [False, True]
     (status,) = servers.status()
     assert (status["status"], status["serverInfo"]["name"], status["config"]["type"]) == ("connected", "calc", "sdk")
@@ -132,13 +120,13 @@ async def test_the_model_is_told_the_instructions_of_a_server_once_and_after_a_c
 async def test_a_call_reaches_the_server_under_the_name_that_it_knows() -> None:
     server = Server(LOOK)
     _, registry = await connected(server)
-    result = await registry[0].run({"far": True}, called_as(CallContext("toolu_1")))
+    result = await next(iter(registry)).run({"far": True}, called_as(CallContext("toolu_1")))
     assert (result.content, result.is_error) == ("3", False)
     params = server.heard[-1]["params"]
     assert (params["name"], params["arguments"]) == ("look around", {"far": True})
     assert params["_meta"]["claudecode/toolUseId"] == "toolu_1"
     server.failure = "gone"
-    failed = await registry[0].run({}, called_as(CallContext("toolu_2")))
+    failed = await next(iter(registry)).run({}, called_as(CallContext("toolu_2")))
     assert failed.is_error and "gone" in str(failed.content)
 
 
@@ -208,7 +196,7 @@ async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reac
     shown: list[Json] = []
     server.silent = "tools/call"
     context = called_as(CallContext("t1", progress=shown.append))
-    call = asyncio.ensure_future(registry[0].run({}, context))
+    call = asyncio.ensure_future(next(iter(registry)).run({}, context))
     await asyncio.sleep(0)
     for token in ("t2", "t1"):
         params = {"progressToken": token, "progress": 1, "total": 4, "message": "at it"}

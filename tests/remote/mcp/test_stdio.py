@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -115,9 +116,15 @@ class Place:
         assert marked(self.host.session) == []
 
 
-async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    await place.client.connect()
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    made = Place(tmp_path)
+    await made.client.connect()
+    yield made
+    await made.close()
+
+
+async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(place: Place) -> None:
     found = await place.client.call("ask", {})
     assert [(each["id"], sorted(each)[0]) for each in found["answers"]] == [(7, "id"), (8, "error")]
     call = asyncio.ensure_future(place.client.call("nothing", {}))
@@ -135,12 +142,9 @@ async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(tmp_
         await place.client.call("ask", {})
     await place.client.connect()
     assert place.seen.read_text().count("start") == 3
-    await place.close()
 
 
-async def test_a_form_of_a_server_is_put_to_the_person(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    await place.client.connect()
+async def test_a_form_of_a_server_is_put_to_the_person(place: Place) -> None:
     found = await place.client.call("form", {})
     assert found["answer"]["result"] == {"action": "accept", "content": {"colour": "red"}}
     assert "elicitation" in found["offers"]
@@ -158,9 +162,7 @@ async def test_a_form_of_a_server_is_put_to_the_person(tmp_path: Path) -> None:
         await call
 
 
-async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    await place.client.connect()
+async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(place: Place) -> None:
     with pytest.raises(McpError, match="more than 8 MiB"):
         await place.client.call("flood", {})
     waiting = asyncio.ensure_future(place.client.call("deaf", {}))
@@ -222,38 +224,28 @@ ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
     ids=str,
 )
 async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
+    place: Place, monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
 ) -> None:
     monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
-    place = Place(tmp_path)
-    await place.client.connect()
     try:
         assert (await within(20, place.client.call("raw", {"lines": lines})))["is"] == found
     except McpError as error:
         assert str(found) in str(error)
     assert "answers" in await within(20, place.client.call("ask", {})), "the next call finds the server as it was"
-    await place.close()
 
 
 async def test_a_server_that_prints_while_it_works_is_waited_for_once_that_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.0)
-    place = Place(tmp_path)
-    await place.client.connect()
     with pytest.raises(McpError, match="no JSON, and no answer: working"):
         await within(20, place.client.call("slow", {"until": str(tmp_path / "go")}))
     (tmp_path / "go").touch()
     assert await within(20, place.client.call("slow", {"until": str(tmp_path / "go")})) == {"is": "slow"}
-    await place.close()
 
 
-async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_time_of_a_call_stops_while_a_person_is_asked(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.remote.mcp.mcp_client._LOOK_S", 0.02)
-    place = Place(tmp_path)
-    await place.client.connect()
     place.client.call_s, place.person.answer = 0.5, {}
     why = r"no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"
     with pytest.raises(McpError, match=why):

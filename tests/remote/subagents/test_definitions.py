@@ -64,7 +64,7 @@ def test_front_matter_is_read(text: str, fields: object) -> None:
         (REVIEWER.replace("model: opus ", "model: foo bar "), "a model that is none: 'foo bar'"),
         (REVIEWER.replace("maxTurns: 7", "maxTurns: -1"), "maxTurns must be"),
         (REVIEWER.replace("Read, Grep", "Bash(git *)"), "only the names of tools"),
-        (REVIEWER.replace("color: red", "isolation: remote"), "asks for an isolation"),
+        (REVIEWER.replace("color: red", "isolation: remote"), "unknown isolation"),
         ("---\nname: x\nno colon here\n---\ntext", "not `name: value`"),
         ("---\nname: x\n", "has no end"),
     ],

@@ -115,13 +115,15 @@ def _largest_file(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
-async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(OLD)
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["renamed", "in place"])
+async def test_a_full_disk_changes_nothing(tmp_path: Path, names: list[str]) -> None:
+    (path := tmp_path / "a").write_bytes(OLD)
+    for other in names[1:]:
+        os.link(path, tmp_path / other)
     with _largest_file(1000), pytest.raises(OSError, match="too large"):
         await Host().replace(str(path), b"x" * 5000, digest_of(OLD))
     assert path.read_bytes() == OLD
-    assert _names(tmp_path) == ["a"]
+    assert _names(tmp_path) == names
 
 
 async def test_reading_never_waits_for_a_pipe_or_a_device(tmp_path: Path) -> None:
@@ -223,17 +225,7 @@ async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Pat
     assert one.read_bytes() == OLD
 
 
-async def test_a_full_disk_in_the_middle_of_a_write_in_place_leaves_the_old_content(tmp_path: Path) -> None:
-    (one := tmp_path / "one").write_bytes(OLD)
-    os.link(one, tmp_path / "two")
-    with _largest_file(1000), pytest.raises(OSError, match="too large"):
-        await Host().replace(str(one), b"x" * 5000, digest_of(OLD))
-    assert one.read_bytes() == OLD
-
-
-async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (one := tmp_path / "one").write_bytes(OLD)
     os.link(one, tmp_path / "two")
     (secret := tmp_path / "secret").write_bytes(OLD)

@@ -57,26 +57,20 @@ def test_what_is_ours_above_a_project_counts(shared: Path) -> None:
     assert _counts(shared) == [True] * 4
 
 
-@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o757])
-def test_nothing_counts_in_a_directory_above_to_which_everybody_may_write(shared: Path, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "owner", "group"),
+    [(0o1777, 0, 0), (0o777, 0, 0), (0o757, 0, 0), (0o755, _STRANGER, _STRANGER), (0o2775, 0, _STRANGER)],
+)
+def test_nothing_counts_above_that_others_may_have_put_there(shared: Path, mode: int, owner: int, group: int) -> None:
+    if group and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    for path in (shared, *shared.rglob("*")) if group else ():
+        if path == shared or (owner and path != shared / "own"):
+            os.chown(path, owner, group)
     shared.chmod(mode)
     assert _counts(shared) == [False] * 4
-    assert "others may write" in why_unsafe(str(shared / "own"), [str(shared / "own")], "/nowhere")
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_nothing_of_a_stranger_counts_above_a_project(shared: Path) -> None:
-    for path in (shared, *shared.rglob("*")):
-        if path != shared / "own":
-            os.chown(path, _STRANGER, _STRANGER)
-    assert _counts(shared) == [False] * 4
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_nothing_of_a_group_counts_above_a_project(shared: Path) -> None:
-    os.chown(shared, 0, _STRANGER)
-    shared.chmod(0o2775)
-    assert _counts(shared) == [False] * 4
+    if mode & 0o002:
+        assert "others may write" in why_unsafe(str(shared / "own"), [str(shared / "own")], "/nowhere")
 
 
 def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: Path) -> None:

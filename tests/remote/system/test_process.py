@@ -20,7 +20,7 @@ import pytest
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import cage_server, running
-from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.system import process as process_module
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
@@ -33,8 +33,9 @@ def host() -> Iterator[Host]:
         yield made
 
 
-async def _start(host: Host, script: str, output: bytearray, cwd: Path) -> Process:
-    return await host.start(["sh", "-c", script], str(cwd), output.extend)
+async def _start(host: Host, script: str, cwd: Path, rules: CageRules | None = None) -> tuple[Process, bytearray]:
+    output = bytearray()
+    return await host.start(["sh", "-c", script], str(cwd), output.extend, None, rules), output
 
 
 async def _pid_from(output: bytearray) -> int:
@@ -43,16 +44,14 @@ async def _pid_from(output: bytearray) -> int:
 
 
 async def test_output_comes_merged_and_in_order(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "echo one; echo two >&2; echo three; exit 7", output, tmp_path)
+    process, output = await _start(host, "echo one; echo two >&2; echo three; exit 7", tmp_path)
     assert await process.wait() == 7
     assert output == b"one\ntwo\nthree\n"
     await process.stop()
 
 
 async def test_input_is_empty_and_the_process_leads_its_own_session(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "cat; ps -o sid= -p $$; echo $$", output, tmp_path)
+    process, output = await _start(host, "cat; ps -o sid= -p $$; echo $$", tmp_path)
     await process.wait()
     sid, pid = output.split()
     assert sid == pid != str(os.getsid(0)).encode()
@@ -87,13 +86,10 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
     assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
-async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
-    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stop_kills_what_ignores_its_request(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_module, "TERM_GRACE", 1.0)  # time for the trap, also on a busy machine
-    output = bytearray()
     script = "trap 'echo asked' TERM; (trap '' TERM; exec sleep 300) & echo $!; while :; do wait; done"
-    process = await _start(host, script, output, tmp_path)
+    process, output = await _start(host, script, tmp_path)
     child = await _pid_from(output)
     await process.stop()
     assert output.split()[1:] == [b"asked"]
@@ -102,9 +98,8 @@ async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
 
 
 async def test_nothing_is_left_at_the_moment_stop_returns(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
     deaf = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300 & sleep 300 & wait; wait'"
-    process = await _start(host, f"{deaf} & {deaf} & wait", output, tmp_path)
+    process, output = await _start(host, f"{deaf} & {deaf} & wait", tmp_path)
     await until(lambda: output.count(b"\n") == 2 and len(marked(host.session)) == 7)
     began = time.monotonic()
     await process.stop()
@@ -113,8 +108,7 @@ async def test_nothing_is_left_at_the_moment_stop_returns(host: Host, tmp_path: 
 
 
 async def test_a_cancelled_stop_kills_at_once(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "trap '' TERM; echo $$; while :; do sleep 1; done", output, tmp_path)
+    process, output = await _start(host, "trap '' TERM; echo $$; while :; do sleep 1; done", tmp_path)
     await _pid_from(output)
     stopping = asyncio.ensure_future(process.stop())
     await asyncio.sleep(0)
@@ -126,8 +120,7 @@ async def test_a_cancelled_stop_kills_at_once(host: Host, tmp_path: Path) -> Non
 
 
 async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "sleep 300 & echo $!", output, tmp_path)
+    process, output = await _start(host, "sleep 300 & echo $!", tmp_path)
     began = time.monotonic()
     assert await process.wait() == 0
     assert time.monotonic() - began < 20
@@ -140,10 +133,9 @@ async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
 
 
 async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path: Path) -> None:
-    first, second = bytearray(), bytearray()
-    own = await _start(host, "echo $$; exec sleep 300", first, tmp_path)
+    own, first = await _start(host, "echo $$; exec sleep 300", tmp_path)
     with contextlib.closing(Host()) as other:
-        foreign = await _start(other, "echo $$; exec sleep 300", second, tmp_path)
+        foreign, second = await _start(other, "echo $$; exec sleep 300", tmp_path)
         await _pid_from(first)
         await _pid_from(second)
         await stop_marked(host.session)
@@ -176,14 +168,14 @@ _HARD_TO_END = {
 @pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
 @pytest.mark.parametrize("name", _HARD_TO_END)
 async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Host, tmp_path: Path) -> None:
-    script, output = _HARD_TO_END[name], bytearray()
+    script = _HARD_TO_END[name]
     if script.startswith(_IN_PYTHON):
         (tmp_path / "program.py").write_text(script)
         script = f"{os.path.realpath(sys.executable)} program.py &"
     if is_caged and not host.cages().workspace:
         pytest.skip(host.cages().why)
     rules = workspace_rules([str(tmp_path)], os.environ, "") if is_caged else None
-    process = await host.start(["sh", "-c", f"{script} sleep 300"], str(tmp_path), output.extend, None, rules)
+    process, output = await _start(host, f"{script} sleep 300", tmp_path, rules)
     child = await _pid_from(output)
     assert is_alive(child)
     await process.stop()
@@ -194,10 +186,8 @@ async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Ho
 async def test_no_caged_command_ends_its_supervisor(host: Host, tmp_path: Path) -> None:
     if not host.cages().workspace:
         pytest.skip(host.cages().why)
-    output = bytearray()
     rules = workspace_rules([str(tmp_path)], os.environ, "")
-    script = f"{_LOST} kill -9 $PPID; kill -STOP $PPID; echo end"
-    process = await host.start(["sh", "-c", script], str(tmp_path), output.extend, None, rules)
+    process, output = await _start(host, f"{_LOST} kill -9 $PPID; kill -STOP $PPID; echo end", tmp_path, rules)
     assert await process.wait() == 0
     child = int(output.split()[0])
     assert process.left() == [f"sleep (pid {child})"]
@@ -206,9 +196,7 @@ async def test_no_caged_command_ends_its_supervisor(host: Host, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("most_abi", [99, 5])
-async def test_the_kernel_ends_what_no_list_of_processes_shows(
-    most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_kernel_ends_what_is_unlisted(most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a crowd of processes that fork and end faster than they are listed. Without bounded signals, it stays."""
     _, modules = marshal.loads(cage_server.load_modules()[4:])
     blind = [(name, code, text.replace("found = [top]", "return []")) for name, code, text in modules]
@@ -217,9 +205,7 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
     with contextlib.closing(Host(cages=cage_server.CageServer(most_abi))) as host:
         if not host.cages().workspace or (host.cages().abi < 6) is (most_abi == 99):
             pytest.skip(f"this kernel has ABI {host.cages().abi} of Landlock")
-        output = bytearray()
-        rules = workspace_rules([str(tmp_path)], os.environ, "")
-        process = await host.start(["sh", "-c", _LOST], str(tmp_path), output.extend, None, rules)
+        process, output = await _start(host, _LOST, tmp_path, workspace_rules([str(tmp_path)], os.environ, ""))
         child = await _pid_from(output)
         process.kill()
         if most_abi >= 6:
@@ -230,11 +216,9 @@ async def test_the_kernel_ends_what_no_list_of_processes_shows(
         await process.gone()
 
 
-async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_with_it(
-    host: Host, tmp_path: Path
-) -> None:
-    first, second = bytearray(), bytearray()
-    one, two = await _start(host, _LOST, first, tmp_path), await _start(host, _LOST, second, tmp_path)
+async def test_what_lives_on_after_a_command_is_its_own_and_no_other_ends_with_it(host: Host, tmp_path: Path) -> None:
+    one, first = await _start(host, _LOST, tmp_path)
+    two, second = await _start(host, _LOST, tmp_path)
     await one.wait()
     await two.wait()
     mine, other = await _pid_from(first), await _pid_from(second)
@@ -247,8 +231,7 @@ async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_wi
 
 
 async def test_descendants_are_found_with_and_without_lists_of_children(host: Host, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, "sleep 300 & (sleep 300 & sleep 300 & wait) & echo $$; wait", output, tmp_path)
+    process, output = await _start(host, "sleep 300 & (sleep 300 & sleep 300 & wait) & echo $$; wait", tmp_path)
     await _pid_from(output)
     await until(lambda: len(process_tree.descendants(process.pid)) == 4)
     parents, found = process_tree._all_parents(), [process.pid]
@@ -366,16 +349,14 @@ _STOP = (  # once the supervisor ignores the SIGHUP that comes with the end of a
 
 
 @pytest.mark.parametrize(("is_caged", "before"), [(False, ""), (True, ""), (False, _STOP)])
-async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
-    is_caged: bool, before: str, host: Host, tmp_path: Path
-) -> None:
+async def test_a_killed_worker_leaves_only_marked_ones(is_caged: bool, before: str, host: Host, tmp_path: Path) -> None:
     """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
     if is_caged and not host.cages().workspace:
         pytest.skip(host.cages().why)
     mark = new_mark()
     program = f"""
 import asyncio, os
-from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.system.host import Host
 async def main():
     host, output = Host({mark!r}), bytearray()

@@ -106,9 +106,7 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
     await until(lambda: not any(map(is_alive, pids)))
 
 
-async def test_a_command_that_is_just_being_started_can_go_to_the_background(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_command_that_just_starts_can_go_to_background(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     start = box.context.host.start
 
     async def moved(*arguments: Any, **more: Any) -> Process:
@@ -120,9 +118,7 @@ async def test_a_command_that_is_just_being_started_can_go_to_the_background(
     assert not box.context.shells.foreground
 
 
-async def test_an_interrupt_while_a_command_is_being_ended_is_not_lost(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupt_while_a_command_is_ended_is_not_lost(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     ending = asyncio.Event()
 
     async def slow_to_cancel(process: Process) -> int:
@@ -177,7 +173,7 @@ async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
     assert text.startswith("1\n2\n")
     assert text.endswith("\n99999\n100000")
     path = result.structured["persistedOutputPath"]
-    assert path in text
+    assert f"({len(Path(path).read_bytes()):,} bytes) is in {path}" in text
     assert Path(path).read_text() == "".join(f"{n}\n" for n in range(1, 100001))
     assert len(json.dumps(result.structured)) < 60_000
     assert (await box.text("Read", file_path=path, offset=50000, limit=1)).startswith("50000\t50000\n")

@@ -93,9 +93,7 @@ async def _assert_nothing_runs(box: Toolbox) -> None:
 
 
 @pytest.mark.parametrize("call", [{"name": "Grep", "pattern": "needle"}, {"name": "Glob", "pattern": "*.txt"}])
-async def test_searches_run_in_the_read_only_cage(
-    box: Toolbox, call: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_searches_run_in_that_cage(box: Toolbox, call: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     box.write("a.txt", "needle\n")
     start, cages = box.context.host.start, []
 

@@ -42,7 +42,7 @@ def test_what_the_model_is_told_of_the_tools_does_not_change_unnoticed() -> None
     assert hashlib.sha256(told.encode()).hexdigest() == GOLDEN_TOOLS
 
 
-@pytest.mark.parametrize("tool", default_tools(), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [*default_tools()], ids=lambda tool: tool.name)
 def test_a_declaration_fits_its_schema(tool: Tool) -> None:
     properties = tool.input_schema["properties"]
     if tool.traits.rules is RuleKind.PATH:
@@ -90,7 +90,7 @@ def test_a_changed_tool_keeps_its_place_and_a_removed_one_goes() -> None:
     registry.begin_turn()
     registry.add([Brought("mcp__a__x", "Does it better.")])
     registry.begin_turn()
-    assert registry[len(BUILT_IN)].description == "Does it better."
+    assert [*registry][len(BUILT_IN)].description == "Does it better."
     registry.remove(["mcp__a__x"])
     assert names(registry)[-2:] == ["mcp__a__x", "mcp__a__y"]
     registry.begin_turn()

@@ -9,15 +9,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
+from tests.remote.tools.search_kit import Json, glob, grep, ripgrep
 from tests.remote.tools_kit import Toolbox
 
-from ccb.remote.search_program.globs import Globs
+from ccb.remote.search_program.globs import Globs, Ignore
 from ccb.remote.search_program.scan import BadRequest, Pattern, required
 from ccb.remote.search_program.search_main import answer
 from ccb.remote.search_program.walk import Limits, files, walk
@@ -25,14 +25,6 @@ from ccb.remote.tools.find_files import Glob
 from ccb.remote.tools.grep import Grep
 from ccb.remote.tools.search_process import BOOT, SearchFailed, load_program, search
 from ccb.remote.tools.toolset import close_context, make_context
-
-Json = dict[str, Any]
-
-
-def _ripgrep() -> str:
-    found = shutil.which("rg")
-    assert found, "rg is needed here: `make test` installs it"
-    return found
 
 
 def _script(directory: Path, name: str, text: str) -> str:
@@ -44,7 +36,7 @@ def _script(directory: Path, name: str, text: str) -> str:
 
 def _backends(directory: Path) -> dict[str, Json]:
     return {
-        "rg": {"rg": _ripgrep()},
+        "rg": {"rg": ripgrep()},
         "rg too old for our options": {"rg": _script(directory, "old-rg", "exit 2")},
         "nothing": {"rg": ""},
     }
@@ -79,13 +71,6 @@ def _corpus(box: Toolbox, *, repository: bool = True) -> None:
     (box.root / "linkdir").symlink_to("src")
 
 
-def _grep(pattern: str, root: Path, **more: Any) -> Json:
-    kind = {"globs": [], "type": "", "mode": "files_with_matches", "ignore_case": False, "multiline": False}
-    shown = {"before": 0, "after": 0, "numbers": True, "limit": 250, "offset": 0}
-    where = {"op": "grep", "root": str(root), "file": "", "seconds": 20}
-    return {**where, **kind, **shown, "pattern": pattern, **more}
-
-
 _CONTENT = [
     *("needle", "; *$", "end$|kept$", "ünïcode", "sharp", "caf. needle", r"^$", r"^\s*return\b.*'(\w+)'$", "w+needle"),
     *(r"(?<=const )needle", r"(?i)NEEDLE t", r"[[:alpha:]]+ here", r";\r$"),
@@ -111,18 +96,13 @@ SEARCHES: list[Json] = [
 @pytest.mark.parametrize("repository", [True, False], ids=["git", "no git"])
 async def test_every_backend_gives_the_same_answers(box: Toolbox, tmp_path: Path, repository: bool) -> None:
     _corpus(box, repository=repository)
-    for more in SEARCHES:
-        request = _grep(root=box.root, **more)
+    globs = ("*", "**/*.py", "*.{ts,tsx}", "src/**", "/a.py", ".*", "!*.txt", "**/x.tmp", "[ab].*", "w?ird*")
+    requests = [grep(root=box.root, **more) for more in SEARCHES]
+    for request in (*requests, *(glob(box.root, globs=[pattern]) for pattern in globs)):
         answers = {name: answer({**request, **backend}) for name, backend in _backends(tmp_path).items()}
         expected = answers.pop("nothing")
         for name, found in answers.items():
-            assert found == expected, f"{name}: {more}"
-    for pattern in ("*", "**/*.py", "*.{ts,tsx}", "src/**", "/a.py", ".*", "!*.txt", "**/x.tmp", "[ab].*", "w?ird*"):
-        request = {"op": "glob", "root": str(box.root), "globs": [pattern], "limit": 100, "seconds": 20}
-        answers = {name: answer({**request, **backend}) for name, backend in _backends(tmp_path).items()}
-        expected = answers.pop("nothing")
-        for name, found in answers.items():
-            assert found == expected, f"{name}: {pattern}"
+            assert found == expected, f"{name}: {request}"
 
 
 async def test_every_backend_reads_bytes_as_they_are(box: Toolbox, tmp_path: Path) -> None:
@@ -131,25 +111,25 @@ async def test_every_backend_reads_bytes_as_they_are(box: Toolbox, tmp_path: Pat
     box.write("wide16.txt", "needle\n".encode("utf-16"), age=3)
     box.write("é.py", "needle\n", age=4)
     for name, backend in _backends(tmp_path).items():
-        found = answer({**_grep("needle", box.root), **backend})
+        found = answer(grep("needle", box.root, **backend))
         assert found["items"] == ["mark8.txt", "wide16.txt", "é.py"], name
-        found = answer({**_grep("needle", box.root, globs=["?.py"]), **backend})
+        found = answer(grep("needle", box.root, globs=["?.py"], **backend))
         assert found["items"] == ["é.py"], f"{name}: ? stands for a character, not for a byte"
 
 
 async def test_the_answer_is_the_right_one(box: Toolbox) -> None:
     _corpus(box)
-    found = answer({**_grep("needle", box.root), "rg": ""})
+    found = answer(grep("needle", box.root))
     assert found["items"] == [
         *("src/deep/c.tsx", "a.py", "src/b.ts", ".hidden/d.txt", "keep.log", "src/build/out.js", "sub/sub2/x.tmp"),
         *("late.dat", "latin.txt", "wide.txt", r"sp ace/we'ird\n.txt", "-dash.txt", "nested/open.txt"),
     ]
-    lines = answer({**_grep("needle$", box.root, globs=["nested/*"], mode="content", before=1, after=1), "rg": ""})
+    lines = answer(grep("needle$", box.root, globs=["nested/*"], mode="content", before=1, after=1))
     shown = [":1:needle", ":2:needle", "-3-x", "--", "-6-x", ":7:needle"]
     assert lines["items"] == [line if line == "--" else f"nested/open.txt{line}" for line in shown]
     assert (lines["files"], lines["matches"], lines["more"]) == (1, 3, False)
     shutil.rmtree(box.root / ".git")
-    ignored = answer({**_grep("needle ignored|needle built", box.root), "rg": ""})
+    ignored = answer(grep("needle ignored|needle built", box.root))
     assert sorted(ignored["items"]) == ["build/out.js", "debug.log"], "without a repository nothing is ignored"
 
 
@@ -160,13 +140,13 @@ async def test_rules_above_the_searched_directory_count_up_to_the_repository(box
     box.write("vendor/in/y.log", "needle\n")
     box.write("src/x.log", "needle\n")
     for name, backend in _backends(tmp_path).items():
-        inner = answer({**_grep("needle", box.root / "vendor", limit=0), **backend})
+        inner = answer(grep("needle", box.root / "vendor", limit=0, **backend))
         assert sorted(inner["items"]) == ["in/y.log", "z.log"], name
-        outer = answer({**_grep("needle", box.root, globs=["*.log"]), **backend})
+        outer = answer(grep("needle", box.root, globs=["*.log"], **backend))
         assert sorted(outer["items"]) == ["keep.log", "vendor/in/y.log", "vendor/z.log"], name
-        below = answer({**_grep("needle", box.root / "src", globs=["*.log"]), **backend})
+        below = answer(grep("needle", box.root / "src", globs=["*.log"], **backend))
         assert below["items"] == [], name
-        ignored = answer({**_grep("needle", box.root / "node_modules" / "m"), **backend})
+        ignored = answer(grep("needle", box.root / "node_modules" / "m", **backend))
         assert ignored["items"] == ["index.js"], name
 
 
@@ -206,9 +186,9 @@ def test_gitignore_means_what_it_means_to_git(
         stdout=subprocess.PIPE,
     )
     expected = sorted(name for name in listed.stdout.decode().split("\0") if name)
-    limits = Limits(time.monotonic() + 20)
+    limits = Limits(time.monotonic() + 20, Ignore.at(str(root)))
     assert sorted(walk(str(root), limits)) == expected
-    assert sorted(files(str(root), [], _ripgrep(), limits)) == expected
+    assert sorted(files(str(root), [], limits, ripgrep())) == expected
 
 
 @pytest.mark.parametrize(
@@ -358,7 +338,7 @@ async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, mo
     monkeypatch.setattr("ccb.remote.tools.search_process._KILL_AFTER", 0.2)
     began = time.monotonic()
     try:  # on a busy machine the program notices the end of its time before it is killed
-        found = await search(box.context, _grep("(a+)+$", box.root, seconds=0.3), 0.3)
+        found = await search(box.context, grep("(a+)+$", box.root, seconds=0.3), 0.3)
     except SearchFailed as failed:
         assert "stopped" in str(failed)
     else:
@@ -371,14 +351,12 @@ async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path)
         box.write(name, "needle\n", age=age)
     slow = _script(tmp_path, "slow", "printf './one.txt\\0./two.txt\\0./cut.t'\nexec sleep 30")
     began = time.monotonic()
-    for request in (
-        _grep("needle", box.root, seconds=0.3),
-        {"op": "glob", "root": str(box.root), "globs": ["*"], "limit": 100, "seconds": 0.3},
-    ):
-        found = answer({**request, "rg": slow})
+    more = {"seconds": 0.3, "rg": slow}
+    for request in (grep("needle", box.root, **more), glob(box.root, globs=["*"], **more)):
+        found = answer(request)
         assert (found["items"], found["partial"]) == (["one.txt", "two.txt"], True)
     assert time.monotonic() - began < 20
-    found = answer({**_grep("needle", box.root, seconds=-1), "rg": ""})
+    found = answer(grep("needle", box.root, seconds=-1))
     assert (found["items"], found["partial"]) == ([], True)
 
 
@@ -387,12 +365,7 @@ def test_the_program_loads_nothing_that_takes_long() -> None:
     assert shows != BOOT
     argv = [sys.executable, "-I", "-S", "-c", shows, load_program(), "request"]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
-    assert "ccb.remote.search_program.search_main" in loaded and not {
-        "subprocess",
-        "threading",
-        "typing",
-        "asyncio",
-    } & set(loaded)
+    assert "ccb.remote.search_program.search_main" in loaded and "asyncio" not in loaded
 
 
 async def test_devices_and_pipes_are_no_trouble(box: Toolbox) -> None:

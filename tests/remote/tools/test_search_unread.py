@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools.search_kit import BACKENDS, Json, each_backend, glob, grep
+from tests.remote.tools.test_bash import in_background
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.search_program import scan
@@ -22,9 +23,6 @@ from ccb.remote.search_program.search_main import answer
 from ccb.remote.tools import grep as grep_module
 from ccb.remote.tools.bash import narrowing_note
 from ccb.remote.tools.search_process import search_command, unsearched
-
-Json = dict[str, Any]
-
 
 _PROGRAM = """
 import json, sys
@@ -41,33 +39,16 @@ for request in json.loads(sys.argv[1]):
 _AS_ANYBODY = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
 
 
-def _backends() -> list[Json]:
-    """Every program of the host that helps, and none."""
-    found = shutil.which("rg")
-    assert found, "`make test` installs it"
-    return [{"rg": found}, {"rg": ""}]
-
-
-def _glob(root: Path, **more: Any) -> Json:
-    return {"op": "glob", "root": str(root), "seconds": 60, "limit": 250, "globs": ["*.py"], **more}
-
-
-def _grep(pattern: str, root: Path, **more: Any) -> Json:
-    fixed = {"before": 0, "after": 0, "numbers": True, "ignore_case": False, "multiline": False, "offset": 0}
-    return {**_glob(root, op="grep", globs=[]), **fixed, "pattern": pattern, "mode": "files_with_matches", **more}
-
-
 def _told(*requests: Json) -> list[Json]:
     """The one answer that somebody whom modes hold gets to each request, whatever program helps."""
-    asked = [{**request, **backend} for request in requests for backend in _backends()]
+    asked = [{**request, **backend} for request in requests for backend in BACKENDS]
     command = [*_AS_ANYBODY, sys.executable, "-c", _PROGRAM, json.dumps(asked)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=120, env=env)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    count = len(_backends())
-    for start in range(0, len(answers), count):
-        assert all(each == answers[start] for each in answers[start : start + count]), asked[start]
-    return answers[::count]
+    for number, (with_ripgrep, without) in enumerate(zip(answers[::2], answers[1::2])):
+        assert with_ripgrep == without, asked[2 * number]
+    return answers[::2]
 
 
 @pytest.fixture
@@ -84,32 +65,30 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0)
     modes = ("files_with_matches", "content", "count")
-    for found in _told(*(_grep("needle", box.root, mode=mode) for mode in modes)):
+    for found in _told(*(grep("needle", box.root, mode=mode) for mode in modes)):
         assert (len(found["items"]), found["unread"]) == (2, 3)
     among, every, names = _told(
-        _grep("need.*le", box.root, globs=["*.py"]), _grep(".", box.root, globs=["*.py"]), _glob(box.root)
+        grep("need.*le", box.root, globs=["*.py"]), grep(".", box.root, globs=["*.py"]), glob(box.root)
     )
     assert (among["unread"], every["unread"]) == (2, 2), "what is not wanted is not missed"
     assert (len(names["items"]), names["unread"]) == (3, 1), "the name of a file can be seen without reading it"
     for name in ("shut.py", "shut.txt", "closed"):
         (box.root / name).chmod(0o755)
-    assert _told(_grep("needle", box.root))[0]["unread"] == 0
+    assert _told(grep("needle", box.root))[0]["unread"] == 0
 
 
-@pytest.mark.parametrize("backend", range(2))
-def test_a_line_is_searched_up_to_a_limit_and_the_rest_is_told(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: int
-) -> None:
+@each_backend
+def test_what_of_a_line_is_unsearched_is_told(box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: Json) -> None:
     monkeypatch.setattr(scan, "MAX_LINE", 1 << 20)
     far = "ä" * 700_000 + " needle" + "b" * 700_000
     box.write("far.txt", f"first\n{far}\nshort needle\n")
     box.write("near.txt", "needle" + far)
     box.write("without.txt", "a" * 900_000 + "\n")
-    found = answer({**_grep("needle", box.root, mode="content"), **_backends()[backend]})
+    found = answer(grep("needle", box.root, mode="content", **backend))
     *near, short = found["items"][::-1]
     assert short == "far.txt:3:short needle" and near[0].startswith("near.txt:1:needleää")
     assert unsearched(found) == ["(1 line over 16 MiB was not searched to the end.)"]
-    every = answer({**_grep("^b|x$", box.root, mode="count"), **_backends()[backend]})
+    every = answer(grep("^b|x$", box.root, mode="count", **backend))
     assert every["items"] == [], "neither the start of a part nor its end is that of a line"
 
 
@@ -155,28 +134,22 @@ async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_n
     assert text == f"{found}\n(A pattern takes too long in m\\xe9.txt: the rest was not searched.)"
 
 
-@pytest.mark.parametrize("backend", range(2), ids=["rg", "none"])
-def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, backend: int) -> None:
+@each_backend
+def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, backend: Json) -> None:
     for name in ("ab", "a" * 200, "zab"):
         box.write(name, "needle\n")
     box.write("ignored/.gitignore", f"{'*a' * 9}*b\n")
     box.write(f"ignored/{'a' * 201}", "needle\n")
     (box.root / ".git").mkdir()
-    for asked in (
-        _glob(box.root, globs=["*a" * 8 + "*b", "ab", "zab"]),
-        _grep("needle", box.root, globs=["*a" * 8 + "*b", "ab", "zab"]),
-    ):
-        found = _run({**asked, **_backends()[backend]})
+    more = {"globs": ["*a" * 8 + "*b", "ab", "zab"], **backend}
+    for asked in (glob(box.root, **more), grep("needle", box.root, **more)):
+        found = _run(asked)
         assert sorted(found["items"]) == ["ab", "zab"]
         assert {name.rpartition("/")[2][:3] for name in found["slow"]["named"]} == {"aaa"}
 
 
 async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:
-    command = f"echo aab; echo {'a' * 60}"
-    await box("Bash", command=command, run_in_background=True)
-    shell = box.context.shells.get("bash_1")
-    assert shell is not None
-    await shell.task.over.wait()
+    await (await in_background(box, f"echo aab; echo {'a' * 60}")).task.over.wait()
     text = await box.text("BashOutput", bash_id="bash_1", filter="(a+)+b")
     assert "aab\n[The filter takes too long; there may be more lines]" in text
 
@@ -202,8 +175,8 @@ def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
         file.seek(150_000_000)
         file.write(b"needle\n")
     box.write("small.txt", "needle\n")
-    for backend in (*_backends(), {**_backends()[0], "globs": ["*.txt"]}):
-        found = _run({**_grep("needle", box.root, mode="content"), **backend}, most="120000")
+    for more in (*BACKENDS, {**BACKENDS[0], "globs": ["*.txt"]}):
+        found = _run(grep("needle", box.root, mode="content", **more), most="120000")
         assert (found["items"], found["cut"]) == (["small.txt:1:needle"], 1)
 
 
@@ -211,21 +184,15 @@ def test_what_a_search_starts_is_limited_and_what_it_has_found_counts_when_it_fa
     box.write("a.py", "needle\n")
     program = box.write("../bin/rg", "#!/bin/sh\ncat /proc/$$/limits >../limits\nprintf './a.py\\0'; kill -9 $$\n")
     program.chmod(0o755)
-    found = _run({**_grep("needle", box.root), "rg": str(program)})
+    found = _run(grep("needle", box.root, rg=str(program)))
     assert found["items"] == ["a.py"]
     limits = (box.root / "../limits").read_text()
     assert re.search(r"Max data size +1073741824 +1073741824", limits)
     assert re.search(r"Max cpu time +300 +300", limits)
 
 
-BACKENDS = ["rg", ""]
-
-
-def searched(root: Path, backend: str, **more: Any) -> dict[str, Any]:
-    program = (shutil.which(backend) or "") if backend else ""
-    fixed = {"before": 0, "after": 0, "numbers": True, "ignore_case": False, "multiline": False, "offset": 0}
-    request = {"op": "grep", "root": str(root), "seconds": 60, "limit": 250, "globs": [], "pattern": "needle"}
-    return answer({**request, **fixed, "mode": "files_with_matches", "rg": program, **more})
+def searched(root: Path, backend: Json, **more: Any) -> Json:
+    return answer(grep("needle", root, **backend, **more))
 
 
 @pytest.fixture
@@ -238,10 +205,10 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@each_backend
 @pytest.mark.parametrize("name", [".rgignore", ".ignore"])
 @pytest.mark.parametrize("where", ["", "lib", ".."])
-def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: str, name: str, where: str) -> None:
+def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: Json, name: str, where: str) -> None:
     (tree / where / name).write_text("evil.py\n.rgignore\nout\n")
     found = searched(tree, backend)
     assert {"seen.py", "evil.py", "lib/evil.py", "lib/seen.py", "out/made.py"} <= set(found["items"])
@@ -249,9 +216,9 @@ def test_no_ignore_file_of_a_program_hides_a_file(tree: Path, backend: str, name
     assert len(names["items"]) == 5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@each_backend
 @pytest.mark.parametrize("more", [{}, {"globs": ["*.py"]}, {"op": "glob", "globs": ["**/*.py"]}], ids=str)
-def test_what_gitignore_leaves_out_is_said(tree: Path, backend: str, more: dict[str, Any]) -> None:
+def test_what_gitignore_leaves_out_is_said(tree: Path, backend: Json, more: Json) -> None:
     (tree / ".gitignore").write_text("evil.py\nout/\n")
     found = searched(tree, backend, **more)
     assert sorted(found["items"]) == ["lib/seen.py", "seen.py"]
@@ -291,15 +258,12 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         box.write("secret", "needle\n")
         said = await box.text("Bash", command="rg needle; true")
         assert said.splitlines()[-1] == "(rg left out what .rgignore of the project names; --no-ignore shows all.)"
-        await box.text("Bash", command="rg needle; true", run_in_background=True)
-        shell = box.context.shells.get("bash_1")
-        assert shell is not None
-        await shell.process.wait()
+        await (await in_background(box, "rg needle; true")).process.wait()
         assert "rg left out what .rgignore" in await box.text("BashOutput", bash_id="bash_1")
 
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
-@pytest.mark.parametrize("backend", BACKENDS)
+@each_backend
 @pytest.mark.parametrize(
     ("where", "kind"),
     [
@@ -308,9 +272,7 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         ("", "many lines"),
     ],
 )
-def test_what_is_no_regular_gitignore_blinds_no_search(
-    tree: Path, backend: str, where: str, kind: str, more: dict[str, Any]
-) -> None:
+def test_an_odd_gitignore_blinds_no_search(tree: Path, backend: Json, where: str, kind: str, more: Json) -> None:
     path = tree / where / ".gitignore"
     if kind == "pipe":
         os.mkfifo(path)
@@ -329,10 +291,8 @@ def test_what_is_no_regular_gitignore_blinds_no_search(
 
 
 @pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_gitignore_above_the_project_counts_only_where_others_cannot_put_it(
-    tree: Path, backend: str, more: dict[str, Any]
-) -> None:
+@each_backend
+def test_a_gitignore_above_a_project_counts_only_if_others_cannot_put_it(tree: Path, backend: Json, more: Json) -> None:
     (tree / ".gitignore").write_text("*.py\n")
     (tree / "lib").chmod(0o755)
     assert searched(tree / "lib", backend, **more)["items"] == []

@@ -8,8 +8,7 @@ from typing import Any
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.tools.plan_mode import PlanReminders
-from ccb.remote.tools.todo import TodoReminder
-from ccb.remote.tools.tool_state import TodoList
+from ccb.remote.tools.todo import TodoList, TodoReminder
 
 Json = dict[str, Any]
 
