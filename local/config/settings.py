@@ -228,9 +228,7 @@ class Settings:
     permissions: RuleSettings = key("Permission rules of every session.", RuleSettings)
     budgets: BudgetSettings = key("What model calls may cost before this machine refuses more.", BudgetSettings)
     modelCalls: ModelCallSettings = key("Which model calls this machine lets a host make.", ModelCallSettings)
-    credentials: CredentialSettings = key(
-        "Where credentials are, and which account a session takes.", CredentialSettings
-    )
+    credentials: CredentialSettings = key("Where credentials are, and which a session takes.", CredentialSettings)
     network: NetworkSettings = key("The way from this machine to the providers.", NetworkSettings)
     recordModelCalls: bool = key("Keep the requests to models and their answers in files, as for `--record`.", False)
     providers: dict[str, ProviderSettings] = key(
@@ -247,13 +245,9 @@ class Settings:
         True,
     )
     graceHours: float = key("Hours that a session goes on without a connected client.", 24, gt=0, le=24 * 365)
-    idleMinutes: float = key(
-        "Minutes that an idle worker without a client stays on the host.", 30, ge=0, le=60 * 24 * 7
-    )
+    idleMinutes: float = key("Minutes that an idle worker without client stays on the host.", 30, ge=0, le=60 * 24 * 7)
     controlMaster: bool = key("Run over a ControlMaster of yours that is alive, instead of logging in.", True)
-    keepConnection: float = key(
-        "Minutes to keep an SSH connection for later runs (0: each run logs in).", 0, ge=0, le=MAX_KEEP
-    )
+    keepConnection: float = key("Minutes to keep an SSH connection for later runs (0: none).", 0, ge=0, le=MAX_KEEP)
     hooks: dict[str, Any] = key("Commands that run on the host at certain events of a session.", dict)
     notify: Literal["auto", "bell", "osc9", "osc777", "off"] = key(
         "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "

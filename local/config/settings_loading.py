@@ -88,9 +88,8 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     settings = read[0][1]
     if len(layers) > 1:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
-    settings_file.refuse_broken_keys(
-        [(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys
-    )
+    said = [(each.path, each.text, each.values.get("keys", {})) for each in layers]
+    settings_file.refuse_broken_keys(said, settings.keys)
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
 

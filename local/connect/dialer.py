@@ -14,6 +14,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.dialing import KnownSession, WorkerConnection
 
@@ -187,19 +188,14 @@ class SpareTransport:
         return transport
 
 
+@dataclass(frozen=True)
 class FileConnection:
     """The connection on which the files of a session travel: one more command on the session's, which it waits for. A
     transport that would log in for each command gets a connection of its own from `log_in`, which asks nobody."""
 
-    def __init__(
-        self,
-        state: Callable[[], LinkState],
-        current: Callable[[], Transport | None],
-        log_in: Callable[[], Awaitable[Transport]],
-    ) -> None:
-        self._state = state
-        self._current = current
-        self._log_in = log_in
+    _state: Callable[[], LinkState]
+    _current: Callable[[], Transport | None]
+    _log_in: Callable[[], Awaitable[Transport]]
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[OpenTransport]:

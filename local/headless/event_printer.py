@@ -140,10 +140,8 @@ class EventPrinter:
             except CcbError:
                 await self._connected.wait()
         if result is None and why:
-            duration = round((time.monotonic() - begun) * 1000)
-            result = formats.local_result(
-                self.session.hello.session, [why], reason="answered_before", duration_ms=duration
-            )
+            session, took = self.session.hello.session, round((time.monotonic() - begun) * 1000)
+            result = formats.local_result(session, [why], reason="answered_before", duration_ms=took)
         if result is not None:
             await self.results.answered_before(input_id, result)
 

@@ -159,10 +159,8 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
         async for piece in pieces:
             found += piece
             if len(found) > MAX_TEXT:
-                raise UsageError(
-                    f"more than {MAX_TEXT // 1024 // 1024} MB were piped in",
-                    do="Put the data into a file on the host and name it in the prompt.",
-                )
+                do = "Put the data into a file on the host and name it in the prompt."
+                raise UsageError(f"more than {MAX_TEXT // 1024 // 1024} MB were piped in", do=do)
     finally:
         first.cancel()
         if notice is not None:
