@@ -1,10 +1,4 @@
-"""Parse argv into `Arguments`: this module reads the options and interprets the words, `option_rules` checks the
-combination.
-
-Options may stand anywhere; `option_rules` says which command takes which. Words are the parts of argv that are not
-options: after `ssh` host, directory and prompt; after a host command host and session; otherwise directory and prompt
-of a session on this machine. Everything after `--` is a word.
-"""
+"""Parse argv into `Arguments`. Options may stand anywhere before `--`; all else are words."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The settings with their sections, and the providers in them. The limits of the values are for pydantic, which is
-loaded only if there is a file: that takes a quarter of the time to the worker's start."""
+"""The settings with their sections. The limits are for pydantic, which is loaded only if there is a file."""
 
 from __future__ import annotations
 

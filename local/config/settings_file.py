@@ -1,7 +1,4 @@
-"""Read and check settings files.
-
-The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
-looked up, belongs to this user or to root, and nobody else may write to it. Directories above the home do not count."""
+"""Read and check settings files by sshd's rules for authorized_keys: nobody else may write to them or their place."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Merge the sources of settings.
-
-Some are needed before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect there:
-`load_settings` reports it while the connection is made."""
+"""Merge the sources of settings. What cannot be used before the first frame has no effect there and is told later."""
 
 from __future__ import annotations
 

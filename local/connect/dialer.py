@@ -1,5 +1,4 @@
-"""Start the worker over a transport, which is kept while it lives and lent to copies of files. Each connection has its
-own nonce; all share the session's auth proxy, whose model calls go on when a connection ends."""
+"""Start the worker over a transport, which is kept while it lives and lent to copies. Each link has its own nonce."""
 
 from __future__ import annotations
 
@@ -153,8 +152,7 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
-        """Return the parameters for the stub. After the first attempt, accept a worker that a broken one has
-        started."""
+        """Return the parameters for the stub. After the first attempt, take a worker that a broken one has started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
         kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}

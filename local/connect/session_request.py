@@ -51,9 +51,7 @@ def own_agents(home: Path | None = None) -> dict[str, str]:
 
 
 def own_files(home: Path | None = None) -> tuple[str, list[str]]:
-    """Return the commands and skills in `~/.claude`, packed, and sentences about the files that stay here: no text, too
-    large, secret, or behind a link that leads out (whoever has written a skill must not choose files of this
-    laptop)."""
+    """Pack the commands and skills in `~/.claude`; tell which files stay: no text, large, secret, or linked away."""
     top = (home or Path.home()) / ".claude"
     found, left = _gathered(top, _paths(top), 2, _MAX_FILES, _MAX_ALL)
     return pack([file for _, file in found]), left
@@ -182,7 +180,7 @@ def session_options(
         client=_client_name(),
         host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
-        **({"background_wait_ms": int(wait)} if wait.isascii() and wait.isdigit() else {}),
+        background_wait_ms=int(wait) if wait.isascii() and wait.isdigit() else SessionOptions.background_wait_ms,
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
         own_agents=own_agents(),

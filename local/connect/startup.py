@@ -1,5 +1,4 @@
-"""Load what a connection needs while the network is busy. Imports and the first steps to a host compete for one
-interpreter, so this module imports nothing slow at its top."""
+"""Load what a connection needs while the network is busy; nothing slow is imported at the top."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The accounts of a person at one provider: each has a name, and an API key, a token, or a login that is refreshed.
-
-All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear."""
+"""The accounts of a person at one provider, all in one secret, so nothing about them is kept in the clear."""
 
 from __future__ import annotations
 

@@ -64,8 +64,7 @@ async def _limited(stream: asyncio.StreamReader) -> bytes:
 
 
 class HelperCredential:
-    """The output of the settings' `apiKeyHelper`, run with `sh -c`. It is kept for `keep_s` seconds, and the helper
-    runs again if the provider refused it. Concurrent calls share one run."""
+    """The output of `apiKeyHelper`, run with `sh -c`, kept for `keep_s` seconds or until it is refused."""
 
     def __init__(
         self,

@@ -146,8 +146,7 @@ class EventPrinter:
             await self.results.answered_before(input_id, result)
 
     async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
-        """Read the journal backwards from event `skipped` until it says what became of a prompt. Return the result of
-        its turn, or the reason why it has no result. Both are empty while the prompt waits or runs."""
+        """Search the journal backwards for the result of a prompt, or why it has none; "" while it waits or runs."""
         result: Json | None = None
         turn_ended, before = False, skipped + 1
         while page := await self.session.earlier(before):

@@ -1,8 +1,4 @@
-"""Read the stdin of a headless run.
-
-Official clients wait 60 s for the answer to their first request, and a login with a deployment may take longer. If the
-session is not there in time, the request is answered here; the session still gets it, and its own answer is dropped.
-"""
+"""Read the stdin of a headless run. Clients wait 60 s for their first answer; a slow login gets it given here."""
 
 from __future__ import annotations
 
