@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 WARM_HELLO_S = 5.0  # seconds to wait for the hello over an existing transport before making a new transport
 _SENT_S = 0.02  # longer than it takes to send the command line. After that this machine waits for the worker.
 
+Parameters = Mapping[str, object]
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 _LOOK_S = 0.25
@@ -44,7 +45,7 @@ class Dialer:
     """Dials one session, the first time over `transport`. Call `begin`, then `dial`, and `aclose` at the end."""
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
-        self._parameters: Mapping[str, object] = {}
+        self._parameters: Parameters = {}
         self._open_transport = open_transport
         self._bundle = bundle
         self._transport = transport
@@ -65,7 +66,7 @@ class Dialer:
         transport, self._transport = self._transport, None
         return transport
 
-    def begin(self, parameters: Mapping[str, object]) -> None:
+    def begin(self, parameters: Parameters) -> None:
         """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
         assert self._transport is not None
         self._parameters = parameters
@@ -108,7 +109,7 @@ class Dialer:
                 raise
 
     async def _hello(
-        self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
+        self, parameters: Parameters, stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Greeting]:
         """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
         if warm and self._transport is not None and not self._transport.warm:
@@ -125,7 +126,7 @@ class Dialer:
         return await self._start(await self.transport(ask=ask), parameters, stack)
 
     async def _start(
-        self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
+        self, transport: Transport, parameters: Parameters, stack: AsyncExitStack
     ) -> tuple[Link, Greeting]:
         async with AsyncExitStack() as attempt:
             try:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Choose = Callable[[], Awaitable[str]]
 _MAX_AGENTS, _MAX_AGENT_BYTES = 100, 64 << 10  # of all together, which travel in one frame with the other options
 _MAX_FILES, _MAX_FILE, _MAX_ALL = 300, 128 << 10, 768 << 10
 _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
@@ -116,7 +117,7 @@ def why_kept(path: Path, entry: Path) -> str:
 
 
 async def session_parameters(
-    arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
+    arguments: Arguments, session_id: str, settings: Settings, choose: Choose
 ) -> dict[str, object]:
     """Return the worker's start parameters. `choose` asks the person for a session if none is named."""
     session = arguments.session
@@ -132,9 +133,7 @@ async def session_parameters(
     return {**parameters, **await _which_session(session, session_id, choose)}
 
 
-async def _which_session(
-    session: SessionChoice, session_id: str, choose: Callable[[], Awaitable[str]]
-) -> dict[str, object]:
+async def _which_session(session: SessionChoice, session_id: str, choose: Choose) -> dict[str, object]:
     new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
         return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}

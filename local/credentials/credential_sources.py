@@ -128,12 +128,7 @@ class StoredCredentials:
     """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        settings: Settings,
-        prompts: Prompts | None = None,
-        host: str = "",
+        self, environ: Mapping[str, str], *, settings: Settings, prompts: Prompts | None = None, host: str = ""
     ) -> None:
         self._environ = settings.network.over(environ)
         self._settings = settings
