@@ -63,11 +63,7 @@ def _answer(argv: Sequence[str]) -> int:
         console.print_line(f"{ccb.VERSION_ANSWER}")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
-        from .command_line.subcommands import help_text
-
-        topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        return console.write_stdout(*help_text(width, topic).splitlines())
+        return _help(arguments)
     for hint in arguments.hints:
         say(f"ccb: {hint}")
     take_short_turns()
@@ -106,6 +102,14 @@ def _failed(error: Exception, log_file: Path) -> int:
     log.error("a bug", exc_info=error)
     say(*bug_lines(error, log_file))
     return ExitCode.INTERNAL
+
+
+def _help(arguments: Arguments) -> int:
+    from .command_line.subcommands import help_text
+
+    topic = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return console.write_stdout(*help_text(width, topic).splitlines())
 
 
 def runner_of(name: str) -> Callable[..., int]:

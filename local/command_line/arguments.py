@@ -1,7 +1,4 @@
-"""The command line as a typed value: what `parse_arguments` returns, in groups of options that belong together.
-
-Each option is declared once, as the field that holds its value. `OPTIONS` are all of them.
-"""
+"""The command line as a typed value: each option is declared once, as the field that holds its value."""
 
 from __future__ import annotations
 

@@ -61,18 +61,10 @@ class ExitCode(IntEnum):
         "blocks, or `ccb audit` shows tampering.",
     )
     USAGE = 2, "An option, a target or their combination makes no sense."
-    PERMISSION_DENIED = (
-        3,
-        "The run ended, but a tool call was denied because nobody could be asked, or a question in the session "
-        "waits for an answer that this run cannot give.",
-    )
+    PERMISSION_DENIED = 3, "A tool call was denied because nobody could be asked, or a question waits for an answer."
     LIMIT_REACHED = 4, "The run stopped at `--max-turns` or at a budget."
     NO_SUCH_PATH = 66, "The directory does not exist on the host, or what `ccb cp` names does not exist."
-    UNREACHABLE = (
-        69,
-        "There is no connection to the host: its name does not resolve, the port is closed, it does not answer in "
-        "time, or it refuses a channel.",
-    )
+    UNREACHABLE = 69, "There is no connection to the host: no such name, no answer in time, or it refuses a channel."
     INTERNAL = 70, "A bug in ccb. The message names the log file."
     NO_PYTHON = 72, "The host has no Python 3.9 or newer."
     NO_STORAGE = 73, "The home or runtime directory cannot be used, or a disk is full."

@@ -11,8 +11,7 @@ from .transport_choice import TransportKind, transport_kind
 
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
-    """Return a sentence for each name that no tool has. Raise UsageError for one in `--tools`, unless a program
-    drives."""
+    """Return a sentence for each unknown tool. Raise UsageError for one in `--tools`, unless a program drives."""
     agent, offered = arguments.agent, arguments.sdk.tools or ()
     driven = arguments.streams.input_format == "stream-json"
     options = (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools))

@@ -1,10 +1,4 @@
-"""Parse argv into `Arguments`: this module reads the options and interprets the words, `option_rules` checks the
-combination.
-
-Options may stand anywhere; `option_rules` says which command takes which. Words are the parts of argv that are not
-options: after `ssh` host, directory and prompt; after a host command host and session; otherwise directory and prompt
-of a session on this machine. Everything after `--` is a word.
-"""
+"""Parse argv into `Arguments`. Options may stand anywhere before `--`; all else are words."""
 
 from __future__ import annotations
 
@@ -58,31 +52,34 @@ def _read_options(argv: Sequence[str]) -> _Found:
     left = deque(argv[:cut])
     while left:
         word = left.popleft()
-        if not _is_option(word):
-            found.words.append(word)
-            continue
-        if word in ("-r", "-R") and found.words[:1] == ["cp"]:
-            word = "--recursive"
-        name, attached, value = word.partition("=")
-        if name not in BY_NAME and word[:2] in BY_NAME:  # `-P22`, `-cp`
-            name, attached, value = word[:2], word[2:], word[2:]
-            if not BY_NAME[name].metavar and f"-{value[0]}" in BY_NAME:
-                left.appendleft(f"-{value}")
-                attached = ""
-        option = BY_NAME.get(name)
-        if option is None:
-            _pass_over(name, found, deque() if attached else left)
-        elif option.metavar:
-            _keep(option, [value] if attached else _taken(option, left, found), found)
-        elif attached:
-            raise UsageError(f"error: option '{option.shown}' takes no value")
+        if _is_option(word):
+            _read_option("--recursive" if word in ("-r", "-R") and found.words[:1] == ["cp"] else word, left, found)
         else:
-            found.values[option] = True
-            if option.field == "print" and found.printed_at < 0:
-                found.printed_at = len(found.words)
+            found.words.append(word)
     found.ended_at_start = not found.words and cut < len(argv)
     found.words += argv[cut + 1 :]
     return found
+
+
+def _read_option(word: str, left: deque[str], found: _Found) -> None:
+    """Read an option with the values that belong to it: those attached to `word`, or some of what is left."""
+    name, attached, value = word.partition("=")
+    if name not in BY_NAME and word[:2] in BY_NAME:  # `-P22`, `-cp`
+        name, attached, value = word[:2], word[2:], word[2:]
+        if not BY_NAME[name].metavar and f"-{value[0]}" in BY_NAME:
+            left.appendleft(f"-{value}")
+            attached = ""
+    option = BY_NAME.get(name)
+    if option is None:
+        _pass_over(name, found, deque() if attached else left)
+    elif option.metavar:
+        _keep(option, [value] if attached else _taken(option, left, found), found)
+    elif attached:
+        raise UsageError(f"error: option '{option.shown}' takes no value")
+    else:
+        found.values[option] = True
+        if option.field == "print" and found.printed_at < 0:
+            found.printed_at = len(found.words)
 
 
 def _is_option(word: str) -> bool:

@@ -1,8 +1,4 @@
-"""The place where a session runs, as the person writes it: `[user@]host[:path]` or `ssh://[user@]host[:port][/path]`.
-
-A path that starts with neither `/` nor `~` is relative to the home directory on the host; `host:` is the home
-directory. IPv6 addresses are written in brackets.
-"""
+"""The place where a session runs: `[user@]host[:path]` or `ssh://[user@]host[:port][/path]`; IPv6 in brackets."""
 
 from __future__ import annotations
 

@@ -25,8 +25,7 @@ _MAX_PATH = 1_000
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
-    """Return the command line that continues `session_id` over the same connection, quoted for a shell. `directory` is
-    left out unless it is a plain path; a viewer gets the command that watches again."""
+    """Return the command line that continues a session the same way; `directory` only if it is a plain path."""
     if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
     connection = arguments.connection

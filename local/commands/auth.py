@@ -231,10 +231,8 @@ async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]
         cause = str(error) or f"no answer within {_CHECK_S:g} s"
     else:
         if status in (401, 403):
-            raise CredentialError(
-                f"{where.host} refused the key (HTTP {status}); nothing was stored.",
-                do="Copy the key again from the provider's console.",
-            )
+            do = "Copy the key again from the provider's console."
+            raise CredentialError(f"{where.host} refused the key (HTTP {status}); nothing was stored.", do=do)
         if status in (200, 429):
             return ""
         if status in (404, 405):

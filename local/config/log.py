@@ -1,7 +1,4 @@
-"""The log file, without secrets: `$XDG_STATE_HOME/ccb/ccb-<pid>.log`, mode 0600, created with the first line.
-
-ccb's own messages contain none. This module cuts the rest: exceptions lose texts that ccb did not write, messages of
-libraries all but their first line, and everything that looks like a secret is replaced."""
+"""The log file, without secrets; exceptions lose texts that ccb did not write, libraries all but their first line."""
 
 from __future__ import annotations
 

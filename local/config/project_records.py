@@ -1,7 +1,4 @@
-"""What the person has decided about projects on hosts: the file `projects.json` beside the settings file.
-
-A project is a directory on a host, which is known by its host keys: another name for it is the same host, and a host
-that shows another key is another one. Nothing of this is ever in a clone."""
+"""What the person decided about projects: directories on hosts, which are known by their host keys, not by names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The settings with their sections, and the providers in them. The limits of the values are for pydantic, which is
-loaded only if there is a file: that takes a quarter of the time to the worker's start."""
+"""The settings with their sections. The limits are for pydantic, which is loaded only if there is a file."""
 
 from __future__ import annotations
 
@@ -138,7 +137,7 @@ class CredentialSettings:
     """Where stored credentials are, and which account a session takes. No secret is in here."""
 
     store: Literal["auto", "keyring", "file"] = key(
-        "`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one.", "auto"
+        "`keyring`, `file` (encrypted), or `auto`: the keyring if any.", "auto"
     )
     passphraseHelper: str | None = key("Shell command that prints the passphrase of the encrypted file.", min_length=1)
     helperSeconds: float = key("Seconds for which the output of `apiKeyHelper` is used again.", 300, ge=0, le=86_400)
@@ -228,13 +227,11 @@ class Settings:
     permissions: RuleSettings = key("Permission rules of every session.", RuleSettings)
     budgets: BudgetSettings = key("What model calls may cost before this machine refuses more.", BudgetSettings)
     modelCalls: ModelCallSettings = key("Which model calls this machine lets a host make.", ModelCallSettings)
-    credentials: CredentialSettings = key(
-        "Where credentials are, and which account a session takes.", CredentialSettings
-    )
+    credentials: CredentialSettings = key("Where credentials are, and which a session takes.", CredentialSettings)
     network: NetworkSettings = key("The way from this machine to the providers.", NetworkSettings)
     recordModelCalls: bool = key("Keep the requests to models and their answers in files, as for `--record`.", False)
     providers: dict[str, ProviderSettings] = key(
-        "Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`.", dict
+        "Providers of models, by the name in front of a model: `NAME/MODEL`.", dict
     )
     backgroundAfterSeconds: float = key(
         "In the REPL, seconds after which a command that runs on goes to the background; 0 for never.", 15, ge=0, le=600
@@ -242,18 +239,11 @@ class Settings:
     connectTimeoutSeconds: float = key(
         "Seconds to reach the host and log in. Set here, it limits a headless run as a whole.", 30, gt=0, le=600
     )
-    pipelinedLogin: bool = key(
-        "Whether a login sends at once what the last one to the host needed, if that was one key alone.",
-        True,
-    )
+    pipelinedLogin: bool = key("Whether a login sends at once the one key that was enough for the last one.", True)
     graceHours: float = key("Hours that a session goes on without a connected client.", 24, gt=0, le=24 * 365)
-    idleMinutes: float = key(
-        "Minutes that an idle worker without a client stays on the host.", 30, ge=0, le=60 * 24 * 7
-    )
+    idleMinutes: float = key("Minutes that an idle worker without client stays on the host.", 30, ge=0, le=60 * 24 * 7)
     controlMaster: bool = key("Run over a ControlMaster of yours that is alive, instead of logging in.", True)
-    keepConnection: float = key(
-        "Minutes to keep an SSH connection for later runs (0: each run logs in).", 0, ge=0, le=MAX_KEEP
-    )
+    keepConnection: float = key("Minutes to keep an SSH connection for later runs (0: none).", 0, ge=0, le=MAX_KEEP)
     hooks: dict[str, Any] = key("Commands that run on the host at certain events of a session.", dict)
     notify: Literal["auto", "bell", "osc9", "osc777", "off"] = key(
         "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
@@ -266,7 +256,7 @@ class Settings:
         dict,
     )
     editorMode: Literal["normal", "emacs", "vim"] = key(
-        "Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.", "normal"
+        "Keys of the input: `vim` or `normal` (also `emacs`).", "normal"
     )
     mouse: bool = key("Whether the REPL uses the mouse; `false` leaves it to the terminal.", True)
     images: Literal["on", "off"] = key("Whether the REPL draws images (with `ccb[images]`) or names them.", "on")

@@ -1,7 +1,4 @@
-"""Read and check settings files.
-
-The rules are those of sshd for authorized_keys: the file, and every directory in which one of its names or links is
-looked up, belongs to this user or to root, and nobody else may write to it. Directories above the home do not count."""
+"""Read and check settings files by sshd's rules for authorized_keys: nobody else may write to them or their place."""
 
 from __future__ import annotations
 
@@ -55,10 +52,8 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
             if still_open:
                 raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
         except ValueError as error:
-            raise ConfigError(
-                f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {error}",
-                do=f"Correct the rule in {path}, or remove it.",
-            ) from None
+            do = f"Correct the rule in {path}, or remove it."
+            raise ConfigError(f"{path}, line {line_of(text, keys)}: permissions.{keys[1]}: {error}", do=do) from None
 
 
 def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[str]:
@@ -143,9 +138,8 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
         data = load_settings(text)
     except json.JSONDecodeError as error:
         do = f"Correct {path}."
-        raise ConfigError(
-            f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=do
-        ) from None
+        line, column = error.lineno, error.colno
+        raise ConfigError(f"{path} is not JSON: {error.msg} (line {line}, column {column})", do=do) from None
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it has too many digits"
         raise ConfigError(f"{path} is not JSON that ccb reads: {why}", do=f"Correct {path}.") from None
@@ -212,20 +206,18 @@ def _require_file(path: Path, found: os.stat_result) -> None:
 
 def _require_ours(path: Path, found_at: Path, found: os.stat_result) -> None:
     """Raise ConfigError if others can change `found_at`. In a sticky directory they cannot remove or replace ours."""
-    inside = "" if found_at == path else f" through {found_at}"
+    way = "" if found_at == path else f" through {found_at}"
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid not in (os.getuid(), 0):
         raise ConfigError(
-            f"{path} can be changed by other users{inside}: it belongs to user {found.st_uid}",
+            f"{path} can be changed by other users{way}: it belongs to user {found.st_uid}",
             do=f"Make yourself the owner: `sudo chown {os.getuid()} {found_at}`.",
         )
     sticky = stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky:
         who = "other users" if mode & stat.S_IWOTH else f"everybody in group {found.st_gid}"
-        raise ConfigError(
-            f"{path} can be changed by other users{inside}: {who} may write to it (mode {mode:04o})",
-            do=f"Run `chmod go-w {found_at}`.",
-        )
+        do = f"Run `chmod go-w {found_at}`."
+        raise ConfigError(f"{path} can be changed by other users{way}: {who} may write to it (mode {mode:04o})", do=do)
 
 
 def _looked_up_in(path: Path, home: Path) -> Iterator[Path]:

@@ -1,7 +1,4 @@
-"""Merge the sources of settings.
-
-Some are needed before anything is shown, so nothing slow is loaded for them. What cannot be used has no effect there:
-`load_settings` reports it while the connection is made."""
+"""Merge the sources of settings. What cannot be used before the first frame has no effect there and is told later."""
 
 from __future__ import annotations
 
@@ -88,9 +85,8 @@ def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoic
     settings = read[0][1]
     if len(layers) > 1:
         settings, _ = _validated(_merged(layers), layers[0].path, layers[0].text)
-    settings_file.refuse_broken_keys(
-        [(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys
-    )
+    said = [(each.path, each.text, each.values.get("keys", {})) for each in layers]
+    settings_file.refuse_broken_keys(said, settings.keys)
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
 

@@ -110,9 +110,11 @@ async def connect_session(
         startup = await loading.all()
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
+        from ..credentials.credential_sources import api_key_source
         from ..ledger.call_ledger import CallPlace
         from ..ledger.proxy_control import check_allowed
-        from ..providers.known_models import OfferedModels, check_models, refresh_lists, said_at_start, short_names
+        from ..providers import known_models
+        from ..providers.known_models import OfferedModels, check_models, said_at_start
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .dialer import FileConnection
@@ -124,12 +126,23 @@ async def connect_session(
         files, left = requests.own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
-        options = await _options(arguments, startup, environ, list(servers), files)
+        model = starting.chosen_model(startup.settings, arguments.agent.model) or ""
+        other = starting.without_alias(startup.settings, arguments.sdk.fallback_model)
+        options = requests.session_options(
+            arguments,
+            startup.settings,
+            api_key_source=api_key_source(await _credential_name(arguments, startup, environ)),
+            laptop_mcp=list(servers),
+            files=files,
+            models=known_models.model_options(
+                model, [other] if other else [], environ, startup.settings, startup.models
+            ),
+        )
         said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
         lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
         if options.model in chosen:
-            check_allowed(short_names(environ).get(options.model, options.model), startup.settings, host)
+            check_allowed(known_models.short_names(environ).get(options.model, options.model), startup.settings, host)
         known = str(parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=new)
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
@@ -150,7 +163,9 @@ async def connect_session(
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(opening.cancelled, watching)
-        asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0)
+        asking = known_models.refresh_lists(
+            chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0
+        )
         stack.push_async_callback(opening.cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), host, hello.cwd.raw))
@@ -232,33 +247,8 @@ def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]
     return [each for each in (named, *(starting.without_alias(settings, other) for other in others)) if each]
 
 
-async def _options(
-    arguments: Arguments,
-    startup: starting.SessionStartup,
-    environ: Mapping[str, str],
-    laptop_mcp: Sequence[str],
-    files: str,
-) -> SessionOptions:
-    from ..credentials.credential_sources import api_key_source
-    from ..providers.known_models import model_options
-
-    settings = startup.settings
-    source = api_key_source(await _credential_name(arguments, startup, environ))
-    model = starting.chosen_model(settings, arguments.agent.model)
-    other = starting.without_alias(settings, arguments.sdk.fallback_model)
-    return requests.session_options(
-        arguments,
-        settings,
-        api_key_source=source,
-        laptop_mcp=laptop_mcp,
-        files=files,
-        models=model_options(model or "", [other] if other else [], environ, settings, startup.models),
-    )
-
-
 async def _credential_name(arguments: Arguments, startup: starting.SessionStartup, environ: Mapping[str, str]) -> str:
-    """Return where the credential comes from. An existing session may have a model of another provider: there the first
-    call finds out that none is there. Raise CredentialError."""
+    """Return where the credential comes from. The model of an existing session may be of another provider."""
     from ..providers.session_provider import has_others
 
     session = arguments.session

@@ -1,5 +1,4 @@
-"""Start the worker over a transport, which is kept while it lives and lent to copies of files. Each connection has its
-own nonce; all share the session's auth proxy, whose model calls go on when a connection ends."""
+"""Start the worker over a transport, which is kept while it lives and lent to copies. Each link has its own nonce."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, DeployError, Dropped
 from ccb.tunnel.link.link import Greeting, Link
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.dialing import KnownSession, WorkerConnection
 
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 WARM_HELLO_S = 5.0  # seconds to wait for the hello over an existing transport before making a new transport
 _SENT_S = 0.02  # longer than it takes to send the command line. After that this machine waits for the worker.
 
+Parameters = Mapping[str, object]
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 _LOOK_S = 0.25
@@ -44,7 +45,7 @@ class Dialer:
     """Dials one session, the first time over `transport`. Call `begin`, then `dial`, and `aclose` at the end."""
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
-        self._parameters: Mapping[str, object] = {}
+        self._parameters: Parameters = {}
         self._open_transport = open_transport
         self._bundle = bundle
         self._transport = transport
@@ -65,7 +66,7 @@ class Dialer:
         transport, self._transport = self._transport, None
         return transport
 
-    def begin(self, parameters: Mapping[str, object]) -> None:
+    def begin(self, parameters: Parameters) -> None:
         """Start the worker now; `dial` takes it. `parameters` say how it finds or creates the session."""
         assert self._transport is not None
         self._parameters = parameters
@@ -108,7 +109,7 @@ class Dialer:
                 raise
 
     async def _hello(
-        self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
+        self, parameters: Parameters, stack: AsyncExitStack, *, warm: bool, ask: bool
     ) -> tuple[Link, Greeting]:
         """Start the worker's bridge and wait for its hello. A transport that does not work is replaced, once."""
         if warm and self._transport is not None and not self._transport.warm:
@@ -125,7 +126,7 @@ class Dialer:
         return await self._start(await self.transport(ask=ask), parameters, stack)
 
     async def _start(
-        self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
+        self, transport: Transport, parameters: Parameters, stack: AsyncExitStack
     ) -> tuple[Link, Greeting]:
         async with AsyncExitStack() as attempt:
             try:
@@ -152,8 +153,7 @@ class Dialer:
             await transport.close()
 
     def _parameters_for(self, known: KnownSession | None) -> dict[str, object]:
-        """Return the parameters for the stub. After the first attempt, accept a worker that a broken one has
-        started."""
+        """Return the parameters for the stub. After the first attempt, take a worker that a broken one has started."""
         if known is None:
             return {**self._parameters, "fresh": False} if self._tried else dict(self._parameters)
         kept = {name: self._parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self._parameters}
@@ -187,19 +187,14 @@ class SpareTransport:
         return transport
 
 
+@dataclass(frozen=True)
 class FileConnection:
     """The connection on which the files of a session travel: one more command on the session's, which it waits for. A
     transport that would log in for each command gets a connection of its own from `log_in`, which asks nobody."""
 
-    def __init__(
-        self,
-        state: Callable[[], LinkState],
-        current: Callable[[], Transport | None],
-        log_in: Callable[[], Awaitable[Transport]],
-    ) -> None:
-        self._state = state
-        self._current = current
-        self._log_in = log_in
+    _state: Callable[[], LinkState]
+    _current: Callable[[], Transport | None]
+    _log_in: Callable[[], Awaitable[Transport]]
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[OpenTransport]:

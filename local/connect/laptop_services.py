@@ -1,5 +1,4 @@
-"""The services of this laptop for the worker: MCP servers and web pages. The worker may be hostile: it gets GET
-requests of http and https to public addresses and no others, without cookies or credentials, and only their text."""
+"""The services of this laptop for the worker, which may be hostile: MCP servers, and texts of public web pages."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Choose = Callable[[], Awaitable[str]]
 _MAX_AGENTS, _MAX_AGENT_BYTES = 100, 64 << 10  # of all together, which travel in one frame with the other options
 _MAX_FILES, _MAX_FILE, _MAX_ALL = 300, 128 << 10, 768 << 10
 _SECRET_NAME = re.compile(r"\..*|id_(rsa|dsa|ecdsa|ed25519).*|.*\.(pem|key|p12|pfx|kdbx)|credentials(\..*)?", re.I)
@@ -50,9 +51,7 @@ def own_agents(home: Path | None = None) -> dict[str, str]:
 
 
 def own_files(home: Path | None = None) -> tuple[str, list[str]]:
-    """Return the commands and skills in `~/.claude`, packed, and sentences about the files that stay here: no text, too
-    large, secret, or behind a link that leads out (whoever has written a skill must not choose files of this
-    laptop)."""
+    """Pack the commands and skills in `~/.claude`; tell which files stay: no text, large, secret, or linked away."""
     top = (home or Path.home()) / ".claude"
     found, left = _gathered(top, _paths(top), 2, _MAX_FILES, _MAX_ALL)
     return pack([file for _, file in found]), left
@@ -117,7 +116,7 @@ def why_kept(path: Path, entry: Path) -> str:
 
 
 async def session_parameters(
-    arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
+    arguments: Arguments, session_id: str, settings: Settings, choose: Choose
 ) -> dict[str, object]:
     """Return the worker's start parameters. `choose` asks the person for a session if none is named."""
     session = arguments.session
@@ -133,9 +132,7 @@ async def session_parameters(
     return {**parameters, **await _which_session(session, session_id, choose)}
 
 
-async def _which_session(
-    session: SessionChoice, session_id: str, choose: Callable[[], Awaitable[str]]
-) -> dict[str, object]:
+async def _which_session(session: SessionChoice, session_id: str, choose: Choose) -> dict[str, object]:
     new: dict[str, object] = {"session": session_id, "fresh": True}
     if session.continue_latest:
         return {"continue": True, **({"fork": True, **new} if session.fork_session else {})}
@@ -182,7 +179,7 @@ def session_options(
         client=_client_name(),
         host=host,
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
-        **({"background_wait_ms": int(wait)} if wait.isascii() and wait.isdigit() else {}),
+        background_wait_ms=int(wait) if wait.isascii() and wait.isdigit() else SessionOptions.background_wait_ms,
         setup=agent.setup,
         left_out=_left_out(os.environ, headless=arguments.headless),
         own_agents=own_agents(),

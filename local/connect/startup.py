@@ -1,5 +1,4 @@
-"""Load what a connection needs while the network is busy. Imports and the first steps to a host compete for one
-interpreter, so this module imports nothing slow at its top."""
+"""Load what a connection needs while the network is busy; nothing slow is imported at the top."""
 
 from __future__ import annotations
 
@@ -131,10 +130,8 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
 
         names = [*settings.modelAliases, *ALIASES]
         near = difflib.get_close_matches(found.lower(), names, n=1)
-        raise UsageError(
-            f"{found[:100]!r} is no model",
-            do=f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model.",
-        )
+        do = f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model."
+        raise UsageError(f"{found[:100]!r} is no model", do=do)
     return found
 
 

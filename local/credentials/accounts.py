@@ -1,6 +1,4 @@
-"""The accounts of a person at one provider: each has a name, and an API key, a token, or a login that is refreshed.
-
-All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear."""
+"""The accounts of a person at one provider, all in one secret, so nothing about them is kept in the clear."""
 
 from __future__ import annotations
 
@@ -50,17 +48,15 @@ class Account:
         return Credential(source, bearer=self.secret, workspace=self.workspace, betas=betas)
 
 
+@dataclass(frozen=True)
 class ProviderAccounts:
     """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise.
     `missing` is raised instead of the usual error where no account is stored."""
 
-    def __init__(
-        self, store: SecretStore, host: str, directory: Path, *, missing: CredentialError | None = None
-    ) -> None:
-        self.store = store
-        self.host = host
-        self._directory = directory
-        self.missing = missing
+    store: SecretStore
+    host: str
+    directory: Path
+    missing: CredentialError | None = None
 
     def all(self) -> dict[str, Account]:
         found = self.store.get(self.host)
@@ -107,17 +103,14 @@ class ProviderAccounts:
     def alone(self, *, wait: bool = True) -> AbstractContextManager[None]:
         """Hold off other processes. Raise BlockingIOError if one changes the accounts now and `wait` is false."""
         digest = hashlib.sha256(self.host.encode()).hexdigest()[:16]
-        return locked(self._directory / f"accounts-{digest}.lock", wait=wait)
+        return locked(self.directory / f"accounts-{digest}.lock", wait=wait)
 
     def _write(self, accounts: Mapping[str, Account]) -> None:
         kept: dict[str, dict[str, object]] = {}
         for name, account in accounts.items():
             values = {each.name: getattr(account, each.name) for each in fields(account) if each.name != "name"}
-            kept[name] = {
-                key: value.reveal() if isinstance(value, Secret) else value
-                for key, value in values.items()
-                if value not in (None, "")
-            }
+            given = {key: value for key, value in values.items() if value not in (None, "")}
+            kept[name] = {key: each.reveal() if isinstance(each, Secret) else each for key, each in given.items()}
         self.store.put(self.host, Secret(json.dumps({"ccb": _FORMAT, "accounts": kept})))
 
 

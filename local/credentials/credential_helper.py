@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from ccb.tunnel.errors import CcbError, ConfigError, CredentialError
 from ccb.tunnel.providers.credential import Credential
@@ -63,33 +64,23 @@ async def _limited(stream: asyncio.StreamReader) -> bytes:
     return bytes(kept)
 
 
+@dataclass(eq=False, repr=False)  # the command may hold a password
 class HelperCredential:
-    """The output of the settings' `apiKeyHelper`, run with `sh -c`. It is kept for `keep_s` seconds, and the helper
-    runs again if the provider refused it. Concurrent calls share one run."""
+    """The output of `apiKeyHelper`, run with `sh -c`, kept for `keep_s` seconds or until it is refused."""
 
-    def __init__(
-        self,
-        command: str,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        keep_s: float = CACHE_S,
-        workspace: str = "",
-        timeout: float = TIMEOUT_S,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._command = command
-        self._environ = dict(environ)
-        self._keep_s = keep_s
-        self._workspace = workspace
-        self._timeout = timeout
-        self._clock = clock
-        self._lock = asyncio.Lock()
-        self._known: Credential | None = None
-        self._until = 0.0
+    command: str
+    environ: Mapping[str, str]
+    keep_s: float = CACHE_S
+    workspace: str = ""
+    timeout: float = TIMEOUT_S
+    clock: Callable[[], float] = time.monotonic
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _known: Credential | None = None
+    _until: float = 0.0
 
     async def get(self) -> Credential:
         async with self._lock:
-            if self._known is None or self._clock() >= self._until:
+            if self._known is None or self.clock() >= self._until:
                 await self._refresh()
             assert self._known is not None
             return self._known
@@ -103,12 +94,12 @@ class HelperCredential:
 
     async def _refresh(self) -> None:
         self._known = None
-        secret = checked(await output_of(self._command, HELPER, self._environ, self._timeout), HELPER)
+        secret = checked(await output_of(self.command, HELPER, self.environ, self.timeout), HELPER)
         if is_login_token(secret):
-            self._known = Credential(HELPER, bearer=secret, workspace=self._workspace, betas=(OAUTH_BETA,))
+            self._known = Credential(HELPER, bearer=secret, workspace=self.workspace, betas=(OAUTH_BETA,))
         else:
-            self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self._workspace)
-        self._until = self._clock() + self._keep_s
+            self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self.workspace)
+        self._until = self.clock() + self.keep_s
 
 
 def checked(text: str, origin: str) -> Secret:

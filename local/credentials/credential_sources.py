@@ -1,7 +1,4 @@
-"""Where the credential of a provider comes from; stored accounts, and how their tokens are renewed.
-
-If ANTHROPIC_API_KEY and ANTHROPIC_AUTH_TOKEN are both set, both headers are sent, as the official clients do. A stored
-account belongs to one provider host and is sent to no other."""
+"""Where the credential of a provider comes from, and how stored tokens are renewed; each goes to one host only."""
 
 from __future__ import annotations
 
@@ -58,8 +55,7 @@ class TokenRenewal:
         self.clock = clock
 
     async def renew(self, account: Account) -> Account:
-        """Return the account with a new token. Raise ProviderError if the endpoint cannot be reached, CredentialError
-        if it takes the refresh token no more."""
+        """Return the account with a new token. Raise ProviderError without an answer, CredentialError if it is over."""
         assert account.refresh is not None
         grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
         body = json.dumps({**grant, "client_id": account.client_id}).encode()
@@ -132,12 +128,7 @@ class StoredCredentials:
     """The accounts for sessions of one host. `secrets` is unlocked at most once; without `prompts` nobody is asked."""
 
     def __init__(
-        self,
-        environ: Mapping[str, str] = os.environ,
-        *,
-        settings: Settings,
-        prompts: Prompts | None = None,
-        host: str = "",
+        self, environ: Mapping[str, str], *, settings: Settings, prompts: Prompts | None = None, host: str = ""
     ) -> None:
         self._environ = settings.network.over(environ)
         self._settings = settings

@@ -1,5 +1,4 @@
-"""A file of secrets, encrypted under a passphrase, which is asked for once in a run, or comes from a command. Neither
-it nor the secrets are ever written in the clear. The file is JSON that names the cost and the salt of its key."""
+"""A file of secrets, encrypted under a passphrase; neither is ever written in the clear."""
 
 from __future__ import annotations
 

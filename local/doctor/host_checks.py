@@ -195,9 +195,8 @@ class WorkerChannel:
         if isinstance(frame, Refused):
             raise refusal_error(frame, self._host)
         if not isinstance(frame, Report) or frame.kind not in kinds:
-            raise ProtocolError(
-                f"{self._host} sent a frame that is not a report of its checks", do="Run again with --debug."
-            )
+            do = "Run again with --debug."
+            raise ProtocolError(f"{self._host} sent a frame that is not a report of its checks", do=do)
         self._last = neutralise(str(frame.body.get("name") or "the measurements"))[:80]
         return frame
 

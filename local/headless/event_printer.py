@@ -140,16 +140,13 @@ class EventPrinter:
             except CcbError:
                 await self._connected.wait()
         if result is None and why:
-            duration = round((time.monotonic() - begun) * 1000)
-            result = formats.local_result(
-                self.session.hello.session, [why], reason="answered_before", duration_ms=duration
-            )
+            session, took = self.session.hello.session, round((time.monotonic() - begun) * 1000)
+            result = formats.local_result(session, [why], reason="answered_before", duration_ms=took)
         if result is not None:
             await self.results.answered_before(input_id, result)
 
     async def _fate(self, input_id: str, skipped: int) -> tuple[Json | None, str]:
-        """Read the journal backwards from event `skipped` until it says what became of a prompt. Return the result of
-        its turn, or the reason why it has no result. Both are empty while the prompt waits or runs."""
+        """Search the journal backwards for the result of a prompt, or why it has none; "" while it waits or runs."""
         result: Json | None = None
         turn_ended, before = False, skipped + 1
         while page := await self.session.earlier(before):

@@ -51,15 +51,12 @@ _REASONS = {
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
     """Let the conversation go on after a message. `drops` is the only turn that may be left out. Raise UsageError."""
     try:
-        await session.request(
-            Request(requests.REWIND_CONVERSATION, requests.ConversationRewind(after=message, drops=drops))
-        )
+        rewind = requests.ConversationRewind(after=message, drops=drops)
+        await session.request(Request(requests.REWIND_CONVERSATION, rewind))
     except RequestFailed as refused:
         if str(refused).startswith(requests.DROPS_MORE):
-            raise UsageError(
-                str(refused),
-                do="Resume without --resume-session-at, or name the last message of the turn that stays.",
-            ) from None
+            do = "Resume without --resume-session-at, or name the last message of the turn that stays."
+            raise UsageError(str(refused), do=do) from None
         raise UsageError(
             f"the session cannot go on from that message: {HostText(str(refused))}",
             do="Give --resume-session-at the uuid of a message that this session has printed.",
@@ -194,9 +191,8 @@ class HeadlessRun:
             from .event_printer import EventPrinter  # the worker is still being loaded
 
             hides = self._stdin.answered_early if self._has_stdin_messages else None
-            printer = self._printer = EventPrinter(
-                session, self._output, self.results, self._own, self._retries, self._mirror, hides
-            )
+            parts = (self._output, self.results, self._own, self._retries, self._mirror)
+            printer = self._printer = EventPrinter(session, *parts, hides)
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")

@@ -311,10 +311,8 @@ def usage_between(before: Json, now: Json) -> Json:
     found: Json = {}
     for model, sums in now.items():
         old = before.get(model) or {}
-        counts = {
-            name: value if name in _FACTS or not isinstance(value, (int, float)) else value - old.get(name, 0)
-            for name, value in sums.items()
-        }
+        added = {name: value for name, value in sums.items() if name not in _FACTS and isinstance(value, (int, float))}
+        counts = {**sums, **{name: value - old.get(name, 0) for name, value in added.items()}}
         if any(counts[name] for name in counts if name not in _FACTS):
             found[model] = counts
     return found

@@ -1,8 +1,4 @@
-"""Read the stdin of a headless run.
-
-Official clients wait 60 s for the answer to their first request, and a login with a deployment may take longer. If the
-session is not there in time, the request is answered here; the session still gets it, and its own answer is dropped.
-"""
+"""Read the stdin of a headless run. Clients wait 60 s for their first answer; a slow login gets it given here."""
 
 from __future__ import annotations
 
@@ -159,10 +155,8 @@ async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> st
         async for piece in pieces:
             found += piece
             if len(found) > MAX_TEXT:
-                raise UsageError(
-                    f"more than {MAX_TEXT // 1024 // 1024} MB were piped in",
-                    do="Put the data into a file on the host and name it in the prompt.",
-                )
+                do = "Put the data into a file on the host and name it in the prompt."
+                raise UsageError(f"more than {MAX_TEXT // 1024 // 1024} MB were piped in", do=do)
     finally:
         first.cancel()
         if notice is not None:

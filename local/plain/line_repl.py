@@ -52,9 +52,6 @@ from .line_output import LinePrinter, PlainQuestion
 if TYPE_CHECKING:
     from ccb.tunnel.transports.login_prompts import Prompts
 
-    from ..connect.host_sessions import HostSessions
-    from ..connect.session_rows import SessionRow
-
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
 _NAMES = frozenset(kind.name for kind in _ASKED)
@@ -462,7 +459,12 @@ async def _one_session(
     session_id, asking = arguments.session.session_id or new_uuid(), cast("Prompts", prompts)
     async with (
         connect_session(
-            arguments, session_id=session_id, prompts=asking, choose=_choose, environ=environ, kept=kept
+            arguments,
+            session_id=session_id,
+            prompts=asking,
+            choose=lambda _, rows: choose_session(rows),
+            environ=environ,
+            kept=kept,
         ) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
@@ -481,10 +483,6 @@ async def _one_session(
         _write(*(repl.farewell() if following is None else [stays]))
         await connected.session.close(done=True)
     return code, session_api.arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
-
-
-async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:
-    return await choose_session(rows)
 
 
 async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:

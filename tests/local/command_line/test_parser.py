@@ -56,13 +56,6 @@ def test_words_are_host_directory_prompt(argv: list[str], directory: str | None,
     assert (arguments.directory, arguments.prompt) == (directory, prompt)
 
 
-def test_a_slash_command_directly_after_print_is_no_directory_of_a_container() -> None:
-    arguments = parse("ssh", "--transport", "docker exec -i c", "-p", "/cost")
-    assert (arguments.directory, arguments.prompt) == (None, "/cost")
-    arguments = parse("ssh", "--transport", "docker exec -i c", "/srv", "-p", "go")
-    assert (arguments.directory, arguments.prompt) == ("/srv", "go")
-
-
 def test_with_print_a_word_that_can_be_a_slash_command_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert parse("-p", "/cost").prompt == "/cost" and parse("-p", "/model", "opus").prompt == "/model opus"
@@ -131,8 +124,8 @@ def test_both_ways_to_give_values_and_both_spellings_mean_the_same(argv: list[st
 
 
 def test_ssh_options_keep_their_order_and_may_be_attached() -> None:
-    given = parse("ssh", "h", "-P2222", "-i", "a", "-ib", "-oUser=x", "-o", "Port=1").connection
-    assert (given.port, given.identities, given.ssh_options) == (2222, ("a", "b"), ("User=x", "Port=1"))
+    given = parse("ssh", "h", "-P2222", "-i", "a", "-ib", "-oUser = x", "-o", "Port 1").connection
+    assert (given.port, given.identities, given.ssh_options) == (2222, ("a", "b"), ("User = x", "Port 1"))
     assert parse("ssh", "ssh://h:2222/x").connection.port == 2222
     assert parse("ssh", "ssh://h:2222/x", "-P", "2222").connection.target == Target("h", None, 2222, "/x")
 
@@ -178,6 +171,11 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "-p", "x", "--include-partial-messages"], "requires --print and --output-format=stream-json"),
         (["ssh", "h", "-p", "x", "--replay-user-messages"], "requires both"),
         (["ssh", "h", "-p", "x", "--permission-prompt-tool", "stdio"], "requires --input-format=stream-json"),
+        (["--permission-prompt-tool", "mcp__guard__decide"], "is for headless runs"),
+        (
+            ["-p", "go", "--effort", "huge"],
+            "--effort <level>' argument 'huge' is invalid. Allowed choices are low",
+        ),
         (["-i", "key"], "-i needs a host"),
         (["auth"], "ccb auth needs login, status, logout"),
         (["mcp", "fly"], "ccb mcp needs add, list, get, remove, test, login, logout, not 'fly'"),
@@ -300,36 +298,21 @@ def test_a_place_on_a_host_without_ssh_is_no_prompt(word: str) -> None:
     assert parse("-p", "--", word).prompt == word
 
 
-@pytest.mark.parametrize("prompt", ["https://example.org", "note: /etc is odd", "a:b", "why h:/srv"])
-def test_other_words_with_colons_stay_prompts(prompt: str) -> None:
-    assert parse("-p", prompt).prompt == prompt
-
-
-def test_an_ssh_option_may_have_a_blank_or_an_equals_sign() -> None:
-    given = parse("ssh", "h", "-o", "Port 22", "-oUser = me", "-p", "x").connection
-    assert given.ssh_options == ("Port 22", "User = me")
-
-
 def test_a_directory_to_add_that_is_not_here_is_told(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     arguments = parse(str(tmp_path), "-p", "x", "--add-dir", str(tmp_path / "nope"), "real")
-    assert [hint for hint in arguments.hints if "--add-dir" in hint] == [
-        f"--add-dir {tmp_path}/nope: there is no such directory"
-    ]
+    (hint,) = [hint for hint in arguments.hints if "--add-dir" in hint]
+    assert hint == f"--add-dir {tmp_path}/nope: there is no such directory"
 
 
 @pytest.mark.parametrize("option", ["--allowedTools", "--disallowedTools"])
 def test_a_rule_for_a_tool_that_there_is_not_is_told(option: str) -> None:
+    assert parse("-p", "x", option, *BUILT_IN).hints == ()
     hints = parse("-p", "x", option, "Nope(x)", "Bsh(git *)", "Bash(git *)", "Read").hints
     assert [hint for hint in hints if "no tool" in hint] == [
         f"{option} Nope(x): there is no tool of that name",
         f"{option} Bsh(git *): there is no tool of that name (did you mean Bash?)",
     ]
-
-
-@pytest.mark.parametrize("name", list(BUILT_IN))
-def test_a_rule_for_a_built_in_tool_gets_no_hint(name: str) -> None:
-    assert parse("-p", "x", "--allowedTools", name).hints == ()
 
 
 def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
@@ -403,18 +386,18 @@ def test_every_command_takes_the_connection_options(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [["step", "through", "it"], ["clear the cache"], ["--", "clear", "it"], ["learn"], ["-p", "clear"]]
+    "argv",
+    [
+        *(["step", "through", "it"], ["clear the cache"], ["--", "clear", "it"], ["learn"], ["-p", "clear"]),
+        *(["-p", "https://example.org"], ["-p", "note: /etc is odd"], ["-p", "a:b"], ["-p", "why h:/srv"]),
+    ],
 )
-def test_a_prompt_that_resembles_a_command_is_a_prompt(argv: list[str]) -> None:
+def test_a_prompt_that_resembles_a_command_or_a_host_is_a_prompt(argv: list[str]) -> None:
     assert parse(*argv).prompt == " ".join(word for word in argv if not word.startswith("-"))
 
 
-def test_on_this_machine_the_path_comes_back() -> None:
-    words = shlex.split(resume_command(Arguments(directory="/tmp"), ID))
-    assert words == ["ccb", "/tmp", "--resume", ID]
-
-
-def test_who_only_watched_comes_back_to_watch() -> None:
+def test_the_path_on_this_machine_comes_back_and_who_only_watched_watches_again() -> None:
+    assert shlex.split(resume_command(Arguments(directory="/tmp"), ID)) == ["ccb", "/tmp", "--resume", ID]
     before = parse_arguments(["attach", "ann@h", "3f2a", "--view", "-P", "22", "-i", "a key"])
     words = shlex.split(resume_command(before, ID, directory="/srv/it's here"))
     assert words == ["ccb", "attach", "ann@h", ID, "-i", "a key", "-P", "22", "--view"]
@@ -424,10 +407,7 @@ def test_who_only_watched_comes_back_to_watch() -> None:
 @pytest.mark.parametrize(
     ("argv", "command"),
     [
-        (
-            ["ssh", "ann@h:/srv/my app", "-P", "2222", "-o", "ProxyJump=j"],
-            ["ann@h", ID, "-P", "2222", "-o", "ProxyJump=j"],
-        ),
+        (["ssh", "ann@h:/srv/my app", "-P", "22", "-o", "ProxyJump=j"], ["ann@h", ID, "-P", "22", "-o", "ProxyJump=j"]),
         (["ssh", "[::1]:~/x"], ["[::1]", ID]),
         (["ssh", "h", "--container", "web"], ["h", ID, "--container", "web"]),
         (["ssh", "/x", "--transport", "docker exec -i web"], [ID, "--transport", "docker exec -i web"]),

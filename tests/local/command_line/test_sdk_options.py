@@ -44,14 +44,8 @@ NPM = [
 def test_names_of_the_family_are_understood_too() -> None:
     arguments = parse_arguments(["-p", "hi", "--allow", "Bash(ls *)", "--deny=Read", "--bare"])
     assert (arguments.agent.allowed_tools, arguments.agent.disallowed_tools) == (("Bash(ls *)",), ("Read",))
-    assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config) == ("", True)
+    assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config, rows.EFFORTS) == ("", True, EFFORTS)
     assert parse_arguments(["-p", "hi", "--bare", "--setting-sources", "user"]).sdk.setting_sources == "user"
-
-
-def test_an_unknown_level_of_effort_is_refused() -> None:
-    assert rows.EFFORTS == EFFORTS
-    with pytest.raises(UsageError, match=r"--effort <level>' argument 'huge' is invalid.*low, medium"):
-        parse_arguments(["-p", "go", "--effort", "huge"])
 
 
 @pytest.mark.parametrize("argv", [PYTHON, NPM], ids=["python", "npm"])
@@ -118,11 +112,6 @@ def test_variables_leave_out_instruction_files_and_built_in_agents(monkeypatch: 
     assert session_options(parse_arguments([]), Settings()).left_out == ["instructions"], "a person keeps the agents"
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "0")
     assert session_options(parse_arguments([]), Settings()).left_out == []
-
-
-def test_a_person_at_the_terminal_is_asked_and_no_tool() -> None:
-    with pytest.raises(UsageError, match="is for headless runs"):
-        parse_arguments(["--permission-prompt-tool", "mcp__guard__decide"])
 
 
 def test_tools_can_be_none_all_or_some() -> None:

@@ -58,6 +58,8 @@ def test_the_transport_and_what_the_host_is_called(argv: list[str], kind: Transp
     [
         (["ssh", "/srv", "do", "it"], "/srv", "do it"),
         (["ssh"], None, None),
+        (["ssh", "-p", "/cost"], None, "/cost"),
+        (["ssh", "/srv", "-p", "go"], "/srv", "go"),
         (["ssh", "~", "-p", "hi"], "~", "hi"),
         (["ssh", "web:/srv", "do it"], "/srv", "do it"),
         (["ssh", "web", "/srv", "do it"], "/srv", "do it"),

@@ -41,11 +41,8 @@ def refused(environ: dict[str, str], said: str | None = None, flag: str | None =
     return caught.value
 
 
-def test_without_a_file_everything_has_its_default(environ: dict[str, str]) -> None:
-    assert load_settings(environ) == Settings()
-
-
 def test_a_file_as_an_editor_of_another_system_writes_it_is_read(environ: dict[str, str]) -> None:
+    assert load_settings(environ) == Settings()  # without a file
     path = write(environ, '\ufeff{"permissions": {"deny": ["Read(a)"]},\r\n"permissions": {"deny": ["Read(b)"]}}\r\n')
     settings = load_settings(environ)
     assert settings.permissions.deny == ["Read(a)", "Read(b)"]
@@ -127,6 +124,7 @@ def test_a_rule_about_a_tool_that_there_is_not_is_warned_about_with_a_near_name(
 
 
 RULES = '{\n"permissions": {\n"allow": ["Bash(git *)", "Read"],\n"deny": [\n"Read(/x)",\n"%s"\n]}}'
+WRONG_RULES = ("Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", "")
 
 
 @pytest.mark.parametrize(
@@ -150,10 +148,7 @@ RULES = '{\n"permissions": {\n"allow": ["Bash(git *)", "Read"],\n"deny": [\n"Rea
         ('{"model": "fast", "modelAliases": {\n"fast": "a b"}}', ", line 2: modelAliases.fast: 'a b' is no model"),
         ('{"permissions": {"deny": [\n"Read(a)",\n"Read(b"]}}', ", line 3: permissions.deny"),
         ('{"permissions": {"deny": [\n"Read(a)",\n3]}}', ", line 3: permissions.deny.1"),
-        *(
-            (RULES % rule, ", line 6: permissions.deny: ")
-            for rule in ("Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", "")
-        ),
+        *((RULES % rule, ", line 6: permissions.deny: ") for rule in WRONG_RULES),
         ('{"env": {\n"T": "9",\n"NPM_TOKEN": "x"}}', ", line 3: env.NPM_TOKEN: settings must not hold a secret"),
         ('{"keys": {"todos": "F2",\n"detials": "F3"}}', ", line 2: keys.detials: there is no key of this"),
         ('{"model": "\udcff"}', " is not UTF-8 text"),
@@ -229,10 +224,8 @@ def test_directories_above_the_home_directory_do_not_count(tmp_path: Path) -> No
 def test_what_belongs_to_another_user_is_refused(environ: dict[str, str], tmp_path: Path, place: str) -> None:
     write(environ, {"apiKeyHelper": "true"})
     os.chown(tmp_path / place, 12345, -1)
-    assert (
-        refused(environ, "belongs to user 12345").do
-        == f"Make yourself the owner: `sudo chown {os.getuid()} {tmp_path / place}`."
-    )
+    error = refused(environ, "belongs to user 12345")
+    assert error.do == f"Make yourself the owner: `sudo chown {os.getuid()} {tmp_path / place}`."
 
 
 @pytest.mark.parametrize("kind", ["a named pipe", "a socket", "a device", "a directory"])
@@ -250,11 +243,9 @@ def test_what_is_no_file_is_refused_without_opening_it(environ: dict[str, str], 
             path.mkdir()
         error = refused(environ, "cannot be read: it is not a file")
     assert error.do == f"Remove {path}, or make it a file."
-
-
-def test_a_file_of_many_gigabytes_is_refused_at_once(environ: dict[str, str]) -> None:
+    path.rmdir() if kind == "a directory" else path.unlink()
     os.truncate(write(environ, ""), 1 << 40)
-    refused(environ, "larger than")
+    refused(environ, "larger than")  # at once
 
 
 def test_options_outrank_the_file_and_a_policy_outranks_both(environ: dict[str, str], tmp_path: Path) -> None:

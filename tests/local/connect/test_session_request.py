@@ -132,23 +132,23 @@ def test_the_sandbox_of_a_new_session_is_the_flag_or_the_setting_and_an_existing
     ):
         options = session_options(parse_arguments(["ssh", "h", *argv]), settings)
         assert (options.sandbox, options.allow_net) == wanted
-    for argv, given in (([], None), (["--sandbox", "read-only"], "read-only"), (["--sandbox", "off"], "off")):
-        arguments = parse_arguments(["ssh", "h", "-c", *argv])
-        assert options_for_existing(arguments, session_options(arguments, settings)).get("sandbox") == given
     with pytest.raises(UsageError, match="--allow-net belongs to --sandbox workspace"):
         parse_arguments(["ssh", "h", "--allow-net", "--sandbox", "off"])
 
 
-def test_settings_do_not_change_the_model_of_an_existing_session() -> None:
-    settings = Settings(model="haiku", permissionMode="plan")
-    for argv, wanted in (
-        (["--continue"], {}),
-        (["--continue", "--model", "opus"], {"model": "opus"}),
-        (["--continue", "--permission-mode", "default"], {"permission_mode": "default"}),
+def test_settings_do_not_change_an_existing_session() -> None:
+    settings = Settings(model="haiku", permissionMode="plan", sandbox="workspace")
+    for flag, name, value in (
+        ([], "", ""),
+        (["--model", "opus"], "model", "opus"),
+        (["--permission-mode", "default"], "permission_mode", "default"),
+        (["--sandbox", "read-only"], "sandbox", "read-only"),
+        (["--sandbox", "off"], "sandbox", "off"),
     ):
-        arguments = parse_arguments(["ssh", "h", *argv])
+        arguments = parse_arguments(["ssh", "h", "--continue", *flag])
         given = options_for_existing(arguments, session_options(arguments, settings))
-        assert {name: given[name] for name in ("model", "permission_mode") if name in given} == wanted
+        found = {each: given[each] for each in ("model", "permission_mode", "sandbox") if each in given}
+        assert found == ({name: value} if name else {})
 
 
 def test_a_host_does_not_choose_whose_budget_it_spends() -> None:

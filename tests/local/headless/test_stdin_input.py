@@ -380,8 +380,8 @@ def test_no_line_is_longer_than_the_official_clients_read() -> None:
 
 
 def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: pytest.CaptureFixture[str]) -> None:
-    told = {"type": "system", "subtype": "informational", "content": "There is no agent 'x'\x1b[2J"}
-    warning = {**told, "level": "warning"}
+    body = {"type": "system", "subtype": "informational", "content": "There is no agent 'x'\x1b[2J"}
+    warning = {**body, "level": "warning"}
     line = parse_message(warning)
     assert isinstance(line, SystemMessage)
     RetryReports(quiet=True).system(line)

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.headless.output_formats import (
-    HeadlessOutput,
-    RetryReports,
-    exit_code,
-    local_result,
-    make_output,
-    result_text,
-)
+from ccb.local.headless import output_formats as formats
+from ccb.local.headless.output_formats import HeadlessOutput, RetryReports, exit_code, result_text
 from ccb.local.headless.turn_results import PendingPrompts, TurnReports, TurnResults
 from ccb.local.session.session_client import Json
 from ccb.local.terminal.stdio import Writer
@@ -117,25 +111,18 @@ async def test_nothing_is_printed_after_the_end_nor_a_failure_as_text() -> None:
     assert (output.results, output.finished) == ([], 1)
 
 
-async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code() -> None:
-    output = KeptOutput()
-    results = turn_results(output)
-    results.pending.sent("a")
-    await results.from_host(RESULT)
-    codes = [results.exit_code]
-    results.denied_unasked = True
-    codes.append(results.exit_code)
-    assert results.complete and codes == [ExitCode.OK, ExitCode.PERMISSION_DENIED]
-
-
-async def test_a_run_of_json_messages_succeeds_although_a_call_was_denied() -> None:
-    for print_all, code in ((True, ExitCode.OK), (False, ExitCode.PERMISSION_DENIED)):
+async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code_but_in_a_run_of_json_messages() -> None:
+    for print_all, denied, code in (
+        (False, False, ExitCode.OK),
+        (False, True, ExitCode.PERMISSION_DENIED),
+        (True, True, ExitCode.OK),
+    ):
         results = turn_results(KeptOutput(), print_all=print_all)
         results.pending.sent("a")
-        results.denied_unasked = True
+        results.denied_unasked = denied
         results.pending.taken(["a"])
-        await results.from_host({"type": "result", "subtype": "success", "is_error": False})
-        assert results.exit_code is code
+        await results.from_host(RESULT)
+        assert results.complete and results.exit_code is code
 
 
 async def test_a_result_names_its_place_and_its_prompts() -> None:
@@ -197,6 +184,7 @@ async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that
 
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
+UNANSWERED = "The turn ended without an answer"
 
 
 @pytest.mark.parametrize(
@@ -229,13 +217,9 @@ def test_text_is_the_answer_or_the_errors() -> None:
     ("change", "code", "text"),
     [
         ({}, ExitCode.OK, "All good."),
-        ({"result": " \n"}, ExitCode.AGENT_FAILED, "The turn ended without an answer."),
-        ({"result": "", "terminal_reason": "completed"}, ExitCode.AGENT_FAILED, "The turn ended without an answer."),
-        (
-            {"result": "", "terminal_reason": "hook_stopped"},
-            ExitCode.AGENT_FAILED,
-            "The turn ended without an answer (hook stopped).",
-        ),
+        ({"result": " \n"}, ExitCode.AGENT_FAILED, f"{UNANSWERED}."),
+        ({"result": "", "terminal_reason": "completed"}, ExitCode.AGENT_FAILED, f"{UNANSWERED}."),
+        ({"result": "", "terminal_reason": "hook_stopped"}, ExitCode.AGENT_FAILED, f"{UNANSWERED} (hook stopped)."),
         ({"result": "", "num_turns": 0}, ExitCode.OK, ""),
         ({"result": f"{BLOCKED_PROMPT} no", "num_turns": 0}, ExitCode.AGENT_FAILED, f"{BLOCKED_PROMPT} no"),
         ({"result": "", "structured_output": {"n": 1}}, ExitCode.OK, '{"n":1}'),
@@ -245,11 +229,10 @@ def test_text_is_the_answer_or_the_errors() -> None:
 async def test_only_answers_count(change: Json, code: ExitCode, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     result = {**DONE, "num_turns": 1, **change}
     assert exit_code(result, wants_answer=True) is code
-    assert exit_code(result) is (ExitCode.AGENT_FAILED if result["is_error"] else ExitCode.OK), (
-        "JSON has the whole result"
-    )
+    of_json = ExitCode.AGENT_FAILED if result["is_error"] else ExitCode.OK
+    assert exit_code(result) is of_json, "JSON has the whole result"
     writer = Writer(1)
-    output = make_output("text", writer, verbose=False, terminal=False)
+    output = formats.make_output("text", writer, verbose=False, terminal=False)
     await output.result(result)
     await output.finish()
     await writer.drain()
@@ -259,7 +242,7 @@ async def test_only_answers_count(change: Json, code: ExitCode, text: str, capfd
 
 
 def test_a_result_made_here_has_what_clients_require() -> None:
-    result = local_result("sid", ["no link"], reason="link_lost", duration_ms=12)
+    result = formats.local_result("sid", ["no link"], reason="link_lost", duration_ms=12)
     assert isinstance(parse_message(result), ResultMessage)
     assert (result["terminal_reason"], result["session_id"]) == ("link_lost", "sid")
     for name in ("subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"):
