@@ -178,21 +178,20 @@ PRETTY = json.dumps(json.loads(DENY), indent=2)
 
 
 REFUSED_ON_STDOUT = [
-    *(
-        *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
-        DENY[:-1],
-    ),
+    *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
     *(f"\x1b[1m\x1b[31m{DENY}\x1b[0m", f"\x1b]0;title\x07{DENY}", "".join(f"{char}\0" for char in DENY), "deny\n"),
-    *(
-        *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}"),
-        "decision=block",
-    ),
+    *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}", DENY[:-1]),
     *(DENY.replace('"', "'"), f"```json\n{DENY}\n```", DENY.replace("PreToolUse", "PreToolUsed"), '{"allowed": false}'),
     *('{"decision": "block", "decision": "approve"}', '{"permissionDecision": "deny"}', '{"decision": "BLOCK"}', "{"),
     *('{"result": {"decision": "block"}}', '{"hookSpecificOutput": {"decision": "deny"}}', '{"continue": "false"}'),
     *('{"hookSpecificOutput": {}, "permissionDecision": "deny"}', '{"hookSpecificOutput": "deny"}', '["x"', "blocked"),
     *("permissionDecision: deny", "decision: block\nreason: no", "permission decision: deny", "{}\ndecision: block"),
-    *("<decision>deny</decision>", '{"decision": "block", "reason": "two\nlines"}', '{"decison": "block"}'),
+    *(
+        "decision=block",
+        "<decision>deny</decision>",
+        '{"decision": "block", "reason": "two\nlines"}',
+        '{"decison": "block"}',
+    ),
     *(DENY.replace("hookSpecificOutput", "hookSpecificOuput"), '{"continue": true, "verdict": "Deny"}'),
     *(DENY.replace("permissionDecision", "permission_decision"), '{"decision": false}', '{"decision": "denied"}'),
     *(DENY.replace("permissionDecision", "permisionDecision"), f'{{"hookSpecificOutput": {DENY}}}'),
