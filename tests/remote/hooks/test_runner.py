@@ -186,18 +186,13 @@ REFUSED_ON_STDOUT = [
     *('{"result": {"decision": "block"}}', '{"hookSpecificOutput": {"decision": "deny"}}', '{"continue": "false"}'),
     *('{"hookSpecificOutput": {}, "permissionDecision": "deny"}', '{"hookSpecificOutput": "deny"}', '["x"', "blocked"),
     *("permissionDecision: deny", "decision: block\nreason: no", "permission decision: deny", "{}\ndecision: block"),
-    *(
-        "decision=block",
-        "<decision>deny</decision>",
-        '{"decision": "block", "reason": "two\nlines"}',
-        '{"decison": "block"}',
-    ),
+    *("<decision>deny</decision>", '{"decision": "block", "reason": "two\nlines"}', '{"decison": "block"}'),
     *(DENY.replace("hookSpecificOutput", "hookSpecificOuput"), '{"continue": true, "verdict": "Deny"}'),
     *(DENY.replace("permissionDecision", "permission_decision"), '{"decision": false}', '{"decision": "denied"}'),
     *(DENY.replace("permissionDecision", "permisionDecision"), f'{{"hookSpecificOutput": {DENY}}}'),
     *(json.dumps('{"decision": "block"}'), "DENIED: rm is not allowed here", DENY.replace(" ", "\r\n")),
     *(f'{{"level": 1}}\n{{"level": 2}}\n{DENY}\n{{"level": 3}}', f"\ufffd\ufffd{DENY}", "x\n" * 100_000 + DENY),
-    *("{x\n" * 200 + DENY, 'starting\n{"hookSpecificOutput": {"hookEv'),
+    *("decision=block", "{x\n" * 200 + DENY, 'starting\n{"hookSpecificOutput": {"hookEv'),
 ]
 
 
