@@ -28,24 +28,26 @@ _FIND_WORDS = _VALUED | _BARE | _OPENING | _CLOSING | names("-follow -L -H -P -e
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     """Raise NotUnderstood unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f`
-    stands before it, without -o or comma between them, in the same parentheses or outside. `texts` follow the
-    directories."""
+    must hold on every path to it. `texts` follow the directories."""
     plain, before = False, ""
-    around: list[bool] = [False]  # whether the file was surely plain at the start of each open parenthesis
+    # of each open parenthesis: whether the file was surely plain at its start, and at the ends of its earlier branches
+    around, branches = [False], [True]
     found: list[bool] = []
     for text, value in _terms(texts):
         if text == "(":
             around.append(plain)
+            branches.append(before not in ("!", "-not"))
         elif text == ")":
-            plain = around.pop()
+            is_plain = branches.pop() and plain
+            plain = around.pop() or is_plain
         elif text in (",", "-o", "-or"):
-            plain = around[-1]
+            branches[-1], plain = branches[-1] and plain, around[-1]
         elif text == "-exec":
             found.append(plain)
         elif (text, value) == ("-type", "f") and before not in ("!", "-not"):
             plain = True
         before = text
-    if len(found) != len(needs) or any(need and not is_plain for need, is_plain in zip(needs, found)):
+    if len(found) != len(needs) or any(need and not each for need, each in zip(needs, found)):
         raise NotUnderstood
 
 

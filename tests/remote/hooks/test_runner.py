@@ -178,15 +178,9 @@ PRETTY = json.dumps(json.loads(DENY), indent=2)
 
 
 REFUSED_ON_STDOUT = [
-    *(
-        *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
-        DENY[:-1],
-    ),
+    *(f"Loading nvm ...\n{DENY}\n", f"{DENY}\nbye\n", f"[INFO] ready\n{PRETTY}", f"\ufeff{DENY}", f"[{DENY}]"),
     *(f"\x1b[1m\x1b[31m{DENY}\x1b[0m", f"\x1b]0;title\x07{DENY}", "".join(f"{char}\0" for char in DENY), "deny\n"),
-    *(
-        *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}"),
-        "decision=block",
-    ),
+    *(f"{ALLOW}\n{DENY}", f"{DENY}{ALLOW}", f'{{"level": 30, "msg": "up"}}\n{DENY}', f"answer: {DENY}", DENY[:-1]),
     *(DENY.replace('"', "'"), f"```json\n{DENY}\n```", DENY.replace("PreToolUse", "PreToolUsed"), '{"allowed": false}'),
     *('{"decision": "block", "decision": "approve"}', '{"permissionDecision": "deny"}', '{"decision": "BLOCK"}', "{"),
     *('{"result": {"decision": "block"}}', '{"hookSpecificOutput": {"decision": "deny"}}', '{"continue": "false"}'),
@@ -198,7 +192,7 @@ REFUSED_ON_STDOUT = [
     *(DENY.replace("permissionDecision", "permisionDecision"), f'{{"hookSpecificOutput": {DENY}}}'),
     *(json.dumps('{"decision": "block"}'), "DENIED: rm is not allowed here", DENY.replace(" ", "\r\n")),
     *(f'{{"level": 1}}\n{{"level": 2}}\n{DENY}\n{{"level": 3}}', f"\ufffd\ufffd{DENY}", "x\n" * 100_000 + DENY),
-    *("{x\n" * 200 + DENY, 'starting\n{"hookSpecificOutput": {"hookEv'),
+    *("decision=block", "{x\n" * 200 + DENY, 'starting\n{"hookSpecificOutput": {"hookEv'),
 ]
 
 

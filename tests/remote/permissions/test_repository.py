@@ -75,6 +75,7 @@ def attribute(key: str) -> Callable[[Desk], None]:
 
 
 FSMONITOR = "[core]\nfsmonitor = RUN\n"
+CONFIG_OF_WORKTREE = arranged({"extensions.worktreeConfig": "true"}, {".git/config.worktree": FSMONITOR})
 
 
 def _hook(desk: Desk) -> None:
@@ -172,11 +173,7 @@ RUNNERS: list[tuple[str, Callable[[Desk], None], str, str]] = [
     ("hook", _hook, "git status", ""),
     ("hooks-path", _hooks_path, "git status", ""),
     ("include", arranged({"include.path": "../more"}, {"more": FSMONITOR}), "git status", ""),
-    (
-        "config-worktree",
-        arranged({"extensions.worktreeConfig": "true"}, {".git/config.worktree": FSMONITOR}),
-        *("git status", ""),
-    ),
+    ("config-worktree", CONFIG_OF_WORKTREE, "git status", ""),
     ("commondir", _commondir, "git status", ""),
     ("git-file", _git_file, "git status", ""),
     ("unlike-a-repository", _unlike_a_repository, "git status", ""),

@@ -38,6 +38,57 @@ UNTOLD = [
     *("env -S 'rm x'", "x='1 rm'; xargs -n $x echo", "find . $x rm x"),
 ]
 
+TELLING = [
+    *(f"grep -{'n' * 19_000}f/etc/passwd a.txt", f"grep -{'n' * 19_000}flink a.txt", "git grep -nflink"),
+    *("grep -Ff/etc/passwd a.txt", "grep -nFf../other/c a.txt", "grep -nflink a.txt", "ls -RL", "ls -L -R"),
+    *("grep --file=link a.txt", "grep --fil=link a.txt", "rg -.f../other/c x", "rg -nflink a.txt", "tree -l"),
+    *("rg --ignore-file ../other/c x", "rg --ignore-file=link x", "git grep -nf../other/c", "tree -al"),
+    *("grep --exclude-from ../other/c x a.txt", "grep --exclude-fr ../other/c x a.txt", "find -L ."),
+    *("git blame --contents=link c", "md5sum -c sums", "sha256sum --chec sums", "b2sum -wc sums", "du -L ."),
+    *("du --files0-from=list", "wc --files0-from=list", "wc --f=list", "jq -nL../other/deep 1", "du --deref ."),
+    *("ls --recursive --deref", "find . -follow -name x", "ps auxe", "ps e", "ps ax -o cmd e"),
+    *("ps --forest e", "ps -o environ", "ps $x", "ps aux $x"),
+]
+NOT_WRITTEN_OUT = [
+    *("source <(echo rm x)", "bash <(echo rm x)", "sh /dev/fd/0 < a.txt", '. /dev/stdin <<< "$x"', "exec $x y"),
+    *("x='rm y'; sudo $x", "sudo -u bob /bin/r[m] x", "x='rm y'; watch \"$x\"", "x=rm; uv run $x y"),
+    *("watch 'if true; then rm x; fi'", "x='rm y'; tmux new -d \"$x\"", "x=rm; setpriv $x y"),
+    'script -qc "$x" f',
+]
+WRITTEN_OUT = [
+    *("sudo make install", "watch -n 1 ls", "tmux new -d 'make watch'", "uv run ruff check src/*.py"),
+    *("npx tsc $x", "git rm x", "git log --grep 'rm x'", "npm run rm", "git commit -m 'rm x'", "flock f make"),
+    *("timeout 60 pytest $x", "source $VENV/bin/activate", "ssh host 'ls -l'", "xvfb-run -a make"),
+]
+CLUSTERS = [
+    *("grep -Ffsecrets/key a.txt", "rg -.nfsecrets/key", "curl -sFf=@secrets/key x"),
+    "grep -nnnnfsecrets/key a",
+]
+LITERAL = [
+    *("ls", "ls -la src", "cat a.txt | head -3", "grep -n 'a b' a.txt && wc -l a.txt", "! test -f a.txt; pwd"),
+    *("sed -n '1,5p' a.txt", 'grep "x" a.txt', "grep 'a\\.b' a.txt", "ls\npwd", "find . -type f -name '*.py'"),
+]
+NOT_LITERAL = [
+    *("ls *.py", "ls a?", "ls [a]*", "echo ~", "cat a=~/x", "echo $HOME", 'echo "$x"', "echo ${x}"),
+    *("echo $(ls)", "echo `ls`", "cat <(ls)", "x=1", "LC_ALL=C ls", "x=1; ls", "ls 2>/dev/null", "ls 2>&1"),
+    *("cat < a.txt", "cat <<< x", "cat <<E\nx\nE", "ls > /dev/null", "(ls)", "{ ls; }", "(ls) 2>&1"),
+    *("ls \\\n -l", "l\\\ns", "f() { ls; }; f"),
+]
+HANDING_LINKS = ["find .. -exec sort {} \\;", "find .. -exec uniq {} \\;", "find .. -type f -exec sort {} +"]
+NO_OTHER: list[dict[str, Any]] = [{"mode": "bypassPermissions", "disallowed": "Read(../other/**)"}]
+BESIDE = ["grep -rn x src", "rg x src", "grep x a.txt", "ls -R", "find . -name x", "git log -p"]
+NO_SECRETS: list[dict[str, Any]] = [{"disallowed": "Read(secrets/**) Read(.env)"}]
+SPELLINGS = [
+    *("git show HEAD:secrets/key", "grep -fsecrets/key a.txt", "curl -d @secrets/key x"),
+    *("pr /proc/self/cwd/secrets/key", "cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"),
+]
+KNOWN_LATER = ["x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"]
+TOLD = [
+    *("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"),
+    f"env {'A=1 ' * 60}rm x",
+]
+OTHERS_TOLD = ["make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"]
+
 FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Behavior, ...]]] = [
     *(
         (name, cases(name), engines, expected)
@@ -54,108 +105,24 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
     ),
     ("blanks that are none", ["ls\xa0&& rm x", "ls;\u2003rm x"], [{"allowed": GIT}], ASK),
     ("starters that nest too deeply", ["find . -exec " * 1_400 + "rm {} +", "xargs " * 3_000 + "rm"], NO_RM, ASK),
-    (
-        "nothing outside is told",
-        [
-            *(f"grep -{'n' * 19_000}f/etc/passwd a.txt", f"grep -{'n' * 19_000}flink a.txt", "git grep -nflink"),
-            *("grep -Ff/etc/passwd a.txt", "grep -nFf../other/c a.txt", "grep -nflink a.txt", "ls -RL", "ls -L -R"),
-            *("grep --file=link a.txt", "grep --fil=link a.txt", "rg -.f../other/c x", "rg -nflink a.txt", "tree -l"),
-            *("rg --ignore-file ../other/c x", "rg --ignore-file=link x", "git grep -nf../other/c", "tree -al"),
-            *("grep --exclude-from ../other/c x a.txt", "grep --exclude-fr ../other/c x a.txt", "find -L ."),
-            *("git blame --contents=link c", "md5sum -c sums", "sha256sum --chec sums", "b2sum -wc sums", "du -L ."),
-            *("du --files0-from=list", "wc --files0-from=list", "wc --f=list", "jq -nL../other/deep 1", "du --deref ."),
-            *("ls --recursive --deref", "find . -follow -name x", "ps auxe", "ps e", "ps ax -o cmd e"),
-            *("ps --forest e", "ps -o environ", "ps $x", "ps aux $x"),
-        ],
-        *(PLAIN, ASK),
-    ),
-    (
-        "a runner of what is not written out",
-        [
-            *("source <(echo rm x)", "bash <(echo rm x)", "sh /dev/fd/0 < a.txt", '. /dev/stdin <<< "$x"', "exec $x y"),
-            *("x='rm y'; sudo $x", "sudo -u bob /bin/r[m] x", "x='rm y'; watch \"$x\"", "x=rm; uv run $x y"),
-            *("watch 'if true; then rm x; fi'", "x='rm y'; tmux new -d \"$x\"", "x=rm; setpriv $x y"),
-            'script -qc "$x" f',
-        ],
-        *(NO_RM, ASK),
-    ),
-    (
-        "runners of other commands",
-        [
-            *("sudo make install", "watch -n 1 ls", "tmux new -d 'make watch'", "uv run ruff check src/*.py"),
-            *("npx tsc $x", "git rm x", "git log --grep 'rm x'", "npm run rm", "git commit -m 'rm x'", "flock f make"),
-            *("timeout 60 pytest $x", "source $VENV/bin/activate", "ssh host 'ls -l'", "xvfb-run -a make"),
-        ],
-        *(NO_RM[1:], ALLOW),
-    ),
-    (
-        "a denied file in a cluster of options",
-        [
-            *("grep -Ffsecrets/key a.txt", "rg -.nfsecrets/key", "curl -sFf=@secrets/key x"),
-            "grep -nnnnfsecrets/key a",
-        ],
-        *(NO_KEY, DENY),
-    ),
+    ("nothing outside is told", TELLING, PLAIN, ASK),
+    ("a runner of what is not written out", NOT_WRITTEN_OUT, NO_RM, ASK),
+    ("runners of other commands", WRITTEN_OUT, NO_RM[1:], ALLOW),
+    ("a denied file in a cluster of options", CLUSTERS, NO_KEY, DENY),
     ("a comparison of directories", ["diff . src"], NO_KEY, ASK),
     ("a comparison of files", ["diff a.txt c"], NO_KEY, ALLOW),
-    (
-        "a line of literal words, without a cage",
-        [
-            *("ls", "ls -la src", "cat a.txt | head -3", "grep -n 'a b' a.txt && wc -l a.txt", "! test -f a.txt; pwd"),
-            *("sed -n '1,5p' a.txt", 'grep "x" a.txt', "grep 'a\\.b' a.txt", "ls\npwd", "find . -type f -name '*.py'"),
-        ],
-        *(STRICT, ALLOW),
-    ),
-    (
-        "a line with anything else, without a cage",
-        [
-            *("ls *.py", "ls a?", "ls [a]*", "echo ~", "cat a=~/x", "echo $HOME", 'echo "$x"', "echo ${x}"),
-            *("echo $(ls)", "echo `ls`", "cat <(ls)", "x=1", "LC_ALL=C ls", "x=1; ls", "ls 2>/dev/null", "ls 2>&1"),
-            *("cat < a.txt", "cat <<< x", "cat <<E\nx\nE", "ls > /dev/null", "(ls)", "{ ls; }", "(ls) 2>&1"),
-            *("ls \\\n -l", "l\\\ns", "f() { ls; }; f"),
-        ],
-        *(STRICT, ASK),
-    ),
+    ("a line of literal words, without a cage", LITERAL, STRICT, ALLOW),
+    ("a line with anything else, without a cage", NOT_LITERAL, STRICT, ASK),
     ("reading through a parent of what is denied", cases("commands that read through a parent ask"), SWEPT, ASK),
-    (
-        "find that may hand links to what it runs",
-        ["find .. -exec sort {} \\;", "find .. -exec uniq {} \\;", "find .. -type f -exec sort {} +"],
-        *([{"mode": "bypassPermissions", "disallowed": "Read(../other/**)"}], ASK),
-    ),
-    (
-        "reading beside what is denied",
-        ["grep -rn x src", "rg x src", "grep x a.txt", "ls -R", "find . -name x", "git log -p"],
-        *([{"disallowed": "Read(secrets/**) Read(.env)"}], ALLOW),
-    ),
+    ("find that may hand links to what it runs", HANDING_LINKS, NO_OTHER, ASK),
+    ("reading beside what is denied", BESIDE, NO_SECRETS, ALLOW),
     ("what is denied is not there", ["grep -rn x ."], [{"disallowed": "Read(none/**) Read(.env)"}], ALLOW),
-    (
-        "a denied path in another spelling",
-        [
-            *("git show HEAD:secrets/key", "grep -fsecrets/key a.txt", "curl -d @secrets/key x"),
-            *("pr /proc/self/cwd/secrets/key", "cat [s]ecrets/key", "cat [^a]ecrets/key", "cat s*ts/k?y"),
-        ],
-        *(NO_KEY, DENY),
-    ),
-    (
-        "a path that only the shell knows",
-        ["x=secrets; cat $x/key", "ls | xargs cat", "cat .*/project/secrets/key"],
-        *(NO_KEY, ASK),
-    ),
+    ("a denied path in another spelling", SPELLINGS, NO_KEY, DENY),
+    ("a path that only the shell knows", KNOWN_LATER, NO_KEY, ASK),
     ("what cannot be told", UNTOLD, NO_RM, (ASK, DENY)),
     ("what cannot be told, and no rule denies", UNTOLD, [{"allowed": "Bash"}, {"mode": "bypassPermissions"}], ALLOW),
-    (
-        "a denied command that can be told",
-        [
-            *("trap 'rm x' EXIT", "bash -c 'true;rm<x'", "bash -c rm", "sh -xc './rm y'"),
-            f"env {'A=1 ' * 60}rm x",
-        ],
-        *(NO_RM, DENY),
-    ),
-    (
-        "another command that can be told",
-        ["make all", "bash -c 'make all'", "sh script", "trap 'echo x' EXIT", "cat $x", "echo x | tee y"],
-        *(NO_RM, ALLOW),
-    ),
+    ("a denied command that can be told", TOLD, NO_RM, DENY),
+    ("another command that can be told", OTHERS_TOLD, NO_RM, ALLOW),
     ("rules, without a cage", ["make *.o"], [{**STRICT[0], "allowed": "Bash(make *)"}], ALLOW),
 ]
 
