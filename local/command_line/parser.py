@@ -1,21 +1,31 @@
-"""Parse argv into `Arguments`. Options may stand anywhere before `--`; all else are words."""
+"""Parse argv into `Arguments`: argparse reads the options, this module interprets the words around them."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise, takewhile
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 
-from . import arguments as declared
-from .arguments import BY_NAME, Arguments, CopyChoice, Option, OptionKind, is_session_id, shortened
+from .arguments import (
+    BY_NAME,
+    OPTIONS,
+    Arguments,
+    CopyChoice,
+    Option,
+    OptionKind,
+    arguments_from,
+    is_session_id,
+    is_worktree_name,
+    shortened,
+)
 from .option_rules import refuse_ssh_options, unknown_tools, validate
 from .subcommands import COMMANDS, HOST_COMMANDS, OWN_WORDS, SUBCOMMANDS
 from .target import HOME, Target, directory_here, parse_target, remote_path
@@ -28,104 +38,122 @@ _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
 _COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _LIST_THEM = "`ccb ps HOST` lists them."
+_PRINT = BY_NAME["--print"].names
+_PRINTED = "\0"  # stands in the words where -p was given; no argument of a process can be this
+_COPY_RECURSIVE = ("-r", "-R")
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Found:
-    """What is read from argv. `tolerant`: a program that speaks JSON may use options that are unknown here. `variadic`
-    is an option that took several words: it may have swallowed a prompt. `printed_at`: so many words stand before -p.
-    `ended_at_start`: the words begin with `--`."""
+    """What argparse found. `variadic` is an option that took several words: it may have swallowed a prompt."""
 
-    tolerant: bool
-    values: dict[Option, Any] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    variadic: str = ""
-    printed_at: int = -1
-    ended_at_start: bool = False
+    arguments: Arguments
+    words: tuple[str, ...]
+    variadic: str
+    ended_at_start: bool
+    unknown: tuple[str, ...]
+    printed_at: int
 
 
 def _read_options(argv: Sequence[str]) -> _Found:
     cut = argv.index("--") if "--" in argv else len(argv)
     pairs = {*argv, *(f"{name}={value}" for name, value in pairwise(argv))}
-    found = _Found({"--input-format=stream-json", "--output-format=stream-json"} <= pairs)
-    left = deque(argv[:cut])
-    while left:
-        word = left.popleft()
-        if _is_option(word):
-            _read_option("--recursive" if word in ("-r", "-R") and found.words[:1] == ["cp"] else word, left, found)
+    tolerant = {"--input-format=stream-json", "--output-format=stream-json"} <= pairs
+    attached = _attached(argv[:cut], tolerant)
+    found, others = _parsed(attached)
+    values: dict[Option, object] = {}
+    variadic = ""
+    for name, value in vars(found).items():
+        option = BY_NAME[name]
+        if option.kind is OptionKind.VARIADIC:
+            variadic = name if any(len(words) > 1 for words in value) else variadic
+            value = [item for words in value for word in words for item in ([word] if isinstance(word, str) else word)]
+        values[option] = tuple(value) if isinstance(value, list) else value
+    marked, unknown = _words(others, set(pairwise(attached)), tolerant=tolerant)
+    words = [word for word in marked if word != _PRINTED]
+    ended_at_start = not words and cut < len(argv)
+    printed_at = marked.index(_PRINTED) if _PRINTED in marked else -1
+    words += argv[cut + 1 :]
+    return _Found(arguments_from(values), tuple(words), variadic, ended_at_start, tuple(unknown), printed_at)
+
+
+def _parsed(attached: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the values of all options, and what is left, in order: words and unknown options."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False, argument_default=argparse.SUPPRESS
+    )
+    for option in OPTIONS:
+        names = option.names
+        if not option.metavar:
+            parser.add_argument(*names, dest=names[0], action="store_const", const=True)
+        elif option.kind is OptionKind.VARIADIC:
+            parser.add_argument(*names, dest=names[0], action="append", nargs="+", type=option.value)
         else:
-            found.words.append(word)
-    found.ended_at_start = not found.words and cut < len(argv)
-    found.words += argv[cut + 1 :]
-    return found
-
-
-def _read_option(word: str, left: deque[str], found: _Found) -> None:
-    """Read an option with the values that belong to it: those attached to `word`, or some of what is left."""
-    name, attached, value = word.partition("=")
-    if name not in BY_NAME and word[:2] in BY_NAME:  # `-P22`, `-cp`
-        name, attached, value = word[:2], word[2:], word[2:]
-        if not BY_NAME[name].metavar and f"-{value[0]}" in BY_NAME:
-            left.appendleft(f"-{value}")
-            attached = ""
-    option = BY_NAME.get(name)
-    if option is None:
-        _pass_over(name, found, deque() if attached else left)
-    elif option.metavar:
-        _keep(option, [value] if attached else _taken(option, left, found), found)
-    elif attached:
-        raise UsageError(f"error: option '{option.shown}' takes no value")
-    else:
-        found.values[option] = True
-        if option.field == "print" and found.printed_at < 0:
-            found.printed_at = len(found.words)
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and word != "-"
-
-
-def _taken(option: Option, left: deque[str], found: _Found) -> list[str]:
-    """Take the values of an option from the words behind it. Raise UsageError."""
-    count = 0
-    if option.kind is OptionKind.VARIADIC:
-        count = len(list(takewhile(lambda word: not _is_option(word), left)))
-    elif left and option.field == "resume":
-        count = int(is_session_id(left[0]))
-    elif left and option.field == "worktree":  # it may as well be a prompt, or the host
-        named = found.tolerant or len(found.words) > (found.words[:1] == ["ssh"])
-        count = int(named and declared.is_worktree_name(left[0]))
-    elif left:
-        count = int(left[0].partition("=")[0] not in BY_NAME)  # a value may start with a dash
-    if not count and option.kind is not OptionKind.OPTIONAL:
+            action = "append" if option.kind is OptionKind.REPEAT else "store"
+            parser.add_argument(*names, dest=names[0], action=action, type=option.value)
+    try:
+        return parser.parse_known_args(attached)
+    except argparse.ArgumentError as error:
+        option = BY_NAME[str(error.argument_name).partition("/")[0]]
+        if str(error.message).startswith("ignored"):
+            raise UsageError(f"error: option '{option.shown}' takes no value") from None
         raise UsageError(
             f"error: option '{option.shown}' argument missing",
             do=f"A value that starts with - is written {option.names[0]}=VALUE.",
-        )
-    return [left.popleft() for _ in range(count)] or [""]
+        ) from None
 
 
-def _keep(option: Option, texts: Sequence[str], found: _Found) -> None:
-    values = [option.value(text) for text in texts]
-    before = found.values.get(option, ())
-    if option.kind is OptionKind.VARIADIC:
-        found.variadic = option.names[0] if len(texts) > 1 else found.variadic
-        parts = (value if isinstance(value, tuple) else (value,) for value in values)
-        found.values[option] = (*before, *(part for each in parts for part in each))
-    else:
-        found.values[option] = (*before, *values) if option.kind is OptionKind.REPEAT else values[0]
+def _attached(argv: Sequence[str], tolerant: bool) -> list[str]:
+    """Return `argv` with single values attached to their options: argparse takes no value that starts with a dash, and
+    does not look at an optional value before it takes it. Behind -p stands a mark."""
+    found: list[str] = []
+    left = deque(argv)
+    while left:
+        word = left.popleft()
+        words = [each for each in found if not each.startswith("-") and each != _PRINTED]
+        if word in _COPY_RECURSIVE and words[:1] == ["cp"]:
+            word = "--recursive"
+        option = BY_NAME.get(word)
+        if option is not None and _takes(option, left, words, tolerant):
+            word = f"{option.names[0]}={left.popleft()}"
+        elif option is not None and option.kind is OptionKind.OPTIONAL:
+            word = f"{option.names[0]}="
+        found += [word, _PRINTED] if word in _PRINT else [word]
+    return found
 
 
-def _pass_over(name: str, found: _Found, left: deque[str]) -> None:
-    """Note an unknown option with the value in `left` that seems to belong to it. Raise UsageError."""
-    if not found.tolerant:
-        near = _nearest(name, BY_NAME, 2, 0.7)
-        do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
-        raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
-    value = left.popleft() if left and not _is_option(left[0]) else None
-    swallowed = "" if value is None else f" and its value {shortened(value)!r}"
-    found.unknown.append(f"unknown option '{shortened(name)}'{swallowed} ignored")
+def _takes(option: Option, left: Sequence[str], words: Sequence[str], tolerant: bool) -> bool:
+    """Return whether the first word that is left is the value of the option, and not a prompt or a place."""
+    if not left:
+        return False
+    if option.field == "resume":
+        return is_session_id(left[0])
+    if option.field == "worktree":
+        return is_worktree_name(left[0]) and (tolerant or len(words) > (words[:1] == ["ssh"]))
+    return option.takes_one and left[0].partition("=")[0] not in BY_NAME
+
+
+def _words(others: Sequence[str], pairs: set[tuple[str, str]], *, tolerant: bool) -> tuple[list[str], list[str]]:
+    """Return the words among what argparse did not take, and sentences about unknown options: only programs that speak
+    JSON may use such options, with a value that follows."""
+    words: list[str] = []
+    unknown: list[str] = []
+    left = deque(others)
+    while left:
+        word = left.popleft()
+        if not word.startswith("-") or word == "-":
+            words.append(word)
+            continue
+        name, equals, _ = word.partition("=")
+        if not tolerant:
+            near = _nearest(name, BY_NAME, 2, 0.7)
+            do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
+            raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)
+        swallowed = ""
+        if not equals and left and (word, left[0]) in pairs and not left[0].startswith("-"):
+            swallowed = f" and its value {shortened(left.popleft())!r}"
+        unknown.append(f"unknown option '{shortened(name)}'{swallowed} ignored")
+    return words, unknown
 
 
 def _nearest(word: str, names: Iterable[str], most: int, cutoff: float) -> list[str]:
@@ -139,7 +167,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     runs: `host:/path`, `host` for the directory there that has the path of the current one, "" for this machine. Raises
     UsageError."""
     found = _read_options(argv)
-    arguments, words = declared.arguments_from(found.values), tuple(found.words)
+    arguments, words = found.arguments, found.words
     named = words[0] if words and words[0] in COMMANDS else ""
     if arguments.help or arguments.version:
         return replace(arguments, command=named)
