@@ -95,10 +95,10 @@ def matching(text: str, at: int) -> int | None:
     place = next((each for each in range(at, line_end(text, at)) if text[each] in "()[]{}"), None)
     if place is None:
         return None
-    opening, closing = _PAIRS[text[place]]
-    if text[place] == opening:
-        return _unmatched(text, place + 1, 1, closing, opening)
-    return _unmatched(text, place - 1, -1, opening, closing)
+    pair = _PAIRS[text[place]]
+    if text[place] == pair[0]:
+        return _unmatched(text, place + 1, 1, pair[1], pair[0])
+    return _unmatched(text, place - 1, -1, pair[0], pair[1])
 
 
 def text_object(text: str, at: int, around: bool, name: str) -> tuple[int, int] | None:
@@ -150,7 +150,7 @@ def _quoted(text: str, at: int, around: bool, quote: str) -> tuple[int, int] | N
 
 
 def _bracketed(text: str, at: int, around: bool, pair: str) -> tuple[int, int] | None:
-    opening, closing = pair
+    opening, closing = pair[0], pair[1]
     closes = text[at : at + 1] == closing  # the cursor is on the end of the object
     start = _unmatched(text, min(at, len(text) - 1) - closes, -1, opening, closing)
     end = _unmatched(text, start + 1, 1, closing, opening) if start is not None else None
