@@ -1,4 +1,4 @@
-"""What runs, looked at while it may end."""
+"""What runs, looked at while it may end, and programs to run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from pathlib import Path
 
 import psutil
 from tests.support.hosts.sshd import HostUser
+
+
+def program(path: Path, text: str) -> Path:
+    """Write a shell script that can be run, and its directory. Return its path."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
 
 
 def name_of(process: psutil.Process) -> str:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import program
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect
@@ -125,10 +126,7 @@ async def output(transport: Transport, command: str = "echo in") -> str:
 def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only configuration that ssh reads from now on; a new file in `directory`."""
     path, real = directory / "ssh_config", shutil.which("ssh")
-    wrapper = directory / "bin" / "ssh"
-    wrapper.parent.mkdir()
-    wrapper.write_text(f'#!/bin/sh\nexec {real} -F "{path}" "$@"\n', encoding="ascii")
-    wrapper.chmod(0o755)
+    wrapper = program(directory / "bin" / "ssh", f'exec {real} -F "{path}" "$@"')
     path.touch()
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     return path

@@ -8,15 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.machine.processes import program
 from tests.support.machine.waiting import until
 
 
 @asynccontextmanager
 async def ssh_agent(directory: Path, *keys: Path, askpass: str = "exit 1") -> AsyncIterator[Path]:
     """An agent that holds `keys`; its socket. `askpass` is the script that it runs to have a signature confirmed."""
-    path, script = directory / "agent.sock", directory / "askpass"
-    script.write_text(f"#!/bin/sh\n{askpass}\n", encoding="ascii")
-    script.chmod(0o755)
+    path, script = directory / "agent.sock", program(directory / "askpass", askpass)
     env = {**os.environ, "SSH_ASKPASS": str(script), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, env=env)
     try:

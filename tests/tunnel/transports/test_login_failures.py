@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with
+from tests.support.machine.processes import commands_with, program
 from tests.support.machine.waiting import until
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
@@ -186,12 +186,6 @@ async def refused(
         await connect(SshTarget("box", None, port, (), options), prompts or NobodyToAsk(), env=env, words=words)
     assert not list(Path(env["XDG_RUNTIME_DIR"]).glob("ccb-ssh-*"))
     return caught.value
-
-
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 async def test_a_proxy_command_gives_the_evidence(words: Words, env: Env, tmp_path: Path) -> None:
