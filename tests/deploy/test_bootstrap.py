@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.machine.processes import shell_script
 from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import Launched, launch
@@ -114,10 +115,7 @@ async def test_a_python_whose_name_tells_its_version_is_not_checked(
     host: Host, tmp_path: Path, name: str, starts: int
 ) -> None:
     folder, log = tmp_path / "bin", tmp_path / "log"
-    folder.mkdir()
-    real = folder / name
-    real.write_text(f'#!/bin/sh\necho start >>"{log}"\nexec "{RECENT[-1]}" "$@"\n')
-    real.chmod(0o755)
+    real = shell_script(folder / name, f'echo start >>"{log}"\nexec "{RECENT[-1]}" "$@"')
     (folder / "python3").symlink_to(real)
     host.env["PATH"] = f"{folder}:/usr/bin:/bin"
     _, said = await host.start(tiny_bundle())
@@ -207,9 +205,7 @@ async def test_a_python_that_is_too_old_is_named(host: Host) -> None:
 
 
 async def test_a_shim_that_fails_is_passed_over(host: Host) -> None:
-    shim = host.home / "python3"
-    shim.write_text("#!/bin/sh\necho 'pyenv: no version set' >&2\nexit 127\n", encoding="utf-8")
-    shim.chmod(0o755)
+    shim = shell_script(host.home / "python3", "echo 'pyenv: no version set' >&2\nexit 127")
     _, said = await host.start(tiny_bundle(), candidates=[str(shim), *CANDIDATES])
     assert said == "hello disk /\n"
 
@@ -224,10 +220,8 @@ async def test_a_path_arrives_as_it_was_given(host: Host, cwd: str) -> None:
 
 
 async def test_what_the_host_says_instead_is_shown_harmlessly(host: Host) -> None:
-    fake = host.home / "python"
     said = "\\033]0;owned\\007This account is \\033[31mnot available."
-    fake.write_text(f"#!/bin/sh\ncase $4 in *version*) exit 0;; esac\nprintf '{said}\\n'; exit 1\n", encoding="utf-8")
-    fake.chmod(0o755)
+    fake = shell_script(host.home / "python", f"case $4 in *version*) exit 0;; esac\nprintf '{said}\\n'; exit 1")
     with pytest.raises(DeployError) as caught:
         await host.start(tiny_bundle(), candidates=[str(fake)])
     assert "This account is not available." in caught.value.evidence

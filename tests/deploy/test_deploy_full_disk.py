@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import uuid
@@ -12,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_bootstrap import Host, fresh_bundle, small_disk
+from tests.support.machine.processes import shell_script
+from tests.support.machine.waiting import until
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.transports.command_transport import LocalTransport
@@ -53,9 +54,7 @@ async def session(host: Host, python: str = sys.executable) -> AsyncIterator[Hel
         yield hello
     finally:
         await transport.close()
-    async with asyncio.timeout(60):
-        while Path(f"/proc/{hello.pid}").exists():
-            await asyncio.sleep(0.02)
+    await until(lambda: not Path(f"/proc/{hello.pid}").exists())
 
 
 def everything(top: Path) -> list[str]:
@@ -64,11 +63,8 @@ def everything(top: Path) -> list[str]:
 
 def failing_python(directory: Path, call: str, error: str, when: int) -> str:
     """A Python for which the kernel fails one call, as strace can ask of it."""
-    path = directory / "python3"
     inject = f"-e trace={call} -e inject={call}:error={error}:when={when}"
-    path.write_text(f'#!/bin/sh\nexec strace -qq -o /dev/null {inject} {sys.executable} "$@"\n', encoding="ascii")
-    path.chmod(0o755)
-    return str(path)
+    return str(shell_script(directory / "python3", f'exec strace -qq -o /dev/null {inject} {sys.executable} "$@"'))
 
 
 @pytest.mark.parametrize("what", INJECTED)
@@ -113,7 +109,7 @@ async def test_when_every_disk_fills_up_in_the_middle_the_program_is_in_memory(h
         assert hello.storage == "disk"
 
 
-SMALL_TMP = """#!/bin/sh
+SMALL_TMP = """\
 exec unshare --mount sh -c '
 mount --rbind {home} /mnt && mount -t tmpfs -o size=64k,mode=1777 tmpfs /tmp && mkdir -p {home} &&
 mount --rbind /mnt {home} && cd / && exec {python} "$@"' small "$@"
@@ -121,7 +117,5 @@ mount --rbind /mnt {home} && cd / && exec {python} "$@"' small "$@"
 
 
 def in_a_small_tmp(host: Host) -> str:
-    path = host.home / "python3"
-    path.write_text(SMALL_TMP.format(home=host.home, python=os.path.realpath(sys.executable)), encoding="ascii")
-    path.chmod(0o755)
-    return str(path)
+    python = os.path.realpath(sys.executable)
+    return str(shell_script(host.home / "python3", SMALL_TMP.format(home=host.home, python=python)))

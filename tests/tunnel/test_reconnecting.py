@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from tests.support.machine.waiting import until
 
 from ccb.tunnel import reconnecting
 from ccb.tunnel.reconnecting import MAX_QUICK, SLEPT_S, Pace, changes, slept_s, source_addresses, waits
@@ -38,9 +39,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 async def looked_twice(machine: Machine) -> None:
     """Wait until it has looked at what was changed, and once more."""
     before = machine.looks
-    async with asyncio.timeout(60):
-        while machine.looks < before + 2:
-            await asyncio.sleep(0.001)
+    await until(lambda: machine.looks >= before + 2)
 
 
 async def reasons(machine: Machine, *moves: dict[str, object]) -> list[str]:

@@ -9,12 +9,8 @@ from typing import Any
 
 from .dataclass import dataclass
 
-ALIASES = {
-    "default": "claude-sonnet-4-5",
-    "sonnet": "claude-sonnet-4-5",
-    "opus": "claude-opus-4-5",
-    "haiku": "claude-haiku-4-5",
-}
+_SONNET = "claude-sonnet-4-5"
+ALIASES = {"default": _SONNET, "sonnet": _SONNET, "opus": "claude-opus-4-5", "haiku": "claude-haiku-4-5"}
 """Short names of models, and the ids that they stand for."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")

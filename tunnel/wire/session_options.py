@@ -120,10 +120,8 @@ class SessionOptions:
     background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
     background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what differs from the defaults."""
-        default = SessionOptions()
-        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+    def to_json(self) -> Json:
+        return _changed(self, SessionOptions())
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SessionOptions:
@@ -137,6 +135,10 @@ class SessionOptions:
                 raise FrameError(f"session option {f.name!r} has the wrong type", repr(value).encode())
             known[f.name] = value
         return SessionOptions(**known)
+
+
+def _changed(options: Any, default: Any) -> Json:
+    return {k: v for k, v in asdict(options).items() if v != getattr(default, k)}
 
 
 def _fits(kind: str, value: object) -> bool:
@@ -161,9 +163,7 @@ class SettingsOption:
     left_open: list[str] = field(default_factory=list)
 
     def to_json(self) -> Json:
-        """Return what differs from the defaults."""
-        default = SettingsOption()
-        return {k: v for k, v in asdict(self).items() if v != getattr(default, k)}
+        return _changed(self, SettingsOption())
 
     @staticmethod
     def from_json(data: Json) -> SettingsOption:

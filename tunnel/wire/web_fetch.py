@@ -289,10 +289,7 @@ def resolve(place: WebPlace, *, allow_private: bool) -> list[str]:
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     private = [each for each in addresses if not is_public(each)]
     if private and not allow_private:
-        raise WebRefused(
-            f"{place.host} is at {private[0]}, which is no public address. Set webAllowPrivate to fetch from private "
-            "networks"
-        )
+        raise WebRefused(f"{place.host} is at {private[0]}, no public address. Set webAllowPrivate to fetch from it")
     return addresses
 
 
@@ -338,10 +335,8 @@ def tunnel(proxy: SplitResult, host: str, port: int, timeout: float) -> socket.s
         words = answer.split(b"\r\n")[0].decode("latin-1").split(None, 2)
         if len(words) < 2 or not words[0].startswith("HTTP/") or not words[1].startswith("2"):
             status = " ".join(words[1:])[:100]
-            raise WebRefused(
-                f"the proxy refuses {where}: {status!r}. If it wants names and not addresses, set webAllowPrivate: "
-                "then the proxy alone decides where a name leads"
-            )
+            wanted = "If it wants names and not addresses, set webAllowPrivate: then it decides where a name leads"
+            raise WebRefused(f"the proxy refuses {where}: {status!r}. {wanted}")
     except (OSError, WebRefused):
         made.close()
         raise

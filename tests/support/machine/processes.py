@@ -1,4 +1,4 @@
-"""What runs, looked at while it may end."""
+"""What runs, looked at while it may end, and programs to run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.support.hosts.sshd import HostUser
 
 def shell_script(path: Path, text: str) -> Path:
     """Make a program of `text`, which may name another interpreter than /bin/sh in its first line."""
+    path.parent.mkdir(exist_ok=True)
     path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path

@@ -124,11 +124,10 @@ async def output(transport: Transport, command: str = "echo in") -> str:
 
 def only_config(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The only configuration that ssh reads from now on; a new file in `directory`."""
-    path, programs = directory / "ssh_config", directory / "bin"
-    programs.mkdir()
-    shell_script(programs / "ssh", f'exec {shutil.which("ssh")} -F "{path}" "$@"')
+    path, real = directory / "ssh_config", shutil.which("ssh")
+    wrapper = shell_script(directory / "bin" / "ssh", f'exec {real} -F "{path}" "$@"')
     path.touch()
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
     return path
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import asyncssh
-from tests.support.hosts.sshd import Sshd
-from tests.support.person.login import logged_in
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.person.login import logged_in, target
 
 from ccb.tunnel.ssh.carrier import route
 from ccb.tunnel.ssh.past_logins import PastLogin, PastLogins, fingerprint
@@ -44,6 +45,14 @@ async def remembering(directory: Path, where: SshTarget, login: PastLogin) -> Pa
     past = PastLogins(directory / "past")
     past.remember((await route(where))[-1].config, login)
     return past
+
+
+async def known_login(
+    server: Sshd, user: HostUser, directory: Path, *options: str, **more: Any
+) -> tuple[SshTarget, PastLogins]:
+    """Return a target at `server` and the past logins, of which the last one there is remembered."""
+    where = target(server, user, *options, **more)
+    return where, await remembering(directory, where, await last_login(server))
 
 
 async def remembered(past: PastLogins, where: SshTarget) -> PastLogin | None:

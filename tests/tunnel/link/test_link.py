@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from tests.support.hosts.scripted_host import no_calls
+from tests.support.machine.waiting import until
 from tests.support.network.held_wire import Wire, in_process_host
 from tests.support.network.link_peer import HELLO, Peer, SocketPipe, link_pair
 from tests.tunnel.link.test_interleavings import Player
@@ -122,13 +123,9 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
         link.liveness.expect()  # the person has sent something
         link.liveness.expect()
         ping = await peer.next(wire.Ping)
-        async with asyncio.timeout(60):
-            while not link.liveness.unanswered_s:
-                await asyncio.sleep(0.01)
+        await until(lambda: link.liveness.unanswered_s)
         await peer.send(wire.Pong(1, ping.n))
-        async with asyncio.timeout(60):
-            while link.liveness.unanswered_s:
-                await asyncio.sleep(0.01)
+        await until(lambda: not link.liveness.unanswered_s)
         link.liveness.expect()
         assert (await peer.next(wire.Ping)).n == ping.n + 1
         reading.cancel()
@@ -404,12 +401,6 @@ async def test_bytes_that_are_no_frame_are_shown_safely(noise: bytes) -> None:
         with pytest.raises(ProtocolError) as caught:
             await link.hello()
     assert "\x1b" not in str(caught.value) and "\x00" not in str(caught.value) and len(str(caught.value)) < 600
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_grants_and_fences_of_an_earlier_epoch_are_ignored() -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from tests.support.hosts.control_master import socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with
+from tests.support.machine.processes import commands_with, shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.person.login import Person, output, target
@@ -187,10 +187,7 @@ async def test_a_lock_ends_it(sshd: Sshd, host_user: HostUser, tmp_path: Path, m
     """logind's signal, as gdbus prints it."""
     pipe = tmp_path / "said"
     os.mkfifo(pipe)
-    gdbus = tmp_path / "bin" / "gdbus"
-    gdbus.parent.mkdir()
-    gdbus.write_text(f'#!/bin/sh\nexec cat "{pipe}"\n')
-    gdbus.chmod(0o755)
+    gdbus = shell_script(tmp_path / "bin" / "gdbus", f'exec cat "{pipe}"')
     monkeypatch.setenv("PATH", f"{gdbus.parent}:{os.environ['PATH']}")
     assert await use(target(sshd, host_user)) == "new"
     with pipe.open("w") as bus:
@@ -270,9 +267,7 @@ def test_a_login_ends_with_the_ccb_that_is_killed(runtime: Path) -> None:
     """Nobody would answer its questions any more."""
     from ccb.tunnel.openssh import connection_keeper
 
-    ssh, record = runtime / "ssh", runtime / "s.json"
-    ssh.write_text("#!/bin/sh\nsleep 600\n")
-    ssh.chmod(0o755)
+    ssh, record = shell_script(runtime / "ssh", "sleep 600"), runtime / "s.json"
     keeper = [sys.executable, "-I", "-S", connection_keeper.__file__]
     words = [*keeper, str(runtime / "s"), str(record), "60", "{}", str(ssh)]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as ccb:

@@ -191,14 +191,12 @@ async def test_what_a_hostile_worker_sends_as_parts_does_not_reach_the_provider(
         ]
         for stream, (opened, data) in enumerate(bad, 2):
             end = (await send(worker, stream, opened, data)).end
-            assert end is not None
-            assert end.whole, opened
+            assert end is not None and end.whole, opened
         assert (await send(worker, 50, good, b"")).body == b"answer"
         primed = {**good, "parts": [size, 0, 0], "deflated": True, "primed": True}
         assert (await send(worker, 49, primed, deflate([base], base))).body == b"answer"
         refused = await send(worker, 51, good, b"", nonce="guessed")
-        assert refused.head is not None
-        assert refused.head.status == 403
+        assert refused.head is not None and refused.head.status == 403
         unnamed = await send(worker, 52, {**good, "digest": ""}, b"")
         assert json.loads(bytes(unnamed.body))["error"]["type"] == "invalid_request_error"
     assert provider.got == [base] * 3
@@ -213,6 +211,5 @@ async def test_only_so_many_bodies_are_made_in_a_while(provider: Provider, monke
         for stream in range(1, 4):
             await send(worker, stream, wrong, base)
         end = (await send(worker, 4, {**wrong, "digest": digest_of([base])}, base)).end
-        assert end is not None
-        assert end.whole, "the parts fit, but are not looked at any more"
+        assert end is not None and end.whole, "the parts fit, but are not looked at any more"
         assert (await worker.post(9, base)).body == b"answer", "whole bodies still pass"

@@ -11,23 +11,17 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.machine.waiting import until
+from tests.support.model.fake_model import FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, proxy_to, request_head
 
 from ccb.tunnel.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.providers.api_errors import Refusal
-from ccb.tunnel.providers.credential import Credential, FixedCredential
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.providers.provider import ProviderRequest, ProviderResponse
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.policy import MAX_WRONG, CallGrant, Policy, RequestLimits
-from ccb.tunnel.secret import Secret
-
-
-def provider_of(url: str) -> AnthropicProvider:
-    credential = Credential("test", api_key=Secret(API_KEY))
-    return AnthropicProvider(FixedCredential(credential), anthropic_client({"ANTHROPIC_BASE_URL": url}))
 
 
 async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothing(fake_model: FakeModel) -> None:
@@ -45,7 +39,7 @@ async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothin
 async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: FakeModel) -> None:
     fake_model.add({"text": "hello"})
     limits = RequestLimits(models=("m", "claude-*"), max_output_tokens=100)
-    async with AuthProxy(provider_of(fake_model.url), Policy(requests=limits)) as proxy:
+    async with proxy_to(fake_model.url, policy=Policy(requests=limits)) as proxy:
         assert (await answer_to(proxy, message_body(), size=7)).status == 200
         refused = await answer_to(proxy, message_body().replace(b'"m"', b'"gpt-9"'), size=7)
     assert (refused.status, refused.error["type"]) == (403, "laptop_not_allowed") and b"gpt-9" in refused.body
@@ -174,9 +168,7 @@ async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> N
             refused = await answer_to(proxy, body, call_id=call_id)
             assert (refused.status, refused.error["type"]) == (403, "laptop_revoked")
             assert refused.headers["x-should-retry"] == "false"
-        async with asyncio.timeout(10):
-            while proxy.under_way:
-                await asyncio.sleep(0)
+        await until(lambda: not proxy.under_way)
 
 
 async def test_bytes_that_have_arrived_and_were_not_read_are_gone_with_the_grant(fake_model: FakeModel) -> None:
@@ -217,7 +209,7 @@ async def test_the_provider_gets_no_byte_of_a_body_before_all_of_it_is_allowed()
     head = request_head(b'{"model": "gpt-9","max_tokens": 1}')
     async with (
         serving(handle) as url,
-        AuthProxy(provider_of(url), Policy(requests=RequestLimits(("m",)))) as proxy,
+        proxy_to(url, policy=Policy(requests=RequestLimits(("m",)))) as proxy,
         proxy.call(head, slow(), nonce=guard()) as answer,
     ):
         assert answer.status == 403

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import answer_to, guard, message_body, pieces, request_head
@@ -130,9 +131,7 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
     body = message_body()
     async with AuthProxy(router_to(fake_model.url), accounts=accounts) as proxy:
         assert (await answer_to(proxy, body, call_id="c1")).status == 200
-        async with asyncio.timeout(10):
-            while not accounts.reports:
-                await asyncio.sleep(0)
+        await until(lambda: accounts.reports)
         (report,) = accounts.reports
         assert (report.call_id, report.status, report.complete) == ("c1", 200, True)
         assert report.tokens.output > 0 and report.model

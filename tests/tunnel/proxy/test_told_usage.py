@@ -3,12 +3,12 @@ not tell is estimated."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
 from tests.support.providers.adapters import settings_for
 from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
@@ -46,9 +46,7 @@ async def asked(environ: dict[str, str], settings: Settings, model: str) -> tupl
         async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:
             answer = await read_all(response)
             assert response.status == 200
-        async with asyncio.timeout(10):
-            while not accounts.reports:
-                await asyncio.sleep(0)
+        await until(lambda: accounts.reports)
     return body, answer, accounts.reports[0]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
+from tests.support.machine.waiting import until
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, logged_in, logs_in, only_config, output, pipe_to, refused, target
 
@@ -222,9 +223,7 @@ async def test_a_proxy_command_may_talk(sshd: Sshd, host_user: HostUser, tmp_pat
         assert await output(transport, "echo through") == "through\n"
     assert "this page" in person.told[0] and "\x1b" not in person.told[0]
     assert len(person.asked) == 1, "the host key of the far end"
-    async with asyncio.timeout(60):
-        while str(tmp_path / "pipe.py") in commands_running():
-            await asyncio.sleep(0.02)
+    await until(lambda: str(tmp_path / "pipe.py") not in commands_running())
 
 
 def commands_running() -> str:

@@ -29,6 +29,7 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
 
 PASSWORD = "open, sesame"
+ASKS = "PasswordAuthentication yes"
 
 
 def authorize(server: Sshd, *keys: Path) -> None:
@@ -71,10 +72,7 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
         if where == "of a key in the agent":
             async with ssh_agent(tmp_path, key) as agent:
                 key.unlink()
-                async with logged_in(
-                    by_agent(server, host_user, agent, *options, "IdentitiesOnly=yes", identities=[key])
-                ):
-                    pass
+                await logs_in(by_agent(server, host_user, agent, *options, "IdentitiesOnly=yes", identities=[key]))
         else:
             await logs_in(target(server, host_user, *options, key=key), Person(passphrases=["secret"]))
         assert "Accepted publickey" in server.log.read_text() and "ED25519-CERT" in server.log.read_text()
@@ -128,10 +126,7 @@ async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser
         assert "IdentitiesOnly=yes" in error.do
         server.log.write_text("")
         public_half = keys[7].with_suffix(".pub")
-        for identity in (
-            keys[7],
-            public_half,
-        ):  # the configured one comes first, also when only its public half is named
+        for identity in (keys[7], public_half):  # it comes first, also when only its public half is named
             await logs_in(by_agent(server, host_user, agent, identities=[identity]))
         await logs_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half]))
         assert failures(server) == 0
@@ -187,7 +182,7 @@ async def test_a_locked_key_in_an_old_format(sshd: Sshd, host_user: HostUser, tm
 
 async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path: Path) -> None:
     set_password(host_user)
-    async with serve(tmp_path / "server", ["PasswordAuthentication yes"]) as server:
+    async with serve(tmp_path / "server", [ASKS]) as server:
         authorize(server)
         person = Person(passwords=["no", "nope", PASSWORD])
         await logs_in(target(server, host_user), person)
@@ -205,8 +200,7 @@ async def test_a_password_is_asked_for_three_times(host_user: HostUser, tmp_path
 @pytest.mark.parametrize("order", ["publickey,password", "password,publickey"])
 async def test_a_key_and_a_password_are_both_wanted(host_user: HostUser, tmp_path: Path, order: str) -> None:
     set_password(host_user)
-    options = ["PasswordAuthentication yes", f"AuthenticationMethods {order}"]
-    async with serve(tmp_path / "server", options) as server:
+    async with serve(tmp_path / "server", [ASKS, f"AuthenticationMethods {order}"]) as server:
         person = Person(passwords=[PASSWORD])
         async with logged_in(target(server, host_user), person) as transport:
             assert (await output(transport, "id -un")).strip() == host_user.name
@@ -215,8 +209,7 @@ async def test_a_key_and_a_password_are_both_wanted(host_user: HostUser, tmp_pat
 
 
 async def test_a_server_that_wants_a_password_is_not_said_to_lack_a_key(host_user: HostUser, tmp_path: Path) -> None:
-    options = ["PasswordAuthentication yes", "PubkeyAuthentication no"]
-    async with serve(tmp_path / "server", options) as server:
+    async with serve(tmp_path / "server", [ASKS, "PubkeyAuthentication no"]) as server:
         for where in (target(server, host_user), target(server, host_user, "BatchMode=yes")):
             error = await refused(AuthFailed, where)
             assert "Tried: nothing, it asked for no key." in error.evidence
@@ -225,8 +218,7 @@ async def test_a_server_that_wants_a_password_is_not_said_to_lack_a_key(host_use
 
 
 async def test_a_key_that_was_not_enough_is_said_to_be_accepted(host_user: HostUser, tmp_path: Path) -> None:
-    options = ["PasswordAuthentication yes", "AuthenticationMethods publickey,password"]
-    async with serve(tmp_path / "server", options) as server:
+    async with serve(tmp_path / "server", [ASKS, "AuthenticationMethods publickey,password"]) as server:
         error = await refused(AuthFailed, target(server, host_user))
         assert "The key was accepted, but this server wants more than a key." in error.evidence
         assert "The server wants a password" in error.evidence
@@ -307,8 +299,7 @@ async def test_several_questions_at_once_and_a_round_without_any() -> None:
 
 async def test_a_server_that_loses_patience_is_no_lost_connection(host_user: HostUser, tmp_path: Path) -> None:
     set_password(host_user)
-    options = ["PasswordAuthentication yes", "LoginGraceTime 1", "AuthenticationMethods password"]
-    async with serve(tmp_path / "server", options) as server:
+    async with serve(tmp_path / "server", [ASKS, "LoginGraceTime 1", "AuthenticationMethods password"]) as server:
 
         class Absent(Person):
             async def password(self, prompt: str, attempt: int) -> str | None:

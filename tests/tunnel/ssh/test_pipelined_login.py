@@ -18,7 +18,7 @@ from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.person.login import Person, every_host, everything, logged_in, only_config, output, pipe_to, target
-from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
+from tests.support.person.pipelined import PIPELINED, SIGNED, known_login, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, ConnectError, HostKeyError, Unreachable
 from ccb.tunnel.ssh.asyncssh_transport import connect
@@ -61,8 +61,7 @@ async def test_the_second_login_saves_five_round_trips(sshd: Sshd, host_user: Ho
 async def test_the_first_command_does_not_wait_for_the_login(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     async with relay(sshd.port) as link:
         link.delay_s = 0.1
-        where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
-        past = await remembering(tmp_path, where, await last_login(sshd))
+        where, past = await known_login(sshd, host_user, tmp_path, port=link.port, known=sshd.trust(link.port))
         async with logged_in(where, past=past) as transport:
             assert isinstance(transport.connection, PipelinedConnection)
             assert not transport.connection.logged_in.done()
@@ -78,8 +77,7 @@ async def test_the_first_command_does_not_wait_for_the_login(sshd: Sshd, host_us
 
 
 async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    where = target(sshd, host_user)
-    past = await remembering(tmp_path, where, await last_login(sshd))
+    where, past = await known_login(sshd, host_user, tmp_path)
     sshd.identity.with_name("authorized_keys").write_text("")
     with pytest.raises(AuthFailed) as plain:
         await connect(where, NobodyToAsk())
@@ -95,8 +93,7 @@ async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: 
 async def test_another_key_logs_in_on_the_same_try(sshd: Sshd, host_user: HostUser, tmp_path: Path, way: str) -> None:
     other = make_key(tmp_path / "other")
     options = [pipe_to(sshd.port, tmp_path)] if way == "ProxyCommand" else []
-    where = target(sshd, host_user, f"IdentityFile={sshd.identity}", *options, key=other)
-    past = await remembering(tmp_path, where, await last_login(sshd))
+    where, past = await known_login(sshd, host_user, tmp_path, f"IdentityFile={sshd.identity}", *options, key=other)
     sshd.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
     assert (await report(where, past)).startswith("no: the pipelined login failed")
     login = await remembered(past, where)
@@ -111,8 +108,7 @@ async def test_a_second_factor_is_asked_for_as_ever(host_user: HostUser, tmp_pat
     (tmp_path / "banner").write_text("Authorised persons only")
     options.append(f"Banner {tmp_path}/banner")
     async with serve(tmp_path / "server", options) as server:
-        where = target(server, host_user)
-        past = await remembering(tmp_path, where, await last_login(server))
+        where, past = await known_login(server, host_user, tmp_path)
         for why in ("the pipelined login failed", "no login with one key alone is remembered"):
             person = Person(passwords=[PASSWORD])
             text = await report(where, past, person)
@@ -148,8 +144,7 @@ async def test_the_keys_that_are_wanted_come_first_as_ever(sshd: Sshd, host_user
     other = make_key(tmp_path / "other")
     authorized = sshd.identity.with_name("authorized_keys")
     both = authorized.read_text() + other.with_suffix(".pub").read_text()
-    where = target(sshd, host_user)
-    past = await remembering(tmp_path, where, await last_login(sshd))
+    where, past = await known_login(sshd, host_user, tmp_path)
     authorized.write_text(both)
     wanted = target(sshd, host_user, f"IdentityFile={other}")
     text = await report(wanted, past)
@@ -272,8 +267,7 @@ async def test_a_server_that_does_not_bear_a_command_ahead_is_logged_in_to_again
             vars(conn)["_next_recv_chan"] = number
 
     async with asyncssh_server(tmp_path, "OpenSSH_9.9", Pretender) as server:
-        where = target(server, SOMEBODY)
-        past = await remembering(tmp_path, where, await last_login(server))
+        where, past = await known_login(server, SOMEBODY, tmp_path)
         assert "did not bear a command" in await report(where, past)
         for _ in range(2):  # it is not tried again
             assert await report(where, past) == SIGNED
@@ -293,8 +287,7 @@ async def test_a_server_that_hangs_up_is_logged_in_to_again_step_by_step(tmp_pat
             return True
 
     async with asyncssh_server(tmp_path, "Gateway_1.0", HangsUpOnce) as server:
-        where = target(server, SOMEBODY)
-        past = await remembering(tmp_path, where, await last_login(server))
+        where, past = await known_login(server, SOMEBODY, tmp_path)
         assert (await report(where, past)).startswith("no: the pipelined login failed")
         assert len(began) == 2
         assert await report(where, past) == SIGNED
@@ -344,8 +337,7 @@ async def test_a_server_that_is_silent_is_logged_in_to_again(
 ) -> None:
     monkeypatch.setattr("ccb.tunnel.ssh.pipelined_connection.OPEN_S", 0.1)
     async with relay(sshd.port) as link:
-        where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
-        past = await remembering(tmp_path, where, await last_login(sshd))
+        where, past = await known_login(sshd, host_user, tmp_path, port=link.port, known=sshd.trust(link.port))
         async with logged_in(where, past=past) as transport:
             link.freeze()
             starting = asyncio.create_task(transport.execute("echo here; exec cat"))
@@ -360,8 +352,7 @@ async def test_a_server_that_is_silent_is_logged_in_to_again(
 @pytest.mark.parametrize("limit", ["MaxSessions 0", "MaxSessions 1"])
 async def test_a_server_that_opens_few_channels(host_user: HostUser, tmp_path: Path, limit: str) -> None:
     async with serve(tmp_path / "server", [limit]) as server:
-        where = target(server, host_user)
-        past = await remembering(tmp_path, where, await last_login(server))
+        where, past = await known_login(server, host_user, tmp_path)
         if limit == "MaxSessions 1":
             assert await report(where, past) == PIPELINED
             return
@@ -372,8 +363,7 @@ async def test_a_server_that_opens_few_channels(host_user: HostUser, tmp_path: P
 
 async def test_later_commands_and_their_ends_are_as_ever(host_user: HostUser, tmp_path: Path) -> None:
     async with serve(tmp_path / "server", ["AcceptEnv LC_*"]) as server:
-        where = target(server, host_user, "SetEnv=LC_MINE=mine", "Compression=yes")
-        past = await remembering(tmp_path, where, await last_login(server))
+        where, past = await known_login(server, host_user, tmp_path, "SetEnv=LC_MINE=mine", "Compression=yes")
         async with logged_in(where, past=past) as transport:
             for _ in range(2):
                 pipe = await transport.execute("echo no >&2; printf $LC_MINE; head -c 5; exit 7")

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.machine.processes import shell_script
 from tests.support.machine.waiting import until
 from tests.support.person.login import everything
 
@@ -166,10 +167,7 @@ async def test_closing_does_not_wait_for_who_took_the_pipes_along() -> None:
     ],
 )
 async def test_what_ends_at_once_says_why(line: str, kind: type[Exception], says: str, tmp_path: Path) -> None:
-    program = tmp_path / "engine"
-    program.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
-    program.chmod(0o755)
-    async with transport(str(program)) as box:
+    async with transport(str(shell_script(tmp_path / "engine", line))) as box:
         with pytest.raises(kind) as caught:
             await launch(box, {"command": "ps"}, load())
         assert says in str(caught.value) and not box.alive
@@ -241,16 +239,12 @@ async def test_a_terminal_that_cannot_be_made_plain_is_named(tmp_path: Path) -> 
 @pytest.fixture
 def engine(tmp_path: Path) -> Path:
     """A directory with a docker that runs what it is to run in the container `web` here."""
-    path = tmp_path / "engine" / "docker"
-    path.parent.mkdir()
-    path.write_text(
-        "#!/bin/sh\n"
+    path = shell_script(
+        tmp_path / "engine" / "docker",
         '[ "$1 $2 $3" = "container inspect web" ] && exit 0\n'
         '[ "$1 $2 $3" = "exec -i web" ] || { echo "Error: No such container: $3" >&2; exit 1; }\n'
-        'shift 3; INSIDE=yes exec "$@"\n',
-        encoding="utf-8",
+        'shift 3; INSIDE=yes exec "$@"',
     )
-    path.chmod(0o755)
     return path.parent
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with
+from tests.support.machine.processes import commands_with, shell_script
 from tests.support.machine.waiting import until
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
@@ -188,14 +188,8 @@ async def refused(
     return caught.value
 
 
-def program(path: Path, text: str) -> Path:
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 async def test_a_proxy_command_gives_the_evidence(words: Words, env: Env, tmp_path: Path) -> None:
-    proxy = program(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
+    proxy = shell_script(tmp_path / "proxy", "echo 'ERROR: your login \033[1mhas expired' >&2; exit 1")
     error = await refused(words, env, f"ProxyCommand={proxy}")
     assert type(error) is Unreachable and "does not reach box" in error.what
     assert "ERROR: your login" in error.evidence and "\033" not in error.evidence
@@ -220,7 +214,7 @@ async def test_a_jump_host_that_does_not_lead_on_is_named(
 
 async def test_where_a_proxy_command_logs_in_is_shown_at_once(words: Words, env: Env, tmp_path: Path) -> None:
     visited = tmp_path / "visited"
-    proxy = program(
+    proxy = shell_script(
         tmp_path / "proxy",
         f"echo 'Visit https://login.invalid/abc' >&2\nuntil test -e {visited}; do sleep 0.05; done\n"
         f"echo 'Welcome back' >&2\nexec {' '.join(words)} -W 127.0.0.1:$1 hop",
@@ -237,7 +231,7 @@ async def test_where_a_proxy_command_logs_in_is_shown_at_once(words: Words, env:
 
 
 async def test_a_proxy_command_that_does_not_want_to_go_is_ended(words: Words, env: Env, tmp_path: Path) -> None:
-    proxy = program(tmp_path / "proxy", f"trap '' HUP TERM\n{' '.join(words)} -W 127.0.0.1:$1 hop\nsleep 600")
+    proxy = shell_script(tmp_path / "proxy", f"trap '' HUP TERM\n{' '.join(words)} -W 127.0.0.1:$1 hop\nsleep 600")
     where = SshTarget("box", options=(f"ProxyCommand={proxy} %p",))
     transport = await connect(where, NobodyToAsk(), env=env, words=words)
     assert commands_with(str(proxy))
