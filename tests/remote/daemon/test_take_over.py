@@ -55,9 +55,8 @@ async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_not
     await alice.next(frames.Pong)
     await answer(bob, asked, allow(asked))
     await bob.answers(says("done"))
-    told = await alice.next(
-        frames.Event, lambda event: event.kind == "input" and event.body["id"].startswith("answer:")
-    )
+    yes = "answer:" + asked["request_id"]
+    told = await alice.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == yes)
     assert told.body["body"]["response"]["response"]["behavior"] == "allow", "the others are told"
     assert not any(isinstance(frame, frames.Applied) and frame.id.startswith("answer:") for frame in alice.frames)
     await bob.message("result")
@@ -209,7 +208,6 @@ async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_cli
     second = await host.connect(session)
     hello = await second.next(frames.Hello)
     await first.opened("go")
-    second.epoch = hello.epoch + 1
-    await second.send(frames.Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
+    await second.attach(BOB, tail=1, after=hello)
     snapshot = await second.next(frames.Snapshot)
     assert hello.state == "idle" and [each["taken"] for each in snapshot.body["prompts"]] == [True]
