@@ -108,7 +108,7 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
     assert changed["system"][-1]["text"] == "Speak Latin."
     assert {t["name"] for t in before["tools"]} - {t["name"] for t in changed["tools"]} == {"Bash"}
     last = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
-    assert await turn(last, "four", "4")["system"] == changed["system"]
+    assert (await turn(last, "four", "4"))["system"] == changed["system"]
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -119,7 +119,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
     other = await host.drive(session, given, have=alice.last_seq)
-    chosen = await turn(other, "two", "2")["model"]
+    chosen = (await turn(other, "two", "2"))["model"]
     if killed:
         await host.kill_worker(alice.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=other.last_seq)

@@ -101,7 +101,8 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
 
 
 async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
-    laptop = await host.drive(other, **{"fork_of": source} if source else {})
+    copied: Json = {"fork_of": source} if source else {}
+    laptop = await host.drive(other, **copied)
     await laptop.turn("mine", says("yes", "msg_9"))
     await until(lambda: host.journal(other)[-1]["kind"] == "turn_end", "the turn is in the journal")
     return laptop
