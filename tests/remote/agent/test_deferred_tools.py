@@ -73,7 +73,7 @@ async def test_a_found_tool_is_called_and_the_prefix_keeps_its_bytes() -> None:
 
 async def test_a_call_through_another_tool_is_judged_as_the_tool_that_it_names() -> None:
     deny = Decision(Behavior.DENY, "The rule says no.", "rule")
-    inputs = [
+    inputs: list[Json] = [
         {"tool_name": "mcp__mail__sendMail", "params": {"to": "bob"}},
         {"tool_name": "mcp__mail__sendMail", "params": {}},
         {"tool_name": "nosuch", "params": {}},
