@@ -100,7 +100,7 @@ async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_i
         refused = await host.refused(session)
         assert refused.code == "no_storage" and os.strerror(errno.ENOSPC) in refused.message
         assert host.runtime_files() == []
-    with disk(host.runtime, "nr_inodes=5"), disk(host.home / ".local", "nr_inodes=5"):  # up to the session, but no file
+    with disk(host.home / ".local", "nr_inodes=5"):  # up to the session, but no file
         laptop = await host.drive(str(uuid.uuid4()))
         assert laptop.hello.storage == "volatile"
         await laptop.next(Event)
