@@ -176,7 +176,8 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -
         else:
             unread.append(name)
     found = [name.removeprefix(b"./") for name in out.split(b"\0")[:-1]]
-    return [os.fsdecode(name) for name in (*found, *((*unread, *_TOO_LARGE.findall(told)) if reads else ()))]
+    found += [*unread, *_TOO_LARGE.findall(told)] if reads else []
+    return list(map(os.fsdecode, found))
 
 
 def _output(root: str, command: list[str], limits: Limits) -> tuple[bytes, bytes, int | None]:
