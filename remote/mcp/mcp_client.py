@@ -8,7 +8,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from ccb.tunnel.wire.control_protocol import Broker, Request, RequestFailed, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
@@ -24,11 +24,9 @@ from ccb.tunnel.wire.mcp_messages import (
 from ccb.tunnel.wire.mcp_messages import ELICITATION as ASK_PERSON
 from ccb.tunnel.wire.messages import as_dict
 
+from ..hooks.hook_runner import HookRunner
 from ..hooks.hook_table import ELICITATION, ELICITATION_RESULT
 from ..session_store.journal import NotKept
-
-if TYPE_CHECKING:
-    from ..hooks.hook_runner import HookRunner
 
 Json = dict[str, Any]
 

@@ -159,24 +159,37 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, *, reads: bool) -
     except OSError:
         return None
     complaints, ignored = dict(_COMPLAINT.findall(told)), _IGNORED.findall(told)
-    is_ours = code is None or all(source.endswith(b".gitignore") for _, source in ignored)  # our walker obeys no others
-    has_failed = not out if code is None else code < 0 or (code > 1 and not out and not complaints)
-    if has_failed or not is_ours:
+    if _has_failed(out, code, bool(complaints)):
         return None
     if code is None:
         limits.end_listing()
+    elif not all(source.endswith(b".gitignore") for _, source in ignored):
+        return None  # our own walker obeys no other files
     limits.ignored |= {os.fsdecode(path) for path, source in ignored if source.endswith(b".gitignore")}
     for name in _NO_FILE.findall(told):
         limits.start.below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
-    unread = []
+    found = [name.removeprefix(b"./") for name in out.split(b"\0")[:-1]]
+    unread = _unread(root, complaints, limits)
+    return list(map(os.fsdecode, [*found, *unread, *_TOO_LARGE.findall(told)] if reads else found))
+
+
+def _has_failed(out: bytes, code: int | None, complains: bool) -> bool:
+    """Return whether ripgrep does not work here: what it printed, whether it complained, and its exit code say so."""
+    if code is None:
+        return not out
+    return code < 0 or (code > 1 and not out and not complains)
+
+
+def _unread(root: str, complaints: dict[bytes, bytes], limits: Limits) -> list[bytes]:
+    """Note the directories that ripgrep could not read. Return the files that it could not read."""
+    files = []
     for name, number in complaints.items():
         path = os.path.join(root, os.fsdecode(name))
         if os.path.isdir(path) and not os.path.islink(path):
             limits.missed(path, OSError(int(number), ""))
         else:
-            unread.append(name)
-    found = [name.removeprefix(b"./") for name in out.split(b"\0")[:-1]]
-    return [os.fsdecode(name) for name in (*found, *((*unread, *_TOO_LARGE.findall(told)) if reads else ()))]
+            files.append(name)
+    return files
 
 
 def _output(root: str, command: list[str], limits: Limits) -> tuple[bytes, bytes, int | None]:

@@ -143,7 +143,8 @@ class LoginEnvironment:
 
     async def _asked(self, cache: str, shell: str, key: Json, *, again: bool = False) -> CachedEnvironment:
         """Ask the shell, and keep what it says; when it is asked `again`, not that it failed."""
-        variables, why = {}, ""
+        variables: dict[str, str] = {}
+        why = ""
         try:
             variables = kept_variables(await ask(shell, self._given, self._cages, self._session))
         except (ShellFailed, OSError) as error:

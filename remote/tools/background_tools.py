@@ -154,8 +154,7 @@ class BashOutput(Tool):
         if code is not None:
             cwd = context.shells.cwd
             stop = stop_note(shell.cage, text, code, cwd, shell.command)
-            roots = [context.cwd, *context.add_dirs]
-            parts += [stop, await in_thread(narrowing_note, shell.command, cwd, roots)]
+            parts += [stop, await in_thread(narrowing_note, shell.command, cwd, context.roots)]
         parts = [*filter(None, (*parts, aside_note(shell.process)))]
         structured = {"shellId": shell.id, "command": shell.command[:2000], "status": status.value, "exitCode": code}
         structured.update(stdout=text, stderr="")

@@ -133,14 +133,10 @@ def _shell(context: ToolContext) -> str:
     return context.host.which("bash") or context.host.which("sh") or "/bin/sh"
 
 
-def _roots(context: ToolContext) -> list[str]:
-    return [context.cwd, *context.add_dirs]
-
-
 def _directory(context: ToolContext) -> tuple[str, str]:
     """Return the directory in which the next command runs, and a note for the model if it is another one than it should
     be, because that is gone. The disk may not answer: call this in a thread."""
-    there = nearest_directory(context.shells.directory(context.host, _roots(context)))
+    there = nearest_directory(context.shells.directory(context.host, context.roots))
     wanted, context.shells.lost = context.shells.lost or context.shells.cwd, ""
     if there == wanted:
         return there, ""
@@ -224,7 +220,7 @@ class _Foreground:
         news = "" if context.call.agent_id else await context.directory.news()
         if news:
             context.call.remind("root", news)
-        code, narrowed = process.returncode or 0, await in_thread(narrowing_note, command, self._cwd, _roots(context))
+        code, narrowed = process.returncode or 0, await in_thread(narrowing_note, command, self._cwd, context.roots)
         stop = stop_note(context.call.cage, self._end, code, self._cwd, command)
         where = self._move(moved, is_astray, has_report=bool(report))
         notes = (where, stop, narrowed, aside_note(process), self._asked(code), left)
@@ -291,7 +287,7 @@ class _Foreground:
             return f"Shell cwd stays {spelled(shells.cwd)}: this host has no place to note where a command ends"
         if is_astray or not directory or directory in (shells.cwd, host.real_path(shells.cwd)):
             return ""
-        if any(is_under(directory, host.real_path(root)) for root in _roots(self._context)):
+        if any(is_under(directory, host.real_path(root)) for root in self._context.roots):
             shells.cwd = directory
             return ""
         shells.cwd = cwd

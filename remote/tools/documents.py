@@ -122,7 +122,7 @@ async def printed_by(
     """Return what a program prints that gets a file on its stdin (`piped`), or opens it; None if it fails."""
     host = context.host
     real = context.call.pinned or host.real_path(path)
-    cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
+    cage = context.cages.read_only(context.roots, [real])
     command = ["/bin/sh", "-c", _QUIET, "sh", real if piped else "/dev/null", *argv]
     try:
         code, output = await host.output(command, seconds, _MAX_OUTPUT, cage=cage)

@@ -200,8 +200,7 @@ class Read(Tool):
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.FILE:
                 return refusal(f"{name} is a {info.kind.value}; only files can be read{_HOW.get(info.kind, '')}.")
-            seen = context.files.get(context.host.real_path(path))
-            if "pages" not in tool_input and seen and wanted in seen.ranges and seen.is_untouched(info):
+            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": name}},
@@ -222,6 +221,11 @@ class Read(Tool):
             return refusal(f"{spelled(str(error))}; only files can be read.")
         except OSError as error:
             return refusal(os_error(error, name))
+
+
+def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
+    seen = context.files.get(context.host.real_path(path))
+    return seen is not None and wanted in seen.ranges and seen.is_untouched(info)
 
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:

@@ -204,18 +204,18 @@ def search_command(request: Json) -> list[str]:
 
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `search_main.answer`). Raise SearchFailed if there is none."""
-    host, own = context.host, [context.cwd, *context.add_dirs]
+    host = context.host
     fixed = {
         "rg": host.which("rg") or "",
         "seconds": seconds,
         "left_out": context.call.left_out,
         "sessions": context.spill.sessions,
-        "project": own,
+        "project": context.roots,
     }
     command = search_command({**fixed, **request})
     try:
         searched = context.call.pinned or host.real_path(str(request.get("root") or request["path"]))
-        cage = context.cages.read_only(own, [searched])
+        cage = context.cages.read_only(context.roots, [searched])
         if cage is not None:  # the zygote reads names in UTF-8, as most workers do
             cage = replace(cage, own=sys.getfilesystemencoding() == "utf-8")
         code, answer = await host.output(command, seconds + _KILL_AFTER, _MAX_FOUND, cage=cage)

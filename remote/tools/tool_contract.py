@@ -192,6 +192,11 @@ class ToolContext:
     call: CallContext = _NO_CALL
 
     @property
+    def roots(self) -> list[str]:
+        """The directories of the session."""
+        return [self.cwd, *self.add_dirs]
+
+    @property
     def plan(self) -> PlanFile:
         return PlanFile.beside(self.spill.directory)
 

@@ -249,17 +249,17 @@ class _Converter:
         blanks = _BETWEEN.match(html, at)
         assert blanks is not None
         at, is_closed = blanks.end(), blanks[0].endswith("/")
-        if tag == "base" and given.get("href"):
-            self._base = self._joined(given["href"]) or self._base
-        if not is_closed or tag in ("br", "hr", "img"):
-            if tag in _SKIPPED:
-                self._skip.append(tag)
-            elif not self._skip:
-                self._open(tag, given)
-        if is_closed or tag not in _RAW_ENDS:
-            return at + 1
-        end = _RAW_ENDS[tag].search(html, at)
-        raw = html[at + 1 : end.start() if end else None]
+        if tag == "base":
+            self._base = self._joined(given.get("href", "")) or self._base
+        elif tag in _SKIPPED:
+            self._skip += [] if is_closed else [tag]
+        elif not self._skip and (not is_closed or tag in ("br", "hr", "img")):
+            self._open(tag, given)
+        return at + 1 if is_closed or tag not in _RAW_ENDS else self._raw(tag, at)
+
+    def _raw(self, tag: str, at: int) -> int:
+        end = _RAW_ENDS[tag].search(self._html, at)
+        raw = self._html[at + 1 : end.start() if end else None]
         if tag == "title":
             self.title = self.title or _plain(raw).strip()[:300]
         else:
