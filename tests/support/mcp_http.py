@@ -113,6 +113,7 @@ class Authority:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
+        routes: dict[str, Callable[[web.Request], Awaitable[web.Response]]]
         routes = {"/register": self._register, "/authorize": self._authorize, "/token": self._token}
         routes["/.well-known/oauth-authorization-server"] = self._metadata
 

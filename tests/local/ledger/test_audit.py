@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import guard, pieces, provider_of, read_all, request_head
 from tests.support.run_words import run_words
-from tests.tunnel.proxy.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.usage import audit_lines

@@ -11,8 +11,7 @@ import pytest
 from aiohttp import web
 from tests.support.machine.waiting import until
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
-from tests.tunnel.proxy.test_guards import provider_of
+from tests.support.proxy.proxy_client import guard, pieces, provider_of, read_all, request_head
 
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.budgets import Budgets, SessionAccounts

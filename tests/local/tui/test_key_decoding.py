@@ -87,6 +87,5 @@ def test_a_window_that_gets_keys_has_the_focus() -> None:
 )
 def test_any_sequence_can_come(parameters: str, final: str) -> None:
     decoder = KeyDecoder()
-    decoder.takes_size = True
     for message in decoder.messages(Control(f"{ESC}[{parameters}{final}")):
         assert not isinstance(message, events.Key) or message.key.isprintable()

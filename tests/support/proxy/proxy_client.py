@@ -85,6 +85,11 @@ async def answer_to(
         return Answer(response.status, response.headers, text)
 
 
+def provider_of(url: str, credential: CredentialSource | None = None, **environ: str) -> AnthropicProvider:
+    source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
+    return AnthropicProvider(source, anthropic_client({"ANTHROPIC_BASE_URL": url, **environ}))
+
+
 @asynccontextmanager
 async def proxy_to(
     url: str,
@@ -95,9 +100,7 @@ async def proxy_to(
     hold: float = 600,
     warn: Callable[[str], None] = print,
 ) -> AsyncIterator[AuthProxy]:
-    client = anthropic_client({"ANTHROPIC_BASE_URL": url, **(environ or {})})
-    source = credential or FixedCredential(Credential("ANTHROPIC_API_KEY", api_key=Secret(API_KEY)))
-    async with AuthProxy(AnthropicProvider(source, client), policy, hold=hold, warn=warn) as proxy:
+    async with AuthProxy(provider_of(url, credential, **(environ or {})), policy, hold=hold, warn=warn) as proxy:
         yield proxy
 
 
