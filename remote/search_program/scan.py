@@ -9,10 +9,14 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
 
 from ..system.text_encoding import is_binary, wide_decoder
 from .walk import Limits
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
 
 _MAX_TEXTS = 40
 _UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters

@@ -8,7 +8,6 @@ import re
 import signal
 import sys
 import time
-from typing import Any, Callable
 
 from ccb.tunnel.wire.spelling import spelled
 
@@ -16,7 +15,12 @@ from .globs import TYPES, BadGlob, Globs, Ignore
 from .scan import MAX_LINE, MAX_SHOWN, BadRequest, Pattern, scan
 from .walk import MAX_WHOLE, SLOW_S, Deadline, Found, Limits, files, limit, with_times
 
-Json = dict[str, Any]
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
 _NAMED = 3

@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import stat
-import subprocess
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Callable, NamedTuple
 
 from .globs import Globs, Ignore
 
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
+    from typing import Any, Callable
+
+_SIGKILL = 9  # `signal` imports much
 _MEMORY = 1 << 30
 _COMPUTING_S = 300  # of all threads together
 _SOON_S = 1.0
@@ -103,12 +108,13 @@ class Limits:
             self.until += _TO_FINISH
 
 
-class Found(NamedTuple):
+class Found:
     """A file, relative to the root of the search."""
 
-    path: str
-    mtime_ns: int
-    size: int
+    def __init__(self, path: str, mtime_ns: int, size: int) -> None:
+        self.path = path
+        self.mtime_ns = mtime_ns
+        self.size = size
 
 
 MAX_WHOLE = 16 << 20
@@ -196,19 +202,44 @@ def _output(root: str, command: list[str], limits: Limits) -> tuple[bytes, bytes
     """Return what a command that runs in `root`, in the locale C, prints, and its exit code: None if it was killed,
     because the time is over, or it prints nothing for a second and a .gitignore may keep it for ever, or nothing for
     half of the time. Raise OSError if it cannot be started."""
-    pipe, nowhere, environment = subprocess.PIPE, subprocess.DEVNULL, {**os.environ, "LC_ALL": "C"}
-    began = time.monotonic()
-    seconds = max(0.1, limits.until - began)
-    with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=pipe, cwd=root, env=environment) as process:
-        for wait in (min(_SOON_S, seconds / 2), seconds / 2, seconds):
-            try:
-                return *process.communicate(timeout=max(0, began + wait - time.monotonic())), process.returncode
-            except subprocess.TimeoutExpired as late:
-                out, told = late.stdout or b"", late.stderr or b""
-            if not out and (wait >= seconds / 2 or _is_blinding(root, limits)):
-                break
-        process.kill()
-        return out, told, None
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    streams: Any = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        *((os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)),
+    ]
+    back = os.getcwd()
+    try:
+        os.chdir(root)
+        process = os.posix_spawn(command[0], command, {**os.environ, "LC_ALL": "C"}, file_actions=streams)
+    except OSError:
+        os.close(out)
+        os.close(err)
+        raise
+    finally:
+        os.chdir(back)
+        os.close(out_end)
+        os.close(err_end)
+    now = time.monotonic()
+    seconds = max(0.1, limits.until - now)
+    silent_until, looked = now + min(_SOON_S, seconds / 2), False
+    texts, waiting = {out: bytearray(), err: bytearray()}, [out, err]
+    while waiting:
+        left = (now + seconds if texts[out] else silent_until) - time.monotonic()
+        ready = select.select(waiting, [], [], max(0, left))[0]
+        if not ready and not texts[out] and not looked and not _is_blinding(root, limits):
+            silent_until, looked = now + seconds / 2, True
+        elif not ready:
+            os.kill(process, _SIGKILL)
+            break
+        for pipe in ready:
+            piece = os.read(pipe, 1 << 16)
+            texts[pipe] += piece
+            if not piece:
+                waiting.remove(pipe)
+    os.close(out)
+    os.close(err)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    return bytes(texts[out]), bytes(texts[err]), None if waiting else code
 
 
 def _is_blinding(root: str, limits: Limits) -> bool:
