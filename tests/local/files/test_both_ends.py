@@ -268,7 +268,7 @@ def test_a_sender_that_lies_or_sends_more_than_it_has_announced_gets_nothing_kep
     tmp_path: Path, parts: list[Part], most: int, why: str
 ) -> None:
     copy = tmp_path / "copy"
-    with pytest.raises(protocol.CannotCopy if why else (ValueError, protocol.CannotCopy), match=why):
+    with pytest.raises(protocol.CannotCopy if why else (ValueError, protocol.CannotCopy), match=why or None):
         received(str(copy), *parts, most=most)
     assert not copy.is_file() and not (copy / "b").exists() and (bool(why) or not copy.exists())
 
