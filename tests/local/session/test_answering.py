@@ -321,11 +321,6 @@ async def test_requests_that_came_before_their_kinds_were_registered_go_where_th
         assert service.calls == [{"url": "a"}]
 
 
-def approval(number: int, command: str = "ls") -> Json:
-    question = ToolApproval("Bash", "Bash", {"command": command}, "t1", [])
-    return Request(CAN_USE_TOOL, question, id=f"q{number}").public()
-
-
 def questions_in(seen: list[Item]) -> list[str]:
     return [str(item.body["request_id"]) for item in seen if isinstance(item, SessionEvent)]
 

@@ -445,8 +445,8 @@ async def test_a_wish_to_drive_whose_grant_was_lost_fences_nobody_who_took_over_
         lost = await host.next_peer()
         asked = await lost.next(wire.Attach)  # granted, but the answer is lost
         assert asked.role == "driver"
-        after = {"epoch": asked.epoch, "driver": ME} if fulfilled else {"epoch": asked.epoch + 1, "driver": "bob"}
-        host.greeting = replace(host.greeting, **after)
+        epoch, driver = (asked.epoch, ME) if fulfilled else (asked.epoch + 1, "bob")
+        host.greeting = replace(host.greeting, epoch=epoch, driver=driver)
         lost.hang_up()
         if fulfilled:
             overtaken = await host.next_peer()
