@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 
@@ -73,21 +73,12 @@ async def answering(
     """A session whose attach was granted, which serves FETCH, leaves approvals to its reader, and is read into a list.
     Another client drives if it is a viewer."""
     seen: list[Item] = []
-
-    async def read() -> None:
-        async for item in session.events():
-            seen.append(item)  # noqa: PERF401 - it is looked at meanwhile
-
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, role=role, tail=tail)) as session:
         session.register(FETCH, service, lambda _: once)
         session.register(CAN_USE_TOOL)
-        reading = asyncio.create_task(read())
-        try:
+        async with read_by(session, seen.append):
             peer, _ = await host.granted(role=role, seq=seq, driver="bob" if role == "viewer" else "")
             yield session, peer, seen
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
 
 
 def ask(url: str, request_id: str = "f1") -> Json:

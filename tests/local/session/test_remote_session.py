@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by, session_on
 from tests.support.network.held_wire import InProcessHost, Wire, in_process_host
 from tests.support.network.link_peer import Peer
 
@@ -227,18 +227,8 @@ class Laptop:
 @asynccontextmanager
 async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
     laptop = Laptop(host, name)
-    async with laptop.session as session:
-
-        async def read() -> None:
-            async for _ in session.events():
-                pass
-
-        reading = asyncio.create_task(read())
-        try:
-            yield laptop
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+    async with laptop.session as session, read_by(session, lambda item: None):
+        yield laptop
 
 
 async def ask(host: InProcessHost, request_id: str) -> asyncio.Task[Json]:

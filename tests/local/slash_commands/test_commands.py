@@ -60,9 +60,6 @@ RENAMED = ("rename_session", {"title": f"a{EVIL} name"})
 
 
 class Servers:
-    def __init__(self) -> None:
-        self.restarted: list[str] = []
-
     def states(self) -> list[ServerState]:
         return [
             ServerState("notes", "notes-server", True, "", 0.0),
@@ -70,7 +67,6 @@ class Servers:
         ]
 
     async def restart(self, name: str) -> None:
-        self.restarted.append(name)
         if name == "far":
             raise RequestRefused("the MCP server far cannot be reached")
 
@@ -78,11 +74,8 @@ class Servers:
 class Projects:
     ask = tell = None
 
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
-        self.kept += updates
+        pass
 
     async def command(self, argument: str) -> list[str]:
         return [f"This project is trusted{' no more' if argument == 'revoke' else ''}."]
