@@ -122,31 +122,25 @@ def test_a_folder_arrives_without_links_and_devices(tmp_path: Path) -> None:
     assert listing(tmp_path / "there/mine") == listing(tmp_path / "copy")
 
 
-def test_a_copy_that_broke_off_goes_on_where_it_was(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
+def test_a_copy_that_broke_off_goes_on_where_it_was_unless_that_is_of_another_file(tmp_path: Path) -> None:
+    source, copy, part = tmp_path / "source", tmp_path / "copy", tmp_path / part_name("copy")
     source.write_bytes(os.urandom(BIG))
     with pytest.raises(protocol.StreamEnded):
         carry(source, copy, limit=protocol.RESUMABLE + protocol.PIECE + protocol.PIECE // 2)
     assert not copy.exists()
-    part = tmp_path / part_name("copy")
     there = part.stat().st_size
     assert there >= protocol.RESUMABLE
     assert carry(source, copy).bytes < BIG - there + 2000
     assert copy.read_bytes() == source.read_bytes() and not part.exists()
     assert carry(source, copy).bytes < 2000, "what is there already is not copied again"
-
-
-def test_what_is_there_of_another_file_is_not_gone_on_with(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
-    source.write_bytes(os.urandom(BIG))
-    (tmp_path / part_name("copy")).write_bytes(os.urandom(protocol.RESUMABLE))
+    part.write_bytes(os.urandom(protocol.RESUMABLE))
     copy.write_bytes(os.urandom(BIG))
     carry(source, copy)
     assert copy.read_bytes() == source.read_bytes()
 
 
-def test_an_existing_file_keeps_its_mode_and_a_private_one_is_nobody_elses(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
+def test_an_existing_file_keeps_its_mode_and_a_link_in_its_place_is_not_written_through(tmp_path: Path) -> None:
+    source, copy, victim = tmp_path / "source", tmp_path / "copy", tmp_path / "victim"
     source.write_bytes(b"new")
     source.chmod(0o755)
     copy.write_bytes(b"old")
@@ -154,18 +148,14 @@ def test_an_existing_file_keeps_its_mode_and_a_private_one_is_nobody_elses(tmp_p
     carry(source, copy)
     assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (b"new", 0o640)
     carry(source, tmp_path / "private", private=True)
-    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_link_in_place_of_the_target_is_replaced_and_not_written_through(tmp_path: Path) -> None:
-    source, victim = tmp_path / "source", tmp_path / "victim"
-    source.write_bytes(b"new")
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600, "it is nobody else's"
     victim.write_bytes(b"mine")
-    (tmp_path / "copy").symlink_to(victim)
+    copy.unlink()
+    copy.symlink_to(victim)
     (tmp_path / part_name("copy")).hardlink_to(victim)
-    carry(source, tmp_path / "copy")
+    carry(source, copy)
     assert victim.read_bytes() == b"mine"
-    assert (tmp_path / "copy").read_bytes() == b"new" and not (tmp_path / "copy").is_symlink()
+    assert copy.read_bytes() == b"new" and not copy.is_symlink()
 
 
 def test_a_target_that_cannot_be_is_named_as_is_what_the_other_end_cannot_send(tmp_path: Path) -> None:

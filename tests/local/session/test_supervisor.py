@@ -70,15 +70,13 @@ async def test_after_a_loss_it_asks_for_what_it_has_not_and_every_event_comes_on
         again, attach = await host.granted(seq=3)
         assert (attach.have, attach.role, attach.epoch) == (2, "driver", 2)
         assert attach.options == {"client": ME}
-        for n in (1, 2, 3, 4):  # a host that repeats itself
-            await again.send(wire.Event(n, 2, "message", {"n": n}))
+        await again.send(*(wire.Event(n, 2, "message", {"n": n}) for n in (1, 2, 3, 4)))  # a host that repeats itself
         await again.send(wire.Bye())
         seen += await rest(session)
         received = [(item.body["n"], item.replayed) for item in seen if isinstance(item, SessionEvent)]
         assert received == [(1, False), (2, False), (3, True), (4, False)]
         states = [item.state for item in seen if isinstance(item, LinkChange)]
-        assert states[0] is LinkState.RECONNECTING
-        assert states[-2:] == [LinkState.CONNECTED, LinkState.CLOSED]
+        assert (states[0], states[-2:]) == (LinkState.RECONNECTING, [LinkState.CONNECTED, LinkState.CLOSED])
 
 
 async def test_what_was_sent_and_not_confirmed_is_sent_again_in_order_under_the_same_ids(host: ScriptedHost) -> None:
@@ -349,9 +347,7 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached(ho
         assert session.driving
 
 
-async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
-    host: ScriptedHost,
-) -> None:
+async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
         peer.hang_up()
@@ -360,9 +356,7 @@ async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
         assert session.ended_on_host
 
 
-async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(
-    host: ScriptedHost,
-) -> None:
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(host: ScriptedHost) -> None:
     async with session_on(host, AttachOptions(later_tail=1000)) as (session, peer):
         for n in (1, 2, 3, 4):
             await peer.say({"n": n})
