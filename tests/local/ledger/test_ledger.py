@@ -171,19 +171,15 @@ async def test_under_a_strict_budget_no_call_may_pass_it(tmp_path: Path, budgets
                 await accounts.reserve(small)
 
 
-async def test_small_calls_go_out_together(tmp_path: Path) -> None:
+async def test_small_calls_go_out_together_and_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0, run_usd=1.0)) as accounts:
-        for _ in range(50):
-            assert (await accounts.reserve(replace(ASKED, size=300))).usd == pytest.approx(0.005 + 0.0002)
-
-
-async def test_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
-    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
         reserving = asyncio.create_task(accounts.reserve(DEAR))
         await asyncio.sleep(0)
         reserving.cancel()
         await asyncio.gather(reserving, return_exceptions=True)
         accounts.ended(report(0.0), await accounts.reserve(DEAR))
+        for _ in range(50):
+            assert (await accounts.reserve(replace(ASKED, size=300))).usd == pytest.approx(0.005 + 0.0002)
 
 
 OTHER_CCB = """

@@ -56,7 +56,7 @@ class Told:
         self.reducer.apply_progress(parse_message({"type": "stream_event", "event": event}))
 
 
-def test_a_finished_text_replaces_what_was_streamed() -> None:
+def test_a_finished_text_replaces_what_was_streamed_and_a_withdrawn_message_disappears() -> None:
     told = Told()
     told.stream(type="message_start", message={"id": "m1"})
     told.stream(type="content_block_start", index=0, content_block={"type": "text"})
@@ -66,6 +66,10 @@ def test_a_finished_text_replaces_what_was_streamed() -> None:
     told.assistant({"type": "text", "text": "Hello"})
     assert told.blocks == [live] and live.text == "Hello" and not live.live
     assert told.reducer.answers[-1] == "Hello"
+    told.assistant({"type": "text", "text": "cut off"}, message_id="m2")
+    assert len(told.blocks) == 2
+    told.record("withdrawn", message_id="m2")
+    assert told.blocks == [live] and live.text == "Hello"
 
 
 @pytest.mark.parametrize("loaded_later", [False, True])
@@ -82,14 +86,6 @@ def test_a_tool_call_runs_and_gets_its_result(loaded_later: bool) -> None:
         assert shown.ToolState(tool.state) is shown.ToolState.RUNNING
         told.result_of("t1", "built")
     assert (shown.ToolState(tool.state), tool.result) == (shown.ToolState.DONE, "built")
-
-
-def test_a_withdrawn_message_disappears() -> None:
-    told = Told()
-    told.assistant({"type": "text", "text": "kept"}, message_id="m1")
-    told.assistant({"type": "text", "text": "cut off"}, message_id="m2")
-    told.record("withdrawn", message_id="m2")
-    assert [block.text for block in told.blocks if isinstance(block, shown.MarkdownBlock)] == ["kept"]
 
 
 def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
