@@ -143,7 +143,7 @@ class Authority:
 
         return gated
 
-    async def _metadata(self, _: web.Request) -> web.Response:
+    async def _metadata(self, request: web.Request) -> web.Response:
         return web.json_response(
             {
                 "issuer": self.issuer,

@@ -25,6 +25,7 @@ from ccb.local.files.both_ends.copy_host import failure
 from ccb.local.files.both_ends.receiver import Receiver, part_name
 from ccb.local.files.both_ends.sender import Sender
 
+Part = dict[str, object] | bytes
 BIG = protocol.RESUMABLE + 3 * protocol.PIECE + 17
 
 
@@ -121,31 +122,25 @@ def test_a_folder_arrives_without_links_and_devices(tmp_path: Path) -> None:
     assert listing(tmp_path / "there/mine") == listing(tmp_path / "copy")
 
 
-def test_a_copy_that_broke_off_goes_on_where_it_was(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
+def test_a_copy_that_broke_off_goes_on_where_it_was_unless_that_is_of_another_file(tmp_path: Path) -> None:
+    source, copy, part = tmp_path / "source", tmp_path / "copy", tmp_path / part_name("copy")
     source.write_bytes(os.urandom(BIG))
     with pytest.raises(protocol.StreamEnded):
         carry(source, copy, limit=protocol.RESUMABLE + protocol.PIECE + protocol.PIECE // 2)
     assert not copy.exists()
-    part = tmp_path / part_name("copy")
     there = part.stat().st_size
     assert there >= protocol.RESUMABLE
     assert carry(source, copy).bytes < BIG - there + 2000
     assert copy.read_bytes() == source.read_bytes() and not part.exists()
     assert carry(source, copy).bytes < 2000, "what is there already is not copied again"
-
-
-def test_what_is_there_of_another_file_is_not_gone_on_with(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
-    source.write_bytes(os.urandom(BIG))
-    (tmp_path / part_name("copy")).write_bytes(os.urandom(protocol.RESUMABLE))
+    part.write_bytes(os.urandom(protocol.RESUMABLE))
     copy.write_bytes(os.urandom(BIG))
     carry(source, copy)
     assert copy.read_bytes() == source.read_bytes()
 
 
-def test_an_existing_file_keeps_its_mode_and_a_private_one_is_nobody_elses(tmp_path: Path) -> None:
-    source, copy = tmp_path / "source", tmp_path / "copy"
+def test_an_existing_file_keeps_its_mode_and_a_link_in_its_place_is_not_written_through(tmp_path: Path) -> None:
+    source, copy, victim = tmp_path / "source", tmp_path / "copy", tmp_path / "victim"
     source.write_bytes(b"new")
     source.chmod(0o755)
     copy.write_bytes(b"old")
@@ -153,59 +148,42 @@ def test_an_existing_file_keeps_its_mode_and_a_private_one_is_nobody_elses(tmp_p
     carry(source, copy)
     assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (b"new", 0o640)
     carry(source, tmp_path / "private", private=True)
-    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_link_in_place_of_the_target_is_replaced_and_not_written_through(tmp_path: Path) -> None:
-    source, victim = tmp_path / "source", tmp_path / "victim"
-    source.write_bytes(b"new")
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600, "it is nobody else's"
     victim.write_bytes(b"mine")
-    (tmp_path / "copy").symlink_to(victim)
+    copy.unlink()
+    copy.symlink_to(victim)
     (tmp_path / part_name("copy")).hardlink_to(victim)
-    carry(source, tmp_path / "copy")
+    carry(source, copy)
     assert victim.read_bytes() == b"mine"
-    assert (tmp_path / "copy").read_bytes() == b"new" and not (tmp_path / "copy").is_symlink()
+    assert copy.read_bytes() == b"new" and not copy.is_symlink()
 
 
-def test_a_second_copy_to_the_same_file_is_refused(tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_is_named_as_is_what_the_other_end_cannot_send(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x")
     with (tmp_path / part_name("copy")).open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(protocol.CannotCopy, match="another copy"):
             carry(source, tmp_path / "copy")
-
-
-def test_a_target_that_cannot_be_is_named(tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"x")
     (tmp_path / "copy/name").mkdir(parents=True)
     with pytest.raises(protocol.CannotCopy, match="under which name"):
         carry(source, tmp_path, "..")
     with pytest.raises(protocol.CannotCopy, match="a folder of this name"):
         carry(source, tmp_path / "copy", "name")
     with pytest.raises(protocol.CannotCopy, match="no such folder"):
-        Receiver(_said({"is": "source"}), protocol.CopyProgress()).receive(f"{tmp_path}/nowhere/", "name")
+        received(f"{tmp_path}/nowhere/", {"is": "source"}, name="name")
     with pytest.raises(protocol.CannotCopy, match="a link or a file of this name"):
         carry(tmp_path / "copy", tmp_path, "source")
-
-
-def test_the_other_end_says_why_it_cannot(tmp_path: Path) -> None:
     with pytest.raises(protocol.OtherEndFailed) as failed:
-        carry(tmp_path / "nothing", tmp_path / "copy")
+        carry(tmp_path / "nothing", tmp_path / "new")
     assert failed.value.code == errno.ENOENT and failed.value.path.endswith("nothing")
     with pytest.raises(protocol.OtherEndFailed, match="neither a file nor a folder"):
-        carry(Path("/dev/null"), tmp_path / "copy")
+        carry(Path("/dev/null"), tmp_path / "new")
 
 
-def _said(*parts: dict[str, object] | bytes) -> protocol.CopyChannel:
-    frames = [
-        (b"d" + struct.pack(">I", len(part)) + part)
-        if isinstance(part, bytes)
-        else (b"m" + struct.pack(">I", len(json.dumps(part))) + json.dumps(part).encode())
-        for part in parts
-    ]
-    return _reading(b"".join(frames))
+def _said(*parts: Part) -> protocol.CopyChannel:
+    written = [(b"d", part) if isinstance(part, bytes) else (b"m", json.dumps(part).encode()) for part in parts]
+    return _reading(b"".join(kind + struct.pack(">I", len(part)) + part for kind, part in written))
 
 
 def _reading(*data: bytes) -> protocol.CopyChannel:
@@ -214,10 +192,18 @@ def _reading(*data: bytes) -> protocol.CopyChannel:
     return protocol.CopyChannel(lambda least: [left.pop(0) for _ in left[:2]], lambda parts: None)
 
 
-def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
+def received(target: str, *parts: Part, name: str = "copy", most: int = 0) -> None:
+    Receiver(_said(*parts), protocol.CopyProgress(), most=most).receive(target, name)
+
+
+def _file(path: str, data: bytes) -> list[Part]:
     digest = hashlib.sha256(data).hexdigest()
-    pieces: list[dict[str, object] | bytes] = [data] if data else []
+    pieces: list[Part] = [data] if data else []
     return [{"is": "file", "path": path, "bytes": len(data), "mode": 0o4777}, *pieces, {"is": "sum", "sha256": digest}]
+
+
+def _announced(files: int, size: int, *parts: Part) -> list[Part]:
+    return [{"is": "source", "folder": True, "files": files, "bytes": size, "mode": 0o700}, *parts]
 
 
 _HOSTILE_NAMES = ["", "\0", "x\0y", "x\x1b]0;y\x07", "..", ".", "/", "/etc/passwd", "a/../../b", "../b", "a//b", "a/"]
@@ -239,34 +225,42 @@ def test_nothing_lands_outside_the_target(
     (outside / "x").write_bytes(b"mine")
     (target / "link").symlink_to(outside)
     (target / "loop").symlink_to("loop")
-    parts: list[dict[str, object] | bytes] = [{"is": "source", "folder": True, "mode": 0o700}]
+    parts: list[Part] = [{"is": "source", "folder": True, "mode": 0o700}]
     for path in paths:
         parts += [{"is": "folder", "path": path, "mode": 0}] if folder else _file(path, b"evil")
     with contextlib.suppress(protocol.CannotCopy, ValueError, OSError, protocol.StreamEnded):
-        Receiver(_said(*parts, {"is": "end"}), protocol.CopyProgress()).receive(str(top), "target")
+        received(str(top), *parts, {"is": "end"}, name="target")
     assert listing(outside) == {"x": b"mine"}
     assert {path.name for path in top.iterdir()} == {"outside", "target"}
     assert not any(path.lstat().st_mode & 0o7000 or "\x1b" in path.name for path in top.rglob("*"))
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("parts", "most", "why"),
     [
-        [{"is": "source"}, {"is": "file", "bytes": 3}, b"four"],
-        [{"is": "source"}, {"is": "file", "bytes": 3}, b""],
-        [{"is": "source"}, {"is": "file", "bytes": -1}],
-        [{"is": "source"}, {"is": "file", "bytes": "3"}],
-        [{"is": "source"}, {"is": "file", "bytes": protocol.RESUMABLE}, {"is": "from", "bytes": 5}],
-        [{"is": "source"}, b"data"],
-        [{"is": "get", "path": "/etc/shadow"}],
-        [{"is": "source"}, {"is": "file", "bytes": 1}, b"x", {"is": "sum", "sha256": "0"}],
-        [b"x" * (protocol.MAX_PIECE + 1)],
+        ([{"is": "source"}, {"is": "file", "bytes": 3}, b"four"], 0, ""),
+        ([{"is": "source"}, {"is": "file", "bytes": 3}, b""], 0, ""),
+        ([{"is": "source"}, {"is": "file", "bytes": -1}], 0, ""),
+        ([{"is": "source"}, {"is": "file", "bytes": "3"}], 0, ""),
+        ([{"is": "source"}, {"is": "file", "bytes": protocol.RESUMABLE}, {"is": "from", "bytes": 5}], 0, ""),
+        ([{"is": "source"}, b"data"], 0, ""),
+        ([{"is": "get", "path": "/etc/shadow"}], 0, ""),
+        ([{"is": "source"}, {"is": "file", "bytes": 1}, b"x", {"is": "sum", "sha256": "0"}], 0, ""),
+        ([b"x" * (protocol.MAX_PIECE + 1)], 0, ""),
+        (_announced(1, 10, {"is": "file", "path": "a", "bytes": 1 << 40}), 0, "more than it has announced"),
+        (_announced(1, 1, *_file("a", b"1"), {"is": "file", "path": "b", "bytes": 1 << 30}), 0, "more than it has"),
+        (_announced(1, 1, *_file("a", b"1") * 3), 5, "it is a folder"),
+        ([{"is": "source", "bytes": 6 << 20}], 5 << 20, "it is larger than 5 MB"),
+        ([{"is": "source", "bytes": 1}, {"is": "file", "bytes": 6}], 5, "more than it has announced"),
     ],
 )
-def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
-    with pytest.raises((ValueError, protocol.CannotCopy)):
-        Receiver(_said(*parts), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
-    assert not (tmp_path / "copy").exists()
+def test_a_sender_that_lies_or_sends_more_than_it_has_announced_gets_nothing_kept(
+    tmp_path: Path, parts: list[Part], most: int, why: str
+) -> None:
+    copy = tmp_path / "copy"
+    with pytest.raises(protocol.CannotCopy if why else (ValueError, protocol.CannotCopy), match=why or None):
+        received(str(copy), *parts, most=most)
+    assert not copy.is_file() and not (copy / "b").exists() and (bool(why) or not copy.exists())
 
 
 @given(st.binary(max_size=64))
@@ -290,52 +284,36 @@ def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piec
     assert [b"".join(each) if isinstance(each, list) else each for each in found] == parts
 
 
+class Connection:
+    """A window that is filled and emptied on a connection with this round trip."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._window = protocol.Window(lambda: self._now)
+
+    def round_trips(self, count: int, rate: float = 1e9, busy_s: float = 0.0) -> int:
+        """Its size after `count` on a connection of 20 ms and `rate` bytes a second, every third so much longer."""
+        for turn in range(count):
+            while not self._window.full:
+                self._window.send(protocol.PIECE)
+            self._now += 0.02 + self._window.size / rate + busy_s * (turn % 3 == 2)
+            self._window.take(self._window.sent)
+        return self._window.size
+
+
 def test_the_window_grows_on_a_quick_connection_and_shrinks_when_a_queue_builds_up() -> None:
-    now = [0.0]
-    window = protocol.Window(lambda: now[0])
-
-    def round_trips(count: int, rate: float) -> int:
-        """Fill the window and empty it `count` times on a connection of 20 ms and `rate` bytes a second."""
-        for _ in range(count):
-            while not window.full:
-                window.send(protocol.PIECE)
-            now[0] += 0.02 + window.size / rate
-            window.take(window.sent)
-        return window.size
-
-    assert round_trips(20, 1e9) == protocol.Window.LARGEST
-    assert round_trips(40, 1e6) < 3 * protocol.Window.SMALLEST
-    assert round_trips(40, 1e9) == protocol.Window.LARGEST
-
-
-def _announced(files: int, size: int, *parts: dict[str, object] | bytes) -> list[dict[str, object] | bytes]:
-    return [{"is": "source", "folder": True, "files": files, "bytes": size, "mode": 0o700}, *parts]
-
-
-@pytest.mark.parametrize(
-    ("parts", "most", "why"),
-    [
-        (_announced(1, 10, {"is": "file", "path": "a", "bytes": 1 << 40}), 0, "more than it has announced"),
-        (_announced(1, 1, *_file("a", b"1"), {"is": "file", "path": "b", "bytes": 1 << 30}), 0, "more than it has"),
-        (_announced(1, 1, *_file("a", b"1") * 3), 5, "it is a folder"),
-        ([{"is": "source", "bytes": 6 << 20}], 5 << 20, "it is larger than 5 MB"),
-        ([{"is": "source", "bytes": 1}, {"is": "file", "bytes": 6}], 5, "more than it has announced"),
-    ],
-)
-def test_a_sender_cannot_send_much_more_than_it_has_announced(
-    tmp_path: Path, parts: list[dict[str, object] | bytes], most: int, why: str
-) -> None:
-    with pytest.raises(protocol.CannotCopy, match=why):
-        Receiver(_said(*parts), protocol.CopyProgress(), most=most).receive(str(tmp_path / "copy"), "copy")
-    assert not (tmp_path / "copy").is_file() and not (tmp_path / "copy/b").exists()
+    connection = Connection()
+    assert connection.round_trips(20) == protocol.Window.LARGEST
+    assert connection.round_trips(40, rate=1e6) < 3 * protocol.Window.SMALLEST
+    assert connection.round_trips(40) == protocol.Window.LARGEST
+    assert Connection().round_trips(60, busy_s=0.38) > 16 * protocol.PIECE, "such as of a laptop that draws"
 
 
 def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "_MORE_ENTRIES", 5)
-    names = [f"f{number}" for number in range(20)]
-    folders: list[dict[str, object] | bytes] = [{"is": "folder", "path": name, "mode": 0o700} for name in names]
+    folders: list[Part] = [{"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)]
     with pytest.raises(protocol.CannotCopy, match="more than it has announced"):
-        Receiver(_said(*_announced(1, 0, *folders)), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
+        received(str(tmp_path / "copy"), *_announced(1, 0, *folders))
     assert len(list((tmp_path / "copy").iterdir())) == 7
 
 
@@ -363,17 +341,6 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
         Receiver(half(ours, Count()), protocol.CopyProgress()).receive(str(tmp_path / "copy"), "copy")
     sending.join()
     assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()
-
-
-def test_a_busy_moment_does_not_shrink_the_window_of_a_quick_connection() -> None:
-    now = [0.0]
-    window = protocol.Window(lambda: now[0])
-    for turn in range(60):
-        while not window.full:
-            window.send(protocol.PIECE)
-        now[0] += 0.4 if turn % 3 == 2 else 0.02  # such as of a laptop that draws
-        window.take(window.sent)
-    assert window.size > 16 * protocol.PIECE
 
 
 def test_counts_are_asked_for_a_few_times_in_a_window() -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from ccb.local.files import copying
-from ccb.local.files import copying as module
 from ccb.local.files.both_ends.copy_channel import CopyProgress
 from ccb.local.tui.composer.completions import Mention, offer_of, path_argument_at
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath, UsageError
@@ -28,32 +26,45 @@ async def local(again: bool) -> Transport:
     return LocalTransport(python=sys.executable)
 
 
+def ordered(upload: bool, here: Path, there: Path) -> copying.CopyOrder:
+    return copying.CopyOrder(upload, str(here), str(there))
+
+
 async def done(order: copying.CopyOrder, progress: CopyProgress | None = None, patience: float = 0.0) -> str:
     return await copying.copy(order, local, progress or CopyProgress(), patience=patience)
 
 
 @pytest.mark.programs
 async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Path) -> None:
-    source = tmp_path / "source"
+    source, here, back, nothing = (tmp_path / name for name in ("source", "here", "back", "nothing"))
     source.write_bytes(os.urandom(3_000_000))
     progress = CopyProgress()
-    assert await done(copying.CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
+    assert await done(ordered(False, here, source), progress) == str(here)
     assert (progress.done, progress.size, progress.files) == (3_000_000, 3_000_000, 1)
-    await done(copying.CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
-    assert (tmp_path / "back").read_bytes() == source.read_bytes()
-    with pytest.raises(NoSuchPath, match="nothing on local: No such file"):
-        await done(copying.CopyOrder(False, str(tmp_path / "x"), str(tmp_path / "nothing")))
-    with pytest.raises(NoSuchPath, match="nothing on this machine: No such file"):
-        await done(copying.CopyOrder(True, str(tmp_path / "nothing"), str(tmp_path / "x")))
+    await done(ordered(True, here, back))
+    assert back.read_bytes() == source.read_bytes()
     (tmp_path / "folder/source").mkdir(parents=True)
-    with pytest.raises(CopyFailed, match="source on this machine: a folder of this name is in the way"):
-        await done(copying.CopyOrder(False, str(tmp_path / "folder"), str(source)))
-    with pytest.raises(CopyFailed, match="source on local: a folder of this name is in the way"):
-        await done(copying.CopyOrder(True, str(source), str(tmp_path / "folder")))
+    for order, error, why in (
+        (ordered(False, tmp_path / "x", nothing), NoSuchPath, "nothing on local: No such file"),
+        (ordered(True, nothing, tmp_path / "x"), NoSuchPath, "nothing on this machine: No such file"),
+        (ordered(False, tmp_path / "folder", source), CopyFailed, "source on this machine: a folder of this name is"),
+        (ordered(True, source, tmp_path / "folder"), CopyFailed, "source on local: a folder of this name is in the"),
+    ):
+        with pytest.raises(error, match=why):
+            await done(order)
 
 
-def test_of_what_was_left_out_only_so_much_is_kept() -> None:
+def test_the_line_about_a_copy_fits_and_only_so_much_of_what_was_left_out_is_kept() -> None:
     progress = CopyProgress()
+    progress.begun(1, 2_000_000_000)
+    progress.rate(0.0)
+    progress.moved(500_000_000)
+    for width in (10, 40, 60, 80, 200):
+        line = copying.progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
+        assert len(line) <= width and "\x1b" not in line and "\x07" not in line
+    assert " 25%  500 MB of 2.0 GB" in line
+    sizes = {0: "0 B", 999: "999 B", 1000: "1.0 KB", 99_600: "100 KB", 999_600: "1.0 MB"}
+    assert {size: copying.size_of(size) for size in sizes} == sizes
     for _ in range(2_000):
         progress.left_out("p" * 60_000, "w" * 60_000)
     assert sum(len(path) + len(why) for path, why in progress.skipped) <= 2_000_000
@@ -71,7 +82,7 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
         target = tmp_path / f"target {upload}"
         for _ in range(2):  # the second time, the large file is there already
             progress = CopyProgress()
-            order = copying.CopyOrder(upload, *((str(source), str(target)) if upload else (str(target), str(source))))
+            order = ordered(upload, *((source, target) if upload else (target, source)))
             target.mkdir(exist_ok=True)
             await done(order, progress)
             assert (progress.copied, progress.done, len(progress.skipped)) == (4, 2_000_015, 3)
@@ -83,11 +94,7 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
 @pytest.mark.parametrize(
     ("program", "error", "why"),
     [
-        (
-            'say({"is": "failed", "path": "/x\\x1b[31m", "why": "No space left on device", "code": 28})',
-            NoStorage,
-            "No space",
-        ),
+        ('say({"is": "failed", "path": "/x\\x1b[31m", "why": "No space left", "code": 28})', NoStorage, "No space"),
         ('os.write(1, b"welcome to this host, and enjoy your stay")', CopyFailed, "rules of a copy"),
         ("os.read(0, 1); sys.exit(3)", CopyFailed, r"ended early on local \(exit code 3\)"),
         ("os.kill(os.getpid(), 9)", ConnectionLost, "given up: the connection to local was lost"),
@@ -97,25 +104,12 @@ async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path:
 async def test_a_host_that_misbehaves_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, error: type[CcbError], why: str
 ) -> None:
-    monkeypatch.setattr(module, "host_program", (HELLO + SAY + program + "\n").encode)
-    monkeypatch.setattr(module, "SILENCE_S", 0.5)
+    monkeypatch.setattr(copying, "host_program", (HELLO + SAY + program + "\n").encode)
+    monkeypatch.setattr(copying, "SILENCE_S", 0.5)
     with pytest.raises(error, match=why) as raised:
-        await done(copying.CopyOrder(False, str(tmp_path / "x"), "/y"))
+        await done(ordered(False, tmp_path / "x", Path("/y")))
     assert "\x1b" not in str(raised.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
-    progress = CopyProgress()
-    progress.begun(1, 2_000_000_000)
-    progress.rate(0.0)
-    progress.moved(500_000_000)
-    for width in (10, 40, 60, 80, 200):
-        line = copying.progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
-        assert len(line) <= width and "\x1b" not in line and "\x07" not in line
-    assert " 25%  500 MB of 2.0 GB" in line
-    sizes = {0: "0 B", 999: "999 B", 1000: "1.0 KB", 99_600: "100 KB", 999_600: "1.0 MB"}
-    assert {size: copying.size_of(size) for size in sizes} == sizes
 
 
 def test_paths_are_read_as_a_person_means_them() -> None:
@@ -147,11 +141,7 @@ async def test_only_so_many_copies_wait() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    @asynccontextmanager
-    async def lend() -> AsyncIterator[copying.OpenTransport]:
-        yield open_transport
-
-    async with copying.Transfers(lend) as transfers:
+    async with copying.Transfers(lambda: nullcontext(open_transport)) as transfers:
         for number in range(20):
             transfers.start(copying.CopyOrder(False, f"x{number}", "y"))
         with pytest.raises(UsageError, match="20 copies are under way or wait"):

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from tests.support.machine.waiting import until
 
 from ccb.local.files import fetched_files
-from ccb.local.files.copying import OpenTransport, Transfers
+from ccb.local.files.copying import Transfers
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
@@ -59,31 +59,24 @@ def test_a_viewer_gets_the_end_of_the_content(name: str, content: bytes, label: 
         assert found == seen_as
 
 
-def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
+def test_the_folder_is_private_and_goes_at_the_end_or_at_the_next_start_after_a_kill(tmp_path: Path) -> None:
     above = tmp_path / "opened"
-    folder = fetched_files.PrivateFolder(above)
-    folder.remove_left_over()
-    place = folder.place_for("/srv/a.png")
-    (place / "a.png").touch()
-    for each in (place, place.parent, above):
-        assert stat.S_IMODE(each.stat().st_mode) == 0o700
-    assert folder.place_for("/srv/a.png") == place != folder.place_for("/srv/b.png")
-    folder.close()
-    assert list(above.iterdir()) == []
-
-
-def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -> None:
     program = (
         "import os, sys, pathlib; from ccb.local.files.fetched_files import PrivateFolder; "
         "PrivateFolder(pathlib.Path(sys.argv[1])).place_for('x'); os._exit(9)"
     )
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
-    assert len(list(tmp_path.iterdir())) == 1
-    living = fetched_files.PrivateFolder(tmp_path)
-    place = living.place_for("x")
-    fetched_files.PrivateFolder(tmp_path).remove_left_over()
-    assert list(tmp_path.iterdir()) == [place.parent]
-    living.close()
+    subprocess.run([sys.executable, "-c", program, str(above)], check=False)
+    assert len(list(above.iterdir())) == 1
+    folder = fetched_files.PrivateFolder(above)
+    place = folder.place_for("/srv/a.png")
+    (place / "a.png").touch()
+    for each in (place, place.parent, above):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o700
+    fetched_files.PrivateFolder(above).remove_left_over()
+    assert list(above.iterdir()) == [place.parent]
+    assert folder.place_for("/srv/a.png") == place != folder.place_for("/srv/b.png")
+    folder.close()
+    assert list(above.iterdir()) == []
 
 
 def test_what_nobody_waits_for_goes_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,12 +120,8 @@ async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[fetched_files.F
     async def open_transport(again: bool) -> Transport:
         return LocalTransport(python=sys.executable)
 
-    @asynccontextmanager
-    async def lend() -> AsyncIterator[OpenTransport]:
-        yield open_transport
-
     async with (
-        Transfers(lend) as transfers,
+        Transfers(lambda: nullcontext(open_transport)) as transfers,
         fetched_files.FetchedFiles(transfers, fetched_files.PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
     ):
         yield fetched
@@ -142,6 +131,12 @@ async def fetched_file(fetched: fetched_files.FetchedFiles, path: Path) -> fetch
     found = await fetched.arrived(fetched.fetch(str(path), "/"))
     assert isinstance(found, fetched_files.FetchedFile), found
     return found
+
+
+async def refused(fetched: fetched_files.FetchedFiles, path: Path) -> str:
+    error = await fetched.arrived(fetched.fetch(str(path), "/"))
+    assert isinstance(error, CopyFailed)
+    return error.what
 
 
 @pytest.mark.programs
@@ -190,15 +185,13 @@ async def test_a_page_and_a_drawing_reach_no_other_machine(tmp_path: Path) -> No
 
 
 @pytest.mark.programs
-async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"\x7fELF\2\1\1\0")
     (tmp_path / "folder").mkdir()
     (tmp_path / "a.txt").write_text("hi")
     async with fetching(tmp_path, "exit 3") as fetched:
-        refused = await fetched.arrived(fetched.fetch(str(tmp_path / "tool"), "/"))
-        assert isinstance(refused, CopyFailed) and refused.what.startswith("tool is a program of Linux")
-        folder = await fetched.arrived(fetched.fetch("folder", str(tmp_path)))
-        assert isinstance(folder, CopyFailed) and "it is a folder" in folder.what
+        assert (await refused(fetched, tmp_path / "tool")).startswith("tool is a program of Linux")
+        assert "it is a folder" in await refused(fetched, tmp_path / "folder")
         assert fetched.offered == []
         file = await fetched_file(fetched, tmp_path / "a.txt")
         with pytest.raises(CopyFailed, match="could not show it") as failed:

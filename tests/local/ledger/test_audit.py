@@ -20,7 +20,6 @@ from tests.support.run_words import run_words
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.usage import audit_lines
 from ccb.local.ledger import audit as module
-from ccb.local.ledger import audit as recorder
 from ccb.local.ledger.audit import SessionAudit, text_digest
 from ccb.local.ledger.call_ledger import AuditEntry, CallLedger, CallPlace, ledger_path, open_ledger
 from ccb.tunnel.providers.model_router import ModelRouter
@@ -30,6 +29,7 @@ from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
 from ccb.tunnel.wire.model_facts import ModelTable
 
+Json = dict[str, Any]
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
 
 
@@ -83,9 +83,8 @@ async def audited(
 async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
     tmp_path: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with audited(
-        tmp_path, fake_model, call_of("Bash", {"command": "ls"}), {"text": "a"}, {"text": "b"}
-    ) as session:
+    answers = (call_of("Bash", {"command": "ls"}), {"text": "a"}, {"text": "b"})
+    async with audited(tmp_path, fake_model, *answers) as session:
         await session.ask(request_with(), "c1")
         async with asyncio.timeout(20):
             while not (wanted := [each for each in session.entries() if each.kind == "wanted"]):
@@ -93,10 +92,8 @@ async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
         await session.ask(request_with(wanted[0].tool_use), "c2")
         await session.ask(request_with(wanted[0].tool_use, "toolu_invented"), "c3")
     entries = session.entries()
-    assert [(each.kind, each.tool_use) for each in entries if each.kind in ("result", "tampering")] == [
-        ("result", wanted[0].tool_use),
-        ("tampering", "toolu_invented"),
-    ]
+    results = [(each.kind, each.tool_use) for each in entries if each.kind in ("result", "tampering")]
+    assert results == [("result", wanted[0].tool_use), ("tampering", "toolu_invented")]
     assert (wanted[0].name, json.loads(wanted[0].text)) == ("Bash", {"command": "ls"})
     assert [each.text for each in entries if each.kind == "asked"] == ["look"]
     assert len(session.told) == 1 and "toolu_invented" in session.told[0]
@@ -121,14 +118,11 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
 
 
 async def test_a_history_from_elsewhere_is_no_tampering_and_known_later(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
-    first = Session(tmp_path / "here", fake_model)
-    async with first.audit, first.proxy:
+    async with audited(tmp_path, fake_model, call_of("Read", {}), {"text": "a"}, {"text": "b"}) as first:
         await first.ask(request_with("toolu_of_another_laptop"), "c1")
     (use,) = [each.tool_use for each in first.entries() if each.kind == "wanted"]
     assert [each.kind for each in first.entries() if each.tool_use == "toolu_of_another_laptop"] == ["unseen"]
-    second = Session(tmp_path / "here", fake_model)
-    async with second.audit, second.proxy:
+    async with audited(tmp_path, fake_model) as second:
         await second.ask(request_with(use), "c2")
     assert [each.kind for each in second.entries() if each.tool_use == use] == ["wanted", "result"]
     assert not first.told and not second.told
@@ -146,14 +140,10 @@ async def test_a_new_session_has_no_results_from_elsewhere(tmp_path: Path, fake_
 
 async def test_a_call_of_another_session_is_none_of_a_new_one(tmp_path: Path, fake_model: FakeModel) -> None:
     """A host knows the ids of its other sessions."""
-    fake_model.add(call_of("Read", {}), {"text": "a"})
-    first = Session(tmp_path, fake_model)
-    async with first.audit, first.proxy:
+    async with audited(tmp_path, fake_model, call_of("Read", {}), {"text": "a"}) as first:
         await first.ask(request_with(), "c1")
     (use,) = [each.tool_use for each in first.entries() if each.kind == "wanted"]
-    second = Session(tmp_path, fake_model)
-    async with second.audit, second.proxy:
-        second.audit.begins()
+    async with audited(tmp_path, fake_model, new=True) as second:
         await second.ask(request_with(use), "c2")
     assert [each.kind for each in second.entries() if each.call == "c2" and each.tool_use] == ["tampering"]
     assert next(iter(audit_lines([("5e55-1", each) for each in second.entries()]))) == "session 5e55-1 on gpu"
@@ -213,9 +203,8 @@ async def test_the_history_of_a_session_that_goes_on_is_one_line(tmp_path: Path,
 
 
 async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake_model: FakeModel) -> None:
-    async with audited(
-        tmp_path, fake_model, call_of("Read", {}), {"text": "a"}, {"text": "b"}, {"text": "c"}
-    ) as session:
+    answers = (call_of("Read", {}), {"text": "a"}, {"text": "b"}, {"text": "c"})
+    async with audited(tmp_path, fake_model, *answers) as session:
         await session.ask(request_with(), "c1")
         use = next(iter(session.audit._seen._wanted))
         for call in ("c2", "c3"):
@@ -240,20 +229,17 @@ async def test_a_host_cannot_fill_the_disk_with_forged_results(tmp_path: Path, f
 
 
 async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeModel) -> None:
-    session = Session(tmp_path, fake_model)
     ask = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "input": {}}
     question = parse_message({"type": "control_request", "request_id": "r1", "request": ask})
     answer = {"subtype": "success", "request_id": "r1", "response": {"behavior": "allow", "updatedInput": {}}}
     answered = parse_message({"type": "control_response", "response": answer})
     assert isinstance(question, ControlRequest) and isinstance(answered, ControlResponse)
-    async with session.audit:
+    async with audited(tmp_path, fake_model) as session:
         session.audit.said(parse_message({"type": "user", "message": {"role": "user", "content": "fix it"}}))
         session.audit.asked(question)
         session.audit.said(answered)
-    assert [(each.kind, each.tool_use, each.text) for each in session.entries()] == [
-        ("prompt", "", "fix it"),
-        ("decided", "t1", "allowed"),
-    ]
+    found = [(each.kind, each.tool_use, each.text) for each in session.entries()]
+    assert found == [("prompt", "", "fix it"), ("decided", "t1", "allowed")]
 
 
 async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path, fake_model: FakeModel) -> None:
@@ -270,7 +256,7 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
 async def test_a_host_cannot_fill_the_disk_with_what_is_recorded(
     tmp_path: Path, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "MAX_RECORDED", 3_000)
+    monkeypatch.setattr(module, "MAX_RECORDED", 3_000)
     async with audited(tmp_path, fake_model, {"text": "a"}, {"text": "b"}, {"text": "c"}, record=True) as session:
         for call in ("c1", "c2", "c3"):
             await session.ask(request_with(text=random.Random(call).randbytes(2_000).hex()), call)
@@ -289,14 +275,6 @@ async def test_an_audit_that_cannot_be_written_is_told_once(tmp_path: Path) -> N
             audit.sent(call, request_with(), "d")
     await asyncio.sleep(0)
     assert len(told) == 1 and "not in `ccb audit` any more: " in told[0]
-
-
-async def test_padding_hides_no_request(tmp_path: Path, fake_model: FakeModel) -> None:
-    """Spaces cost nothing, so a host can make a request as large as it likes."""
-    async with audited(tmp_path, fake_model, {"text": "a"}) as session:
-        await session.ask(b" " * 9_000_000 + request_with(text="behind much"), "c1")
-    assert [each.text for each in session.entries() if each.kind == "asked"] == ["behind much"]
-    assert not session.told
 
 
 async def test_more_than_can_be_looked_at_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,15 +300,21 @@ async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path,
 
 
 async def test_a_request_that_is_given_up_early_is_in_the_audit(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "too late", "first_delay": 60})
-    session = Session(tmp_path, fake_model)
-    body = request_with(text="for nobody to see")
-    async with session.audit, session.proxy, asyncio.timeout(30):
-        asking = asyncio.create_task(session.ask(body, "c1"))
+    late = {"text": "too late", "first_delay": 60}
+    async with asyncio.timeout(30), audited(tmp_path, fake_model, late) as session:
+        asking = asyncio.create_task(session.ask(request_with(text="for nobody to see"), "c1"))
         await fake_model.until(lambda model: model.requests)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
     assert [each.text for each in session.entries() if each.kind == "asked"] == ["for nobody to see"]
+
+
+async def test_padding_hides_no_request(tmp_path: Path, fake_model: FakeModel) -> None:
+    """Spaces cost nothing, so a host can make a request as large as it likes."""
+    async with audited(tmp_path, fake_model, {"text": "a"}) as session:
+        await session.ask(b" " * 9_000_000 + request_with(text="behind much"), "c1")
+    assert [each.text for each in session.entries() if each.kind == "asked"] == ["behind much"]
+    assert not session.told
 
 
 def test_a_text_cannot_look_like_an_entry_where_the_terminal_wraps_it() -> None:
@@ -356,23 +340,30 @@ class Seen(Auditor):
         self.calls.append(wanted)
 
 
+def started(index: int, block: Json) -> Json:
+    return {"type": "content_block_start", "index": index, "content_block": block}
+
+
+def part_of_input(index: int, part: str) -> Json:
+    delta = {"type": "input_json_delta", "partial_json": part}
+    return {"type": "content_block_delta", "index": index, "delta": delta}
+
+
 def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
-    ran_there = {"type": "server_tool_use", "id": "s1", "name": "code_execution"}
-    whole = {"type": "tool_use", "id": "t2", "name": "Read", "input": {"a": 2}}
-    events: list[dict[str, Any]] = [
-        {"type": "content_block_start", "index": 1, "content_block": ran_there},
-        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+    events = [
+        started(1, {"type": "server_tool_use", "id": "s1", "name": "code_execution"}),
+        part_of_input(1, "{}"),
         {"type": "content_block_stop", "index": 1},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t1", "name": "Bash"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
+        started(0, {"type": "tool_use", "id": "t1", "name": "Bash"}),
+        part_of_input(0, '{"a"'),
+        part_of_input(0, ": 1}"),
         {"type": "content_block_stop", "index": 0},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "late"}},
-        {"type": "content_block_start", "index": 2, "content_block": whole},
+        part_of_input(0, "late"),
+        started(2, {"type": "tool_use", "id": "t2", "name": "Read", "input": {"a": 2}}),
         {"type": "content_block_stop", "index": 2},
     ]
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in events)
-
+    ran, wanted = WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
         meter, kind = CallMeter("c", "/v1/messages", ModelTable()), {"content-type": "text/event-stream"}
@@ -380,7 +371,6 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()
-        ran, wanted = WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')
         assert seen.calls == [ran, wanted, WantedCall("t2", "Read", '{"a": 2}')]
 
 
@@ -389,8 +379,7 @@ def test_the_input_of_a_call_is_cut_and_no_more_of_it_is_held(streams: bool) -> 
     call, part, most = {"type": "tool_use", "id": "t1", "name": "Write"}, "x" * 900_000, 256 * 1024
     answer = [json.dumps({"type": "message", "content": [{**call, "input": {"text": part}}]}).encode()]
     if streams:
-        delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": part}}
-        events = [{"type": "content_block_start", "index": 0, "content_block": call}, *[delta] * 50]
+        events = [started(0, call), *[part_of_input(0, part)] * 50]
         answer = [b"data: " + json.dumps(each).encode() + b"\n\n" for each in events]
     seen = Seen()
     reader = AnswerReader("c", CallMeter("c", "/v1/messages", ModelTable()), seen, {})

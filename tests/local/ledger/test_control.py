@@ -16,8 +16,7 @@ from ccb.local.ledger.proxy_control import ControlServer, ProxyState, parse_stat
 
 
 class Proxy:
-    def __init__(self) -> None:
-        self.revoked = False
+    revoked = False
 
     def state(self) -> ProxyState:
         return ProxyState(7, "5e55-1", "gpu\x1b[2J", "/srv", 2, self.revoked, 3600.0)
@@ -87,13 +86,11 @@ async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) ->
 
 
 async def test_a_ccb_that_does_not_answer_is_said(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    proxy = Proxy()
-    async with ControlServer(environ, proxy.state, lambda: None):  # it revokes nothing
+    async with ControlServer(environ, Proxy().state, lambda: None):  # it revokes nothing
         assert await run(["revoke", "--all"], environ) == ExitCode.AGENT_FAILED
     assert "did not answer" in capsys.readouterr().err
 
 
-def test_both_actions_want_one_target(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_words(["proxy", "revoke"], environ) == ExitCode.USAGE
-    assert run_words(["proxy", "revoke", "x", "--all"], environ) == ExitCode.USAGE
-    assert run_words(["proxy"], environ) == ExitCode.USAGE
+@pytest.mark.parametrize("words", [[], ["revoke"], ["revoke", "x", "--all"]])
+def test_both_actions_want_one_target(environ: dict[str, str], words: list[str]) -> None:
+    assert run_words(["proxy", *words], environ) == ExitCode.USAGE

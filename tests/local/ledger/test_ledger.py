@@ -122,11 +122,7 @@ async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None
         assert other.spent(session="s1").usd == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(
-    "budgets",
-    [Budgets(run_usd=0.5), Budgets(session_usd=0.5), Budgets(day_tokens=100)],
-    ids=["run", "session", "tokens"],
-)
+@pytest.mark.parametrize("budgets", [Budgets(run_usd=0.5), Budgets(session_usd=0.5), Budgets(day_tokens=100)], ids=str)
 async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> None:
     async with SessionAccounts(tmp_path, budgets) as accounts:
         accounts.place = PLACE
@@ -175,19 +171,15 @@ async def test_under_a_strict_budget_no_call_may_pass_it(tmp_path: Path, budgets
                 await accounts.reserve(small)
 
 
-async def test_small_calls_go_out_together(tmp_path: Path) -> None:
+async def test_small_calls_go_out_together_and_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0, run_usd=1.0)) as accounts:
-        for _ in range(50):
-            assert (await accounts.reserve(replace(ASKED, size=300))).usd == pytest.approx(0.005 + 0.0002)
-
-
-async def test_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
-    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
         reserving = asyncio.create_task(accounts.reserve(DEAR))
         await asyncio.sleep(0)
         reserving.cancel()
         await asyncio.gather(reserving, return_exceptions=True)
         accounts.ended(report(0.0), await accounts.reserve(DEAR))
+        for _ in range(50):
+            assert (await accounts.reserve(replace(ASKED, size=300))).usd == pytest.approx(0.005 + 0.0002)
 
 
 OTHER_CCB = """
@@ -247,9 +239,7 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model(None)
         with pytest.raises(UsageError, match="the price of grok-9 is not known"):
             accounts.check_model("grok-9")
-        given_up = replace(
-            report(0.0, model="grok-9"), tokens=TokenCounts(10, 20, 30, 0)
-        )  # after its request, which is paid for, too
+        given_up = replace(report(0.0, model="grok-9"), tokens=TokenCounts(10, 20, 30, 0))  # its request is paid for
         accounts.ended(given_up, await accounts.reserve(ASKED))
         with pytest.raises(Refusal, match="the price of grok-9 is not known"):
             await accounts.reserve(ASKED)
@@ -338,15 +328,9 @@ def settings_file(home: Path, text: str) -> dict[str, str]:
     return environ
 
 
-def test_a_model_that_no_call_may_ask_is_refused_at_the_start(tmp_path: Path) -> None:
-    settings = load_settings(settings_file(tmp_path, TEXT))
-    check_allowed("claude-sonnet-4-5[1m]", settings, "web")
-    with pytest.raises(UsageError, match="do not allow the model gpt-5 on web") as caught:
-        check_allowed("gpt-5", settings, "web")
-    assert "claude-*" in caught.value.evidence
-
-
 def test_a_host_has_its_own_limits_and_budgets(tmp_path: Path) -> None:
+    policy = call_policy(load_settings({"HOME": str(tmp_path)}), "web")
+    assert policy == Policy() and policy.max_calls == MAX_CALLS, "without settings they are those of the proxy"
     settings = load_settings(settings_file(tmp_path, TEXT))
     assert settings.warnings == []
     other, gpu = call_policy(settings, "web"), call_policy(settings, "gpu-7")
@@ -355,11 +339,10 @@ def test_a_host_has_its_own_limits_and_budgets(tmp_path: Path) -> None:
     web, there = budgets(None, settings, "web"), budgets(1.5, settings, "gpu-7")
     assert (web.host_usd, web.session_tokens, web.day_usd) == (None, 7, 9)
     assert (there.host_usd, there.run_usd) == (3, 1.5)
-
-
-def test_without_settings_the_limits_are_those_of_the_proxy(tmp_path: Path) -> None:
-    policy = call_policy(load_settings({"HOME": str(tmp_path)}), "web")
-    assert policy == Policy() and policy.max_calls == MAX_CALLS
+    check_allowed("claude-sonnet-4-5[1m]", settings, "web")
+    with pytest.raises(UsageError, match="do not allow the model gpt-5 on web") as caught:
+        check_allowed("gpt-5", settings, "web")
+    assert "claude-*" in caught.value.evidence
 
 
 def test_a_wrong_limit_of_a_host_is_named_with_its_line(tmp_path: Path) -> None:
@@ -370,21 +353,27 @@ def test_a_wrong_limit_of_a_host_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_sums_are_printed_with_their_total(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
+
+    def costs() -> list[tuple[str, str]]:
+        """The name of each row, and what it has cost."""
+        assert run_words(["usage", "--by", "model", "--days", "1"], environ) == ExitCode.OK
+        heading, *rows = capsys.readouterr().out.splitlines()
+        assert heading.split()[0] == "MODEL" and heading.split()[6] == "COST"
+        assert len({len(row) for row in [heading, *rows]}) == 1 and "\x1b" not in "".join(rows)
+        return [(row.split()[0][:6], row.split()[6]) for row in rows]
+
     assert run_words(["usage"], environ) == ExitCode.OK
     assert capsys.readouterr().out == "No model calls yet.\n"
     with CallLedger(ledger_path(tmp_path / "ccb")) as ledger:
         ledger.add(PLACE, report(1.5, model="claude-\x1b[31mred"))
         ledger.add(PLACE, report(0.25))
         ledger.add(PLACE, report(9.0, began=1_000))
-    assert run_words(["usage", "--by", "model", "--days", "1"], environ) == ExitCode.OK
-    heading, *rows = capsys.readouterr().out.splitlines()
-    assert heading.split()[0] == "MODEL" and len({len(row) for row in [heading, *rows]}) == 1
-    assert "\x1b" not in "".join(rows)
-    costs = [(row.split()[0][:6], row.split()[6]) for row in rows]
-    assert costs == [("claude", "$1.50"), ("claude", "$0.25"), ("total", "$1.75")]
-    assert run_words(["usage", "--by", "host", "--json"], environ) == ExitCode.OK
-    (line,) = capsys.readouterr().out.splitlines()
-    assert (json.loads(line)["host"], json.loads(line)["calls"]) == ("gpu", 3)
+        assert costs() == [("claude", "$1.50"), ("claude", "$0.25"), ("total", "$1.75")]
+        assert run_words(["usage", "--by", "host", "--json"], environ) == ExitCode.OK
+        (line,) = capsys.readouterr().out.splitlines()
+        assert (json.loads(line)["host"], json.loads(line)["calls"]) == ("gpu", 3)
+        ledger.add(PLACE, replace(report(0.5, model="silent"), estimated=True))
+        assert costs()[1:] == [("claude", "$0.25"), ("silent", "~$0.50"), ("total", "~$2.25")], "some are estimated"
 
 
 def test_wrong_options_and_a_broken_file_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -398,13 +387,3 @@ def test_wrong_options_and_a_broken_file_are_told(tmp_path: Path, capsys: pytest
         base.execute("PRAGMA user_version=9")
     assert run_words(["usage"], environ) == ExitCode.CONFIG
     assert "cannot be read" in capsys.readouterr().err
-
-
-def test_costs_of_which_some_are_estimated_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    environ = {"XDG_STATE_HOME": str(tmp_path)}
-    with CallLedger(ledger_path(tmp_path / "ccb")) as ledger:
-        ledger.add(PLACE, report(1.5, model="told"))
-        ledger.add(PLACE, replace(report(0.25, model="silent"), estimated=True))
-    assert run_words(["usage", "--by", "model"], environ) == ExitCode.OK
-    costs = {row.split()[0]: row.split()[6] for row in capsys.readouterr().out.splitlines()}
-    assert costs == {"MODEL": "COST", "told": "$1.50", "silent": "~$0.25", "total": "~$1.75"}

@@ -43,6 +43,14 @@ def text(reply: Json) -> str:
     return str(reply["result"]["content"][0]["text"])
 
 
+def server_at(url: str) -> LaptopServer:
+    return LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+
+
+async def greeting(server: LaptopServer, name: str) -> str:
+    return text(await server.reply(call("greet", name=name)))
+
+
 @asynccontextmanager
 async def connected(far: HttpMcp | None = None, url: str = "", **client: Any) -> AsyncIterator[LaptopServer]:
     """A server over HTTP, as this laptop uses it."""
@@ -55,9 +63,9 @@ async def connected(far: HttpMcp | None = None, url: str = "", **client: Any) ->
             await server.close()
 
 
-async def test_a_server_over_http_gets_its_headers_and_answers_calls() -> None:
+async def test_a_server_over_http_gets_its_headers_and_answers_calls_and_the_end_of_a_cancelled_one() -> None:
     far = HttpMcp()
-    async with connected(far) as server:
+    async with connected(far) as server, asyncio.timeout(60):
         hello = await server.reply({"id": 1, "method": "initialize"})
         assert hello["result"]["serverInfo"]["name"] == "far" and server.running
         assert text(await server.reply(call("greet", name="you"))) == "hello you"
@@ -66,11 +74,6 @@ async def test_a_server_over_http_gets_its_headers_and_answers_calls() -> None:
         assert text(await server.reply(call("work"), progress.append)) == "worked"
         assert progress == [{"progress": 1, "total": 4, "message": "first"}]
         assert "not supported" in (await server.reply(call("paint")))["error"]["message"]  # nobody can be asked
-
-
-async def test_a_call_that_is_cancelled_is_cancelled_on_the_server() -> None:
-    far = HttpMcp()
-    async with connected(far) as server, asyncio.timeout(60):
         waiting = asyncio.create_task(server.reply(call("wait")))
         await far.began.wait()
         waiting.cancel()
@@ -101,40 +104,34 @@ async def test_a_server_asks_the_person(answer: Json, result: str) -> None:
 
 
 async def test_a_server_that_was_restarted_meanwhile_is_reached_again() -> None:
-    far = HttpMcp()
-    async with far.serving() as url:
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
-        assert text(await server.reply(call("greet", name="a"))) == "hello a"
+    async with HttpMcp().serving() as url:
+        server = server_at(url)
+        assert await greeting(server, "a") == "hello a"
     port = int(url.split(":")[2].split("/")[0])
-    with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
-        await server.reply(call("greet", name="b"))
-    with pytest.raises(RequestRefused, match="cannot be reached"):
-        await server.reply(call("greet", name="b"))
-    with pytest.raises(RequestRefused, match="does not start; the next try is in 1 s"):
-        await server.reply(call("greet", name="b"))
+    for why in ("Whether this call had any effect is not known", "cannot be reached", "the next try is in 1 s"):
+        with pytest.raises(RequestRefused, match=why):
+            await greeting(server, "b")
     assert server.why and server.retry_s > 0
-    again = HttpMcp()
-    async with again.serving(port):
+    async with HttpMcp().serving(port):
         await server.restart()
         assert server.why == ""
-        assert text(await server.reply(call("greet", name="c"))) == "hello c"
+        assert await greeting(server, "c") == "hello c"
     last = HttpMcp()
     async with last.serving(port):  # it does not know the session
         with pytest.raises(RequestRefused, match="The next call starts it again"):
-            await server.reply(call("greet", name="d"))
-        assert text(await server.reply(call("greet", name="e"))) == "hello e"
+            await greeting(server, "d")
+        assert await greeting(server, "e") == "hello e"
         assert last.calls == ["e"]
         await server.close()
 
 
 async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "HEALTHY_S", 0.0)
-    far = HttpMcp()
-    async with far.serving() as url:
-        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
-        assert text(await server.reply(call("greet", name="a"))) == "hello a"
+    async with HttpMcp().serving() as url:
+        server = server_at(url)
+        assert await greeting(server, "a") == "hello a"
     with pytest.raises(RequestRefused, match="cannot be reached"):  # not: has ended during this call
-        await server.reply(call("greet", name="b"))
+        await greeting(server, "b")
     assert not server.running
     await server.close()
 
@@ -193,30 +190,23 @@ class Odd:
     def processes(self) -> list[int]:
         return marked_processes(self.mark)
 
+    async def __aenter__(self) -> Odd:
+        return self
 
-@asynccontextmanager
-async def running(*arguments: str) -> AsyncIterator[Odd]:
-    odd = Odd(*arguments)
-    try:
-        yield odd
-    finally:
-        await odd.server.close()
-        assert odd.processes() == []
+    async def __aexit__(self, *_: object) -> None:
+        await self.server.close()
+        assert self.processes() == []
 
 
 async def gone(odd: Odd) -> None:
-    async with asyncio.timeout(30):
-        while odd.processes():
-            await asyncio.sleep(0.01)
+    await until(lambda: not odd.processes())
 
 
 async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() -> None:
-    odd = Odd(launcher=LAUNCHER)
-    assert await odd.is_ok()
-    assert len(odd.processes()) >= 5  # with its keeper
-    began = time.monotonic()
-    await odd.server.close()
-    assert odd.processes() == []
+    async with Odd(launcher=LAUNCHER) as odd:
+        assert await odd.is_ok()
+        assert len(odd.processes()) >= 5  # with its keeper
+        began = time.monotonic()
     assert time.monotonic() - began < 5, "half a second, on a machine with time"
 
 
@@ -277,9 +267,8 @@ async def test_a_keeper_ends_what_its_server_leaves(adopts: bool, deaf: str) -> 
 async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
     odd = Odd(launcher=LAUNCHER)
     await odd.is_ok()
-    (server,) = [
-        each for each in odd.processes() if command_line(each)[1:2] == ["-IS"] and "keeper" not in command_line(each)[2]
-    ]
+    lines = {each: command_line(each) for each in odd.processes()}
+    (server,) = [each for each, line in lines.items() if line[1:2] == ["-IS"] and "keeper" not in line[2]]
     hanging = asyncio.ensure_future(odd.calls("hang"))
     os.kill(server, signal.SIGKILL)
     async with asyncio.timeout(30):
@@ -308,7 +297,7 @@ async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> No
 
 
 async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running() as odd:
+    async with Odd() as odd:
         await odd.is_ok()
         hanging = asyncio.ensure_future(odd.calls("hang"))
         await until(lambda: odd.server._calls)
@@ -326,7 +315,7 @@ async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(mo
 async def test_a_call_has_a_limit_and_later_answers_are_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
     monkeypatch.setattr(server_module, "SAY_LIMIT_S", 0.1)
-    async with running() as odd:
+    async with Odd() as odd:
         assert await odd.is_ok()
         monkeypatch.setattr(StdioServer, "call_s", 0.5)
         shown: list[Json] = []
@@ -339,7 +328,7 @@ async def test_a_call_has_a_limit_and_later_answers_are_readable(monkeypatch: py
         assert not done, "somebody may be asked by it"
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-    async with running() as odd:
+    async with Odd() as odd:
         assert await odd.is_ok()
         with pytest.raises(RequestRefused, match="gives no answer"):
             await odd.calls("raw", lines=[])
@@ -348,7 +337,7 @@ async def test_a_call_has_a_limit_and_later_answers_are_readable(monkeypatch: py
 
 
 async def test_the_tools_of_a_server_pass_on_as_they_are_and_why_a_program_does_not_start_is_known() -> None:
-    async with running() as odd:
+    async with Odd() as odd:
         assert (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"] == TOOLS
     server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
     with pytest.raises(RequestRefused, match="cannot be reached"):
@@ -381,7 +370,7 @@ async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
     monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
 ) -> None:
     monkeypatch.setattr("ccb.tunnel.wire.mcp_messages.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
-    async with running() as odd, asyncio.timeout(30):
+    async with Odd() as odd, asyncio.timeout(30):
         reply = await odd.calls("raw", lines=lines)
         if "result" in reply:
             assert reply["result"]["is"] == found

@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, read_by, session_on
 from tests.support.network.link_peer import Peer
 
 from ccb.local.mcp.mcp_permissions import LaptopPermissions
 from ccb.local.mcp.mcp_service import guard_client_servers, is_call, permitted
 from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import EventGap, SessionEvent
+from ccb.local.session.session_client import EventGap, Item, SessionEvent
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.frames import Event, Input, Snapshot
@@ -42,6 +42,11 @@ class Worker:
         self.ran: list[Json] = []
         self.shown: asyncio.Queue[Json] = asyncio.Queue()
         self._seq = 0
+
+    def reads(self, item: Item) -> None:
+        asked = item.body.get("asks", ()) if isinstance(item, EventGap) else ()
+        for each in [item.body] if isinstance(item, SessionEvent) else asked:
+            self.shown.put_nowait(each)
 
     async def event(self, body: Json) -> None:
         self._seq += 1
@@ -103,26 +108,14 @@ async def hostile(
             worker.ran.append(await permitted(permissions, message.server_name, message.message))
             return {"mcp_response": {"jsonrpc": "2.0", "id": 1, "result": {}}}
 
-        async def read() -> None:
-            async for item in session.events():
-                if isinstance(item, SessionEvent):
-                    worker.shown.put_nowait(item.body)
-                elif isinstance(item, EventGap):
-                    for each in item.body.get("asks", ()):
-                        worker.shown.put_nowait(each)
-
         session.watched_by(permissions)
         session.register(control.CAN_USE_TOOL)
         session.register(control.HOOK_CALLBACK)
         session.register(LAPTOP_MCP_MESSAGE, serve, is_call)
         session.register(MCP_MESSAGE)
         guard_client_servers(session, permissions)
-        reading = asyncio.create_task(read())
-        try:
+        async with read_by(session, worker.reads):
             yield worker
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
 
 
 ALLOW: Json = {"behavior": "allow"}

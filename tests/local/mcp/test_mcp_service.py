@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, read_by, session_on
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.link_peer import Peer
 
@@ -21,8 +22,7 @@ from ccb.local.mcp.mcp_config import HttpServer
 from ccb.local.mcp.mcp_permissions import LaptopPermissions
 from ccb.local.mcp.mcp_service import LaptopServers
 from ccb.local.session.own_hooks import FormHooks
-from ccb.local.session.remote_session import RemoteSession
-from ccb.local.session.session_client import SessionEvent
+from ccb.local.session.session_client import Item, SessionEvent
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, public_withdrawal
 from ccb.tunnel.wire.frames import Event, Input
 from ccb.tunnel.wire.mcp_messages import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
@@ -133,19 +133,14 @@ async def session_with(
     allowing = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         configs = {"far": HttpServer(type="http", url=url)}
-        async with LaptopServers(
-            session, configs, permissions or allowing, KeyStore(), forms or FormHooks({})
-        ) as servers:
-            reading = asyncio.create_task(read(session, shown))
+        client = LaptopServers(session, configs, permissions or allowing, KeyStore(), forms or FormHooks({}))
+        async with client as servers, read_by(session, partial(show, shown.put_nowait)):
             yield servers, Host(peer), shown
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
 
 
-async def read(session: RemoteSession, shown: asyncio.Queue[Json]) -> None:
-    async for item in session.events():
-        if isinstance(item, SessionEvent):
-            shown.put_nowait(item.body)
+def show(put: Callable[[Json], None], item: Item) -> None:
+    if isinstance(item, SessionEvent):
+        put(item.body)
 
 
 class Host:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 from tests.support.providers.cloud_server import ACCESS_KEY, ACCESS_TOKEN, REGION, SECRET_KEY, CloudServer
 
 from ccb.local.config.settings import ProviderSettings, Settings
-from ccb.local.providers.known_models import check_models, current_list, offers_of
-from ccb.local.providers.model_list_cache import ModelList
+from ccb.local.providers.known_models import ModelOffer, check_models, current_list, offers_of
 from ccb.local.providers.named_provider import NamedProvider, named_provider
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.providers.provider import ProviderError
-
-Json = dict[str, Any]
 
 AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 OPUS = "anthropic.claude-opus-4-5-20251101-v1:0"
@@ -34,14 +29,23 @@ class Place:
         provider = ProviderSettings(baseUrl=server.url, **own)  # type: ignore[arg-type]
         self.settings = Settings(providers={server.kind: provider})
 
-    @property
-    def named(self) -> NamedProvider:
-        named = named_provider(self.server.kind, self.environ, self.settings)
-        assert named is not None
-        return named
+    async def listed(self, kind: str = "") -> tuple[list[str], list[ModelOffer]]:
+        """The ids of the models that are listed, and what is offered of them."""
+        named = provider_named(kind or self.server.kind, self.environ, self.settings)
+        listed = await current_list(named, self.environ, self.settings)
+        assert listed is not None
+        return [each.id for each in listed.models], offers_of(named, listed, self.environ)
 
-    async def listed(self) -> ModelList | None:
-        return await current_list(self.named, self.environ, self.settings)
+
+def provider_named(kind: str, environ: Mapping[str, str], settings: Settings) -> NamedProvider:
+    named = named_provider(kind, environ, settings)
+    assert named is not None
+    return named
+
+
+def _parts(target: str) -> tuple[str, dict[str, list[str]]]:
+    path, _, query = target.partition("?")
+    return path, parse_qs(query)
 
 
 @asynccontextmanager
@@ -60,28 +64,25 @@ async def place(
 async def test_bedrock_lists_what_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     botocore_session = pytest.importorskip("botocore.session")
     async with place("bedrock", tmp_path, monkeypatch, AWS) as here:
-        listed = await here.listed()
-        assert listed is not None
-        named = ["anthropic.claude-3-haiku-20240307-v1:0", f"eu.{OPUS}", f"global.{OPUS}", PROFILE]
-        assert [each.id for each in listed.models] == named
-        offers = {each.name: each for each in offers_of(here.named, listed, here.environ)}
+        listed, offered = await here.listed()
+        assert listed == ["anthropic.claude-3-haiku-20240307-v1:0", f"eu.{OPUS}", f"global.{OPUS}", PROFILE]
+        offers = {each.name: each for each in offered}
         assert offers[f"bedrock/{PROFILE}"].window == 200_000 and offers[f"bedrock/{PROFILE}"].input_price == 5
         assert offers[f"bedrock/eu.{OPUS}"].input_price == 5
-        ours = [each.target for each in here.server.asked]
+        ours = [_parts(each.target) for each in here.server.asked]
         client = botocore_session.Session().create_client("bedrock", REGION, endpoint_url=here.server.url)
-        await _in_thread(partial(client.list_foundation_models, byProvider="anthropic"))
+        await asyncio.to_thread(client.list_foundation_models, byProvider="anthropic")
         found = []
         for kind in ("SYSTEM_DEFINED", "APPLICATION"):
             token: dict[str, str] = {}
             while True:
                 asked = {"maxResults": 1000, "typeEquals": kind, **token}
-                part = await _in_thread(partial(client.list_inference_profiles, **asked))
+                part = await asyncio.to_thread(client.list_inference_profiles, **asked)
                 found += [each["inferenceProfileId"] for each in part["inferenceProfileSummaries"]]
                 if not part.get("nextToken"):
                     break
                 token = {"nextToken": part["nextToken"]}
-        theirs = [each.target for each in here.server.asked[len(ours) :]]
-        assert [_parts(each) for each in ours] == [_parts(each) for each in theirs]
+        assert ours == [_parts(each.target) for each in here.server.asked[len(ours) :]]
         assert found == [f"eu.{OPUS}", f"global.{OPUS}", "eu.amazon.nova-pro-v1:0", "abc"]
 
 
@@ -109,9 +110,8 @@ async def test_vertex_lists_the_versions_of_its_models(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(google.auth, "default", lambda scopes: (Credentials(token=ACCESS_TOKEN), "my-project"))
     async with place("vertex", tmp_path, monkeypatch, {"CLOUD_ML_REGION": "europe-west4"}) as here:
-        listed = await here.listed()
-        assert listed is not None
-        assert [each.id for each in listed.models] == ["claude-opus-4-5@20251101", "claude-sonnet-5"]
+        listed, _ = await here.listed()
+        assert listed == ["claude-opus-4-5@20251101", "claude-sonnet-5"]
         good = ["claude-opus-4-5@20251101", "claude-opus-4-5", "claude-sonnet-5", "claude-sonnet-5@default"]
         assert await check_models([f"vertex/{each}" for each in good], here.environ, here.settings) == []
         with pytest.raises(UsageError, match="has no model 'claude-opus-4-6'"):
@@ -123,33 +123,20 @@ async def test_deployments_are_listed_for_a_project(kind: str, tmp_path: Path, m
     token = {"keyHelper": f"echo {ACCESS_TOKEN}", "keyHeader": "authorization"}
     async with place(kind, tmp_path, monkeypatch, {}, **token) as here:
         here.server.kind = "foundry"
-        named = named_provider(kind, here.environ, here.settings)
-        assert named is not None and named.list_call is None and "project" in named.why_no_list
+        named = provider_named(kind, here.environ, here.settings)
+        assert named.list_call is None and "project" in named.why_no_list
         own = ProviderSettings(baseUrl=f"{here.server.url}/anthropic", project="p-1", **token)  # type: ignore[arg-type]
         here.settings = Settings(providers={kind: own})
-        named = named_provider(kind, here.environ, here.settings)
-        assert named is not None
-        listed = await current_list(named, here.environ, here.settings)
-        assert listed is not None and [each.id for each in listed.models] == ["the-big-one"]
-        assert offers_of(named, listed, here.environ)[0].input_price == 5, "what is known is that of its model"
+        listed, offers = await here.listed(kind)
+        assert listed == ["the-big-one"]
+        assert offers[0].input_price == 5, "what is known is that of its model"
         assert {each.target.partition("?")[0] for each in here.server.asked} == {"/api/projects/p-1/deployments"}
 
 
-def _parts(target: str) -> tuple[str, dict[str, list[str]]]:
-    path, _, query = target.partition("?")
-    return path, parse_qs(query)
-
-
-async def _in_thread(call: Callable[[], Json]) -> Json:
-    return await asyncio.to_thread(call)
-
-
 def test_the_lists_of_bedrock_are_at_the_host_beside_the_one_of_calls(tmp_path: Path) -> None:
-    named = named_provider("bedrock", {"AWS_REGION": "us-gov-west-1", "HOME": str(tmp_path)}, Settings())
-    assert named is not None
     environ = {"AWS_REGION": "us-gov-west-1", "HOME": str(tmp_path)}
+    named = provider_named("bedrock", environ, Settings())
     assert named.endpoint(environ).host == "bedrock-runtime.us-gov-west-1.amazonaws.com"
     assert named.list_endpoint(environ).host == "bedrock.us-gov-west-1.amazonaws.com"
-    named = named_provider("vertex", {}, Settings())
-    assert named is not None
+    named = provider_named("vertex", {}, Settings())
     assert str(named.list_endpoint({}).url("/v1beta1/x")) == "https://aiplatform.googleapis.com/v1beta1/x"

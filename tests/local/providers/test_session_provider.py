@@ -39,12 +39,14 @@ def test_a_name_in_front_of_the_model_chooses_the_provider() -> None:
         None: "api.anthropic.com",
     }.items():
         assert session_provider(KEYS, NONE, model).name == name
-
-
-def test_behind_a_gateway_only_the_settings_name_providers() -> None:
-    environ = {**KEYS, "ANTHROPIC_BASE_URL": "https://gateway.example"}
-    assert session_provider(environ, NONE, "openai/gpt-5").name == "gateway.example"
-    assert session_provider(environ, with_provider("openai"), "openai/gpt-5").name == "openai (api.openai.com)"
+    with pytest.raises(ConfigError, match="azure has no base URL") as caught:
+        session_provider(KEYS, NONE, "azure/gpt-5")
+    assert "AZURE_OPENAI_BASE_URL" in caught.value.do
+    gateway = {**KEYS, "ANTHROPIC_BASE_URL": "https://gateway.example"}  # behind it only the settings name providers
+    assert session_provider(gateway, NONE, "openai/gpt-5").name == "gateway.example"
+    assert session_provider(gateway, with_provider("openai"), "openai/gpt-5").name == "openai (api.openai.com)"
+    assert has_others(KEYS, NONE) and has_others({}, with_provider("ollama"))
+    assert not has_others({"ANTHROPIC_API_KEY": "k"}, NONE)
 
 
 def test_settings_name_servers_of_the_own() -> None:
@@ -73,12 +75,6 @@ async def test_the_key_comes_from_where_the_settings_say(tmp_path: Path, monkeyp
     with pytest.raises(CredentialError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set") as caught:
         await session_provider({}, NONE, "gemini/gemini-3-pro").credential_name()
     assert "ccb auth login gemini" in caught.value.do
-
-
-def test_a_provider_without_an_address_is_an_error_with_a_remedy() -> None:
-    with pytest.raises(ConfigError, match="azure has no base URL") as caught:
-        session_provider(KEYS, NONE, "azure/gpt-5")
-    assert "AZURE_OPENAI_BASE_URL" in caught.value.do
 
 
 async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> None:
@@ -135,7 +131,8 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
         said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
 
 
-def test_prices_of_the_settings_reach_both_ends() -> None:
+def test_prices_of_the_settings_reach_both_ends_before_a_request_goes_out() -> None:
+    """Also of a model that nobody has named on this machine, and that costs nothing; not of one of another provider."""
     model = ModelSettings(inputPrice=2.0, outputPrice=8.0, cacheReadPrice=0.5)
     own = with_provider("openai", models={"gpt-4.1": model})
     table = ModelTable()
@@ -144,10 +141,6 @@ def test_prices_of_the_settings_reach_both_ends() -> None:
     assert told["openai/gpt-4.1"] == [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
     claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE, ModelTable())["model_facts"]
     assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25, 200_000, 2, 1.5]}
-
-
-def test_what_a_host_asks_for_is_priced_before_it_goes_out() -> None:
-    """Also a model that nobody has named on this machine, and one that costs nothing; not one of another provider."""
     free = {"local": ModelSettings(inputPrice=0.0, outputPrice=0.0), "dear": ModelSettings(inputPrice=9.0)}
     table = ModelTable()
     router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
@@ -157,22 +150,17 @@ def test_what_a_host_asks_for_is_priced_before_it_goes_out() -> None:
     assert not table.facts("openai/gpt-5").priced
 
 
-def test_other_providers_are_known_by_settings_or_keys() -> None:
-    assert has_others(KEYS, NONE) and has_others({}, with_provider("ollama"))
-    assert not has_others({"ANTHROPIC_API_KEY": "k"}, NONE)
-
-
-def write(home: Path, content: object) -> dict[str, str]:
+def settings_with(home: Path, providers: object) -> Settings:
     path = home / ".config" / "ccb" / "settings.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(content))
-    return {"HOME": str(home)}
+    path.write_text(json.dumps({"providers": providers}))
+    return load_settings({"HOME": str(home)})
 
 
 def test_the_settings_of_providers_are_read_and_unknown_keys_named(tmp_path: Path) -> None:
     models = {"gpt-5": {"contextWindow": 272000, "efforts": ["low", "high"], "colour": "red"}}
     given = {"openai": {"dialect": "chat", "models": models, "zone": "eu"}, "lab": {"kind": "vllm"}}
-    settings = load_settings(write(tmp_path, {"providers": given}))
+    settings = settings_with(tmp_path, given)
     own = settings.providers["openai"]
     assert (own.dialect, own.models["gpt-5"].contextWindow, settings.providers["lab"].kind) == ("chat", 272000, "vllm")
     warned = "\n".join(settings.warnings)
@@ -190,4 +178,4 @@ def test_the_settings_of_providers_are_read_and_unknown_keys_named(tmp_path: Pat
 )
 def test_wrong_settings_of_providers_are_named(given: object, said: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=said):
-        load_settings(write(tmp_path, {"providers": given}))
+        settings_with(tmp_path, given)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by
 from tests.support.machine.waiting import until
 from tests.support.network.link_peer import Peer
 
@@ -73,25 +73,28 @@ async def answering(
     """A session whose attach was granted, which serves FETCH, leaves approvals to its reader, and is read into a list.
     Another client drives if it is a viewer."""
     seen: list[Item] = []
-
-    async def read() -> None:
-        async for item in session.events():
-            seen.append(item)  # noqa: PERF401 - it is looked at meanwhile
-
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, role=role, tail=tail)) as session:
         session.register(FETCH, service, lambda _: once)
         session.register(CAN_USE_TOOL)
-        reading = asyncio.create_task(read())
-        try:
+        async with read_by(session, seen.append):
             peer, _ = await host.granted(role=role, seq=seq, driver="bob" if role == "viewer" else "")
             yield session, peer, seen
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
 
 
 def ask(url: str, request_id: str = "f1") -> Json:
     return Request(FETCH, {"url": url}, id=request_id).public()
+
+
+def other(request_id: str, **payload: Any) -> Json:
+    return Request(OTHER, payload, id=request_id).public()
+
+
+def approval(number: int, command: str = "ls") -> Json:
+    question = ToolApproval("Bash", "Bash", {"command": command}, "t1", [])
+    return Request(CAN_USE_TOOL, question, id=f"q{number}").public()
+
+
+QUESTION = approval(1)
 
 
 async def progress(peer: Peer, body: Json, seq: int = 0) -> None:
@@ -109,50 +112,37 @@ async def reaches(session: RemoteSession, state: LinkState, seen: list[Item]) ->
     await until(lambda: any(isinstance(item, LinkChange) and item.state is state for item in seen))
 
 
+async def reconnected(session: RemoteSession, peer: Peer, seen: list[Item], host: ScriptedHost, seq: int = 0) -> Peer:
+    peer.hang_up()
+    await reaches(session, LinkState.RECONNECTING, seen)
+    return (await host.granted(seq=seq))[0]
+
+
 @pytest.fixture
 def host() -> ScriptedHost:
     return ScriptedHost()
 
 
-async def test_a_service_answers_and_its_request_is_not_the_readers_to_see(host: ScriptedHost) -> None:
+async def test_a_service_answers_refuses_or_fails_and_its_request_is_not_the_readers_to_see(
+    host: ScriptedHost, caplog: pytest.LogCaptureFixture
+) -> None:
     service = Service()
     async with answering(host, service) as (_, peer, seen):
         await progress(peer, ask("a"))
         assert await answer_of(peer) == {"subtype": "success", "request_id": "f1", "response": {"text": "page a"}}
         await peer.say(ask("b", "f2"))
         assert (await answer_of(peer))["response"] == {"text": "page b"}
-        assert service.calls == [{"url": "a"}, {"url": "b"}]
-        assert not [item for item in seen if isinstance(item, SessionEvent)]
-
-
-@pytest.mark.parametrize(
-    ("url", "error"), [("file:", "only the web"), ("bug", "internal error on the laptop: KeyError")]
-)
-async def test_a_service_that_refuses_or_fails_is_an_error_answer(host: ScriptedHost, url: str, error: str) -> None:
-    async with answering(host, Service()) as (_, peer, _):
-        await progress(peer, ask(url))
-        response = await answer_of(peer)
-        assert (response["subtype"], response["error"]) == ("error", error)
-
-
-async def test_what_nobody_registered_is_refused_and_told(host: ScriptedHost, caplog: pytest.LogCaptureFixture) -> None:
-    service = Service()
-    async with answering(host, service) as (_, peer, seen):
-        await peer.say(Request(OTHER, {"path": "/"}, id="r1").public())
+        for url, error in (("file:", "only the web"), ("bug", "internal error on the laptop: KeyError")):
+            await progress(peer, ask(url, url))
+            response = await answer_of(peer)
+            assert (response["subtype"], response["error"]) == ("error", error)
+        assert "rm_rf" not in caplog.text
+        await peer.say(other("r1", path="/"))  # nobody has registered it
         response = await answer_of(peer)
         assert (response["subtype"], response["error_code"]) == ("error", "unsupported_request")
         assert "rm_rf" in caplog.text
-        assert not service.calls and not [item for item in seen if isinstance(item, SessionEvent)]
-
-
-async def test_an_approval_is_left_to_the_reader(host: ScriptedHost) -> None:
-    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
-    async with answering(host, Service()) as (session, peer, seen):
-        await peer.say(question)
-        await until(lambda: seen)
-        assert isinstance(seen[0], SessionEvent) and seen[0].body == question
-        await session.answer("q1", {"behavior": "allow"})
-        assert (await answer_of(peer))["response"] == {"behavior": "allow"}
+        assert [each["url"] for each in service.calls] == ["a", "b", "file:", "bug"]
+        assert not [item for item in seen if isinstance(item, SessionEvent)]
 
 
 async def test_a_service_runs_once_although_the_request_is_asked_again_after_a_drop(host: ScriptedHost) -> None:
@@ -160,9 +150,7 @@ async def test_a_service_runs_once_although_the_request_is_asked_again_after_a_d
     async with answering(host, service) as (session, peer, seen):
         await progress(peer, ask("a"))
         await answer_of(peer)  # it is lost with the connection: nobody confirms it
-        peer.hang_up()
-        await reaches(session, LinkState.RECONNECTING, seen)
-        again, _ = await host.granted()
+        again = await reconnected(session, peer, seen, host)
         await progress(again, ask("a"))
         assert (await answer_of(again))["response"] == {"text": "page a"}, "the answer that was kept"
         assert session.unsent == 1
@@ -225,23 +213,17 @@ async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_
         await peer.say(ask("b", "f2"))
         assert (await answer_of(peer))["response"] == {"text": "page b"}
         await peer.send(Applied(1, "answer:f2"))
-        peer.hang_up()
-        await reaches(session, LinkState.RECONNECTING, seen)
-        again, _ = await host.granted(seq=3)
+        again = await reconnected(session, peer, seen, host, seq=3)
         await again.send(Event(3, 1, "message", ask("c", "f3")))
         assert (await answer_of(again))["response"] == {"text": "page c"}, "it came while this client was away"
         assert service.calls == [{"url": "b"}, {"url": "c"}]
 
 
-async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwhile(
-    host: ScriptedHost,
-) -> None:
+async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwhile(host: ScriptedHost) -> None:
     service = Service()
     async with answering(host, service, once=True) as (session, peer, seen):
         host.greeting = replace(host.greeting, epoch=host.greeting.epoch + 1)  # somebody has driven it, and left
-        peer.hang_up()
-        await reaches(session, LinkState.RECONNECTING, seen)
-        again, _ = await host.granted(seq=1)
+        again = await reconnected(session, peer, seen, host, seq=1)
         await again.send(Event(1, 1, "message", ask("a")))
         refused = await answer_of(again)
         assert refused["subtype"] == "error" and "Whether it had any effect is not known" in refused["error"]
@@ -251,34 +233,24 @@ async def test_what_must_not_run_twice_is_refused_if_another_client_drove_meanwh
 
 
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
-    service = Service()
-    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
-    async with answering(host, service, tail=100, seq=7) as (_, peer, seen):
-        await peer.send(Snapshot(1, 7, {"asks": [ask("a"), question], "model": "m"}))
+    async with answering(host, Service(), tail=100, seq=7) as (_, peer, seen):
+        await peer.send(Snapshot(1, 7, {"asks": [ask("a"), QUESTION], "model": "m"}))
         assert (await answer_of(peer))["response"] == {"text": "page a"}
         await until(lambda: seen)
-        assert seen == [EventGap(7, {"asks": [question], "model": "m"})], "the reader is shown only its own questions"
+        assert seen == [EventGap(7, {"asks": [QUESTION], "model": "m"})], "the reader is shown only its own questions"
 
 
-def answering_tasks() -> int:
-    return sum(1 for task in asyncio.all_tasks() if task.get_name().startswith("answer f"))
-
-
-async def test_a_flood_of_requests_of_a_hostile_worker_takes_a_limited_number_of_tasks(host: ScriptedHost) -> None:
-    """The worker never confirms an answer, so the outbox is full, and even refusals wait."""
+async def test_a_flood_of_requests_takes_few_tasks_and_each_is_answered_when_others_have_left(
+    host: ScriptedHost,
+) -> None:
+    """While the worker confirms no answer the outbox is full, and even refusals wait."""
     async with answering(host, Service()) as (_, peer, seen):
-        for number in range(MAX_INPUTS + MAX_WAITING):
-            await progress(peer, Request(OTHER, {"path": "/"}, id=f"f{number}").public())
+        asked = {f"f{number}" for number in range(MAX_INPUTS + MAX_WAITING)}
+        for request_id in sorted(asked):
+            await progress(peer, other(request_id))
         await peer.say({"type": "system", "subtype": "status"})
         await until(lambda: any(isinstance(item, SessionEvent) for item in seen))
-        assert answering_tasks() <= MAX_ANSWERING
-
-
-async def test_requests_beyond_the_limit_are_answered_when_others_have_left(host: ScriptedHost) -> None:
-    async with answering(host, Service()) as (_, peer, _):
-        asked = {f"f{number}" for number in range(MAX_INPUTS + 3 * MAX_ANSWERING)}
-        for request_id in sorted(asked):
-            await progress(peer, Request(OTHER, {"path": "/"}, id=request_id).public())
+        assert sum(task.get_name().startswith("answer f") for task in asyncio.all_tasks()) <= MAX_ANSWERING
         for _ in range(len(asked)):
             response = await answer_of(peer)
             asked.remove(response["request_id"])
@@ -294,23 +266,26 @@ async def everything_is_read(session: RemoteSession, peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("in_snapshot", [False, True])
-async def test_an_approval_that_came_before_its_reader_is_left_to_it(host: ScriptedHost, in_snapshot: bool) -> None:
-    """The REPL is still starting while the replay brings the open question."""
-    question = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
+@pytest.mark.parametrize("late", [False, True])
+async def test_an_approval_is_left_to_its_reader(host: ScriptedHost, in_snapshot: bool, late: bool) -> None:
+    """`late`: the REPL is still starting while the replay brings the open question."""
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, tail=100)) as session:
+        if not late:
+            session.register(CAN_USE_TOOL)
         peer, _ = await host.granted(seq=1)
         if in_snapshot:
-            await peer.send(Snapshot(1, 1, {"asks": [question]}))
+            await peer.send(Snapshot(1, 1, {"asks": [QUESTION]}))
         else:
-            await peer.say(question)
+            await peer.say(QUESTION)
         await everything_is_read(session, peer)
-        session.register(CAN_USE_TOOL)
+        if late:
+            session.register(CAN_USE_TOOL)
         async with asyncio.timeout(60):
             first = await anext(session.events())
         if in_snapshot:
-            assert isinstance(first, EventGap) and first.body["asks"] == [question]
+            assert isinstance(first, EventGap) and first.body["asks"] == [QUESTION]
         else:
-            assert isinstance(first, SessionEvent) and first.body == question
+            assert isinstance(first, SessionEvent) and first.body == QUESTION
         await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "answer q1"))
         assert session.unsent == 0, "only the reader answers"
         await session.answer("q1", {"behavior": "allow"})
@@ -319,13 +294,12 @@ async def test_an_approval_that_came_before_its_reader_is_left_to_it(host: Scrip
 
 async def test_requests_that_came_before_their_kinds_were_registered_go_where_they_belong(host: ScriptedHost) -> None:
     service = Service()
-    withdrawn = Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {}, "t1", []), id="q1").public()
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits)) as session:
         peer, _ = await host.granted()
         await progress(peer, ask("a", "f1"))
         await peer.say(ask("b", "f2"))
         await peer.say(public_withdrawal("f2"))
-        await peer.say(withdrawn)
+        await peer.say(QUESTION)
         await peer.say(public_withdrawal("q1"))
         await everything_is_read(session, peer)
         session.register(FETCH, service)
@@ -333,13 +307,9 @@ async def test_requests_that_came_before_their_kinds_were_registered_go_where_th
         events = session.events()
         async with asyncio.timeout(60):
             seen = [await anext(events), await anext(events)]
-        assert [item.body for item in seen if isinstance(item, SessionEvent)] == [withdrawn, public_withdrawal("q1")]
+        assert [item.body for item in seen if isinstance(item, SessionEvent)] == [QUESTION, public_withdrawal("q1")]
         assert (await answer_of(peer))["request_id"] == "f1"
         assert service.calls == [{"url": "a"}]
-
-
-def approval(number: int, command: str = "ls") -> Json:
-    return Request(CAN_USE_TOOL, ToolApproval("Bash", "Bash", {"command": command}, "t1"), id=f"q{number}").public()
 
 
 def questions_in(seen: list[Item]) -> list[str]:
@@ -399,18 +369,14 @@ async def test_the_open_questions_of_a_snapshot_are_limited_too(host: ScriptedHo
         assert [each["request_id"] for each in skipped.body["asks"]] == [f"q{number}" for number in range(MAX_OPEN)]
 
 
-async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(
-    host: ScriptedHost,
-) -> None:
+async def test_requests_withdrawn_by_the_thousand_do_not_end_the_session(host: ScriptedHost) -> None:
     """A request that still waits is no longer among those whose ids are remembered."""
     async with answering(host, Service(), seq=1) as (session, peer, seen):
-        await progress(peer, Request(OTHER, {}, id="f0").public())
+        await progress(peer, other("f0"))
         for number in range(1, 10_100):
-            await progress(peer, Request(OTHER, {}, id=f"f{number}").public())
+            await progress(peer, other(f"f{number}"))
             await progress(peer, public_withdrawal(f"f{number}") | {"request_id": f"f{number}"})
-        peer.hang_up()
-        await reaches(session, LinkState.RECONNECTING, seen)
-        again, _ = await host.granted()
+        again = await reconnected(session, peer, seen, host)
         await progress(again, ask("a", "g1"))
         assert (await answer_of(again))["response"] == {"text": "page a"}
 
@@ -421,9 +387,9 @@ async def test_large_requests_that_wait_take_limited_memory(
     padding = "x" * 200_000
     fitting = MAX_WAITING_BYTES // (24 * 200_300)  # a line may take 24 times its length in memory
     async with answering(host, Service(), seq=1) as (_, peer, _):
-        await progress(peer, Request(OTHER, {}, id="f" * (MAX_ID + 1)).public())
+        await progress(peer, other("f" * (MAX_ID + 1)))
         for number in range(fitting + 10):
-            await progress(peer, Request(OTHER, {"padding": padding}, id=f"f{number}").public())
+            await progress(peer, other(f"f{number}", padding=padding))
         await peer.say({"type": "system", "subtype": "status"})  # the replay is over
         answered = [(await answer_of(peer))["request_id"] for _ in range(fitting)]
         assert answered == [f"f{number}" for number in range(fitting)]

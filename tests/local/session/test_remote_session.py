@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by, session_on
 from tests.support.network.held_wire import InProcessHost, Wire, in_process_host
 from tests.support.network.link_peer import Peer
 
@@ -39,21 +39,25 @@ def success(request: Input, payload: Json | None = None) -> Json:
     return {"type": "control_response", "response": response | ({"response": payload} if payload is not None else {})}
 
 
-async def test_a_prompt_is_a_public_user_message_under_its_own_id() -> None:
+async def test_a_prompt_is_a_public_user_message_under_its_own_id_and_has_a_limit() -> None:
     async with attached() as (session, peer):
         identity = await session.prompt("hello")
         given = await peer.next(Input)
         assert given.id == given.body["uuid"] == identity
         assert given.body["type"] == "user" and given.body["message"] == {"role": "user", "content": "hello"}
         assert await session.prompt("again", uuid="my-own") == "my-own"
+        with pytest.raises(UsageError, match="too large"):
+            await session.prompt("x" * (65 * 1024 * 1024))
 
 
-async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> None:
+async def test_events_progress_and_notices_of_the_laptop_come_in_order_until_the_host_says_bye() -> None:
     async with attached() as (session, peer):
+        session.warn("the host asks too much")
         await peer.say({"type": "assistant"})
         await peer.say({"id": "x"}, kind="tool_start")
         await peer.send(Progress(2, 1, "k", {"type": "stream_event"}), Bye("finished"))
         assert await all_of(session) == [
+            LaptopNotice("the host asks too much"),
             SessionEvent("message", {"type": "assistant"}, 1),
             SessionEvent("tool_start", {"id": "x"}, 2),
             SessionEvent("progress", {"type": "stream_event"}, 2),
@@ -62,50 +66,21 @@ async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> No
         assert session.state is LinkState.CLOSED
 
 
-async def test_what_the_laptop_has_noticed_itself_is_told_to_the_reader() -> None:
-    async with attached() as (session, peer):
-        session.warn("the host asks too much")
-        await peer.send(Bye())
-        assert LaptopNotice("the host asks too much") in await all_of(session)
-
-
-async def test_control_requests_get_their_own_answers_in_any_order() -> None:
+async def test_control_requests_get_their_own_answers_in_any_order_and_the_reader_those_to_others() -> None:
+    foreign = {"type": "control_response", "response": {"subtype": "success", "request_id": "sdk-1"}}
     async with attached() as (session, peer):
         model = asyncio.create_task(session.request(control.Request(control.SET_MODEL, "opus")))
         mode = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "plan")))
-        first, second = await peer.next(Input), await peer.next(Input)
+        wrong = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "x")))
+        first, second, third = [await peer.next(Input) for _ in range(3)]
         assert first.body["request"] == {"subtype": "set_model", "model": "opus"}
+        error = {"subtype": "error", "request_id": third.body["request_id"], "error": "no \x1b[31msuch mode"}
+        await peer.say({"type": "control_response", "response": error})
         await peer.say(success(second, {"mode": "plan"}))
         await peer.say(success(first))
         assert (await model, await mode) == ({}, {"mode": "plan"})
-        await peer.send(Bye())
-        assert [item for item in await all_of(session) if isinstance(item, SessionEvent)] == []
-
-
-async def test_a_control_request_is_one_of_its_own_whatever_its_client_calls_it() -> None:
-    """Another process of the same client counts from one again, and a session outlives both."""
-    asked: Json = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
-    async with attached() as (session, peer):
-        for _ in range(2):
-            await session.send(asked)
-        first, second = await peer.next(Input), await peer.next(Input)
-        assert first.body == second.body == asked
-        assert len({first.id, second.id, "r1"}) == 3
-
-
-async def test_an_error_answer_is_raised_and_made_harmless() -> None:
-    async with attached() as (session, peer):
-        asking = asyncio.create_task(session.request(control.Request(control.SET_PERMISSION_MODE, "x")))
-        request = await peer.next(Input)
-        body = {"subtype": "error", "request_id": request.body["request_id"], "error": "no \x1b[31msuch mode"}
-        await peer.say({"type": "control_response", "response": body})
         with pytest.raises(control.RequestFailed, match="no such mode"):
-            await asking
-
-
-async def test_answers_to_somebody_else_are_passed_on() -> None:
-    async with attached() as (session, peer):
-        foreign = {"type": "control_response", "response": {"subtype": "success", "request_id": "sdk-1"}}
+            await wrong
         await peer.say(foreign)
         await peer.say({"type": "control_response", "response": "nonsense"})
         await peer.send(Bye())
@@ -113,6 +88,7 @@ async def test_answers_to_somebody_else_are_passed_on() -> None:
 
 
 async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None:
+    asked: Json = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
     async with attached() as (session, peer):
         interrupting = asyncio.create_task(session.interrupt())
         request = await peer.next(Input)
@@ -125,8 +101,16 @@ async def test_interrupt_answer_refuse_and_stop_are_the_public_objects() -> None
         assert answer.body["response"]["response"] == {"behavior": "deny", "message": "no"}
         await session.refuse("ask-2", "nobody there")
         assert (await peer.next(Input)).body["response"]["subtype"] == "error"
+        for _ in range(2):
+            await session.send(asked)
+        first, second = await peer.next(Input), await peer.next(Input)
+        assert first.body == second.body == asked
+        assert len({first.id, second.id, "r1"}) == 3, "another process of the same client counts from one again"
         await session.stop(finish=True)
         assert (await peer.next(Stop)).finish
+        await session.close()
+        assert await peer.next(Detach)
+        assert session.state is LinkState.CLOSED and await all_of(session) == []
 
 
 async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_reason() -> None:
@@ -145,14 +129,6 @@ async def test_a_lost_link_fails_waiting_requests_and_ends_the_events_with_the_r
         assert isinstance(seen[1], LinkChange) and seen[1].state is LinkState.LOST
         with pytest.raises(ConnectionLost):
             await session.prompt("late")
-
-
-async def test_closing_says_goodbye_and_leaves_the_session() -> None:
-    async with attached() as (session, peer):
-        await session.close()
-        assert await peer.next(Detach)
-        assert session.state is LinkState.CLOSED
-        assert await all_of(session) == []
 
 
 @pytest.mark.parametrize(
@@ -206,12 +182,6 @@ async def test_a_message_that_is_nested_too_deeply_does_not_reach_the_reader(lev
             await all_of(session)
 
 
-async def test_a_message_over_the_limit_is_a_usage_error() -> None:
-    async with attached() as (session, _):
-        with pytest.raises(UsageError, match="too large"):
-            await session.prompt("x" * (65 * 1024 * 1024))
-
-
 Json = dict[str, Any]
 
 BEEP: control.RequestKind[Json, Json] = control.RequestKind(
@@ -257,18 +227,8 @@ class Laptop:
 @asynccontextmanager
 async def laptop_on(host: InProcessHost, name: str) -> AsyncIterator[Laptop]:
     laptop = Laptop(host, name)
-    async with laptop.session as session:
-
-        async def read() -> None:
-            async for _ in session.events():
-                pass
-
-        reading = asyncio.create_task(read())
-        try:
-            yield laptop
-        finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+    async with laptop.session as session, read_by(session, lambda item: None):
+        yield laptop
 
 
 async def ask(host: InProcessHost, request_id: str) -> asyncio.Task[Json]:

@@ -20,7 +20,7 @@ from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.wire import frames as wire
 from ccb.tunnel.wire.control_protocol import SET_MODEL, Request, RequestFailed
 
-ME = "alice@laptop pid 1 aaa"
+ME, BOB = "alice@laptop pid 1 aaa", "bob@desk pid 2 bbb"
 
 
 def come_back(hello: Greeting) -> str:
@@ -70,15 +70,13 @@ async def test_after_a_loss_it_asks_for_what_it_has_not_and_every_event_comes_on
         again, attach = await host.granted(seq=3)
         assert (attach.have, attach.role, attach.epoch) == (2, "driver", 2)
         assert attach.options == {"client": ME}
-        for n in (1, 2, 3, 4):  # a host that repeats itself
-            await again.send(wire.Event(n, 2, "message", {"n": n}))
+        await again.send(*(wire.Event(n, 2, "message", {"n": n}) for n in (1, 2, 3, 4)))  # a host that repeats itself
         await again.send(wire.Bye())
         seen += await rest(session)
         received = [(item.body["n"], item.replayed) for item in seen if isinstance(item, SessionEvent)]
         assert received == [(1, False), (2, False), (3, True), (4, False)]
         states = [item.state for item in seen if isinstance(item, LinkChange)]
-        assert states[0] is LinkState.RECONNECTING
-        assert states[-2:] == [LinkState.CONNECTED, LinkState.CLOSED]
+        assert (states[0], states[-2:]) == (LinkState.RECONNECTING, [LinkState.CONNECTED, LinkState.CLOSED])
 
 
 async def test_what_was_sent_and_not_confirmed_is_sent_again_in_order_under_the_same_ids(host: ScriptedHost) -> None:
@@ -98,22 +96,17 @@ async def test_what_was_sent_and_not_confirmed_is_sent_again_in_order_under_the_
         assert [(await again.next(wire.Input)).id for _ in range(2)] == [second, third]
 
 
-async def test_a_wish_to_stop_outlives_the_connection(host: ScriptedHost) -> None:
+async def test_a_control_request_and_a_wish_to_stop_outlive_the_connection(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         prompt = await session.prompt("last")
+        await peer.next(wire.Input)
+        asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
+        request = await peer.next(wire.Input)
         await session.stop(finish=True)
         assert (await peer.next(wire.Stop)).finish
         again = await reconnected(session, peer, host)
-        assert (await again.next(wire.Input)).id == prompt
+        assert [(await again.next(wire.Input)).id for _ in range(2)] == [prompt, request.id]
         assert (await again.next(wire.Stop)).finish
-
-
-async def test_a_control_request_waits_for_its_answer_over_a_loss(host: ScriptedHost) -> None:
-    async with session_on(host) as (session, peer):
-        asking = asyncio.create_task(session.request(Request(SET_MODEL, "opus")))
-        request = await peer.next(wire.Input)
-        again = await reconnected(session, peer, host)
-        assert (await again.next(wire.Input)).id == request.id
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
         await again.say({"type": "control_response", "response": response})
         async with asyncio.timeout(60):
@@ -132,13 +125,18 @@ async def test_failed_attempts_are_counted_with_their_reason_and_the_next_one_is
         assert announced[1:] == [(2, "no route"), (3, "no name")]
 
 
-async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(patience=0, resume=come_back)) as (session, peer):
+@pytest.mark.parametrize("patience", [0, 0.3], ids=["before an attempt", "while one hangs"])
+async def test_it_gives_up_when_its_patience_ends_and_says_how_to_come_back(
+    host: ScriptedHost, patience: float
+) -> None:
+    async with session_on(host, AttachOptions(patience=patience, resume=come_back)) as (session, peer):
+        host.hanging = True
         peer.hang_up()
-        with pytest.raises(ConnectionLost, match="within 0 s") as caught:
+        with pytest.raises(ConnectionLost, match=rf"could not be made again within {patience} s") as caught:
             await rest(session)
         assert "ccb ssh devbox --resume 1" in caught.value.do
         assert session.state is LinkState.LOST
+        assert patience == 0 or len(host.dials) == 2
 
 
 async def test_a_host_that_wants_a_password_is_tried_once_and_then_waits_for_the_person(host: ScriptedHost) -> None:
@@ -187,32 +185,37 @@ async def test_fenced_it_watches_refuses_input_and_takes_back_only_when_told(hos
         assert (await again.next(wire.Input)).id == identity
 
 
-async def test_a_reconnect_never_fences_who_has_taken_over_meanwhile(host: ScriptedHost) -> None:
+@pytest.mark.parametrize(
+    ("driver", "role", "state"), [(BOB, "viewer", LinkState.FENCED), (ME, "driver", LinkState.CONNECTED)]
+)
+async def test_a_reconnect_drives_on_unless_another_client_has_taken_over_meanwhile(
+    host: ScriptedHost, driver: str, role: str, state: LinkState
+) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        host.greeting = replace(host.greeting, epoch=7, driver="bob@desk pid 2 bbb")
+        host.greeting = replace(host.greeting, epoch=7 if driver == BOB else host.greeting.epoch, driver=driver)
         peer.hang_up()
-        (_, attach), change = await asyncio.gather(
-            host.granted(role="viewer", driver="bob@desk pid 2 bbb"), until(session, LinkState.FENCED)
-        )
-        assert attach.role == "viewer"
-        assert "bob@desk" in change.reason
+        granting = host.granted(role=role, driver=driver if role == "viewer" else "")
+        (_, attach), change = await asyncio.gather(granting, until(session, state))
+        assert attach.role == role
+        assert role == "driver" or "bob@desk" in change.reason
 
 
-async def test_a_reconnect_drives_on_when_the_host_still_names_this_client(host: ScriptedHost) -> None:
+async def test_after_a_take_over_an_unconfirmed_input_waits_and_an_unconfirmed_request_is_refused(
+    host: ScriptedHost,
+) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        host.greeting = replace(host.greeting, driver=ME)
-        peer.hang_up()
-        (_, attach), _ = await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
-        assert attach.role == "driver"
-
-
-async def test_an_unconfirmed_input_of_a_fenced_client_waits_for_the_take_back(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        identity = await session.prompt("too late")
+        late = await session.prompt("too late")
         await peer.next(wire.Input)
-        await fenced_and_taken_back(session, peer)
+        asking = asyncio.create_task(session.interrupt())
+        await peer.next(wire.Input)
+        await peer.send(wire.Fenced(2, "bob"))
+        async with asyncio.timeout(60):
+            with pytest.raises(RequestFailed, match="“bob” drives"):
+                await asking
+        session.take_back()
         again, _ = await host.granted()
-        assert (await again.next(wire.Input)).id == identity
+        mine = await session.prompt("mine")
+        assert [(await again.next(wire.Input)).id for _ in range(2)] == [late, mine]
 
 
 async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: ScriptedHost) -> None:
@@ -231,8 +234,14 @@ async def test_a_snapshot_is_passed_on_and_the_next_loss_asks_from_there(host: S
         assert attach.have == 51
 
 
-async def test_earlier_events_are_fetched_on_demand(host: ScriptedHost) -> None:
+async def test_earlier_events_and_names_of_files_are_asked_of_the_host(host: ScriptedHost) -> None:
+    host.greeting = replace(host.greeting, capabilities=[wire.NAMES])
     async with session_on(host) as (session, peer):
+        naming = asyncio.create_task(session.names("ca"))
+        question = await peer.next(wire.FindNames)
+        await peer.send(wire.NamesFound(1, question.request, {"names": ["cart.py"], "settled": True}))
+        found = await naming
+        assert found is not None and found.names == ("cart.py",)
         asking = asyncio.create_task(session.earlier(50, 1000))
         fetch = await peer.next(wire.Fetch)
         assert (fetch.before, fetch.most) == (50, 1000)
@@ -244,17 +253,6 @@ async def test_earlier_events_are_fetched_on_demand(host: ScriptedHost) -> None:
         peer.hang_up()
         with pytest.raises(ConnectionLost):
             await lost
-
-
-async def test_the_names_of_files_are_asked_of_the_host(host: ScriptedHost) -> None:
-    host.greeting = replace(host.greeting, capabilities=[wire.NAMES])
-    async with session_on(host) as (session, peer):
-        asking = asyncio.create_task(session.names("ca"))
-        question = await peer.next(wire.FindNames)
-        await peer.send(wire.NamesFound(1, question.request, {"names": ["cart.py"], "settled": True}))
-        found = await asking
-        assert found is not None
-        assert found.names == ("cart.py",)
 
 
 async def test_a_gap_is_never_shown_as_silence(host: ScriptedHost) -> None:
@@ -271,23 +269,21 @@ async def test_a_gap_is_never_shown_as_silence(host: ScriptedHost) -> None:
         assert not any(isinstance(item, SessionEvent) for item in seen)
 
 
-async def test_a_drop_before_the_first_attach_is_tried_again_and_a_refusal_is_not(host: ScriptedHost) -> None:
+async def test_a_drop_before_the_first_attach_is_tried_again(host: ScriptedHost) -> None:
     host.refusals = [Dropped("closed in the handshake"), ConnectionLost("closed in the upload")]
     async with session_on(host):
         assert len(host.dials) == 3
-    host.refusals = [Unreachable("port closed")]
-    with pytest.raises(Unreachable):
-        async with RemoteSession(host.dial, AttachOptions(waits=no_waits)):
-            raise AssertionError("not reached")
-    assert len(host.dials) == 4
 
 
-async def test_a_host_that_keeps_dropping_the_handshake_is_an_error_in_the_end(host: ScriptedHost) -> None:
-    host.refusals = [Dropped("closed")] * 50
-    with pytest.raises(Dropped):
+@pytest.mark.parametrize(("refusals", "dials"), [([Unreachable("port closed")], 1), ([Dropped("closed")] * 50, 5)])
+async def test_a_refusal_of_the_first_attach_is_an_error_as_a_drop_is_in_the_end(
+    host: ScriptedHost, refusals: list[CcbError], dials: int
+) -> None:
+    host.refusals = [*refusals]
+    with pytest.raises(type(refusals[0])):
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits)):
             raise AssertionError("not reached")
-    assert len(host.dials) == 5
+    assert len(host.dials) == dials
 
 
 async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: ScriptedHost) -> None:
@@ -302,28 +298,20 @@ async def test_options_go_along_until_the_host_has_confirmed_an_attach(host: Scr
         assert attach.options == {"client": ME}
 
 
-async def test_what_was_just_sent_is_confirmed_before_the_goodbye(host: ScriptedHost) -> None:
+@pytest.mark.parametrize("confirms", [True, False])
+async def test_what_was_just_sent_is_confirmed_before_the_goodbye(host: ScriptedHost, confirms: bool) -> None:
     async with session_on(host) as (session, peer):
         prompt = await session.prompt("and go")
         leaving = asyncio.create_task(session.close(done=True))
         assert (await peer.next(wire.Input)).id == prompt
-        await peer.send(wire.Applied(1, prompt))
+        if confirms:
+            await peer.send(wire.Applied(1, prompt))
         assert (await peer.next(wire.Detach)).done
-        await peer.send(wire.Bye())
+        await peer.send(wire.Bye()) if confirms else peer.hang_up()
         await leaving
-        assert session.unsent == 0 and session.state is LinkState.CLOSED
+        assert session.unsent == (0 if confirms else 1) and session.state is LinkState.CLOSED
         with pytest.raises(ConnectionLost):
             await session.prompt("late")
-
-
-async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: ScriptedHost) -> None:
-    async with session_on(host) as (session, peer):
-        await session.prompt("and go")
-        leaving = asyncio.create_task(session.close(done=True))
-        assert (await peer.next(wire.Detach)).done
-        peer.hang_up()
-        await leaving
-        assert session.unsent == 1
 
 
 async def test_a_reconnect_that_ends_on_another_host_of_the_same_home_is_tried_again(host: ScriptedHost) -> None:
@@ -346,22 +334,20 @@ async def test_who_was_asked_to_drive_drives_although_another_client_attached(ho
     async with RemoteSession(host.dial, AttachOptions(who=ME, waits=no_waits)) as session:
         if begun:
             peer, attach = await host.granted()
-            await peer.send(wire.Fenced(attach.epoch + 1, "bob@desk pid 2 bbb"))
+            await peer.send(wire.Fenced(attach.epoch + 1, BOB))
             await until(session, LinkState.FENCED)
             session.take_back()
         peer = await host.next_peer()
         attach = await peer.next(wire.Attach)
-        host.greeting = replace(host.greeting, epoch=attach.epoch, driver="bob@desk pid 2 bbb")
-        await peer.send(wire.Fenced(attach.epoch, "bob@desk pid 2 bbb"))
+        host.greeting = replace(host.greeting, epoch=attach.epoch, driver=BOB)
+        await peer.send(wire.Fenced(attach.epoch, BOB))
         _, again = await host.granted()
         assert (again.role, again.epoch) == ("driver", attach.epoch + 1)
         await until(session, LinkState.CONNECTED)
         assert session.driving
 
 
-async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
-    host: ScriptedHost,
-) -> None:
+async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(host: ScriptedHost) -> None:
     async with session_on(host) as (session, peer):
         host.refusals = [refusal_error(wire.Refused("stopped", "the session was stopped", {}), "devbox")]
         peer.hang_up()
@@ -370,9 +356,7 @@ async def test_a_session_that_was_stopped_meanwhile_is_over_as_after_a_goodbye(
         assert session.ended_on_host
 
 
-async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(
-    host: ScriptedHost,
-) -> None:
+async def test_a_screen_whose_events_the_host_has_lost_says_so_and_goes_on(host: ScriptedHost) -> None:
     async with session_on(host, AttachOptions(later_tail=1000)) as (session, peer):
         for n in (1, 2, 3, 4):
             await peer.say({"n": n})
@@ -405,37 +389,12 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         assert peer
 
 
-async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused(
-    host: ScriptedHost,
-) -> None:
-    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        asking = asyncio.create_task(session.interrupt())
-        await peer.next(wire.Input)
-        await peer.send(wire.Fenced(2, "bob"))
-        async with asyncio.timeout(60):
-            with pytest.raises(RequestFailed, match="“bob” drives"):
-                await asking
-        session.take_back()
-        again, _ = await host.granted()
-        identity = await session.prompt("mine")
-        assert (await again.next(wire.Input)).id == identity
-
-
 async def test_viewers_watch_from_the_start(host: ScriptedHost) -> None:
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, who=ME, role="viewer")) as session:
-        _, attach = await host.granted(role="viewer", driver="bob@desk pid 2 bbb")
+        _, attach = await host.granted(role="viewer", driver=BOB)
         assert attach.role == "viewer"
         assert "bob@desk" in (await until(session, LinkState.FENCED)).reason
         assert not session.driving
-
-
-async def test_an_attempt_that_hangs_ends_with_the_patience(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(patience=0.3)) as (session, peer):
-        host.hanging = True
-        peer.hang_up()
-        with pytest.raises(ConnectionLost, match=r"could not be made again within 0\.3 s"):
-            await rest(session)
-        assert len(host.dials) == 2
 
 
 async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(host: ScriptedHost) -> None:
@@ -471,30 +430,24 @@ async def test_between_two_attempts_a_reason_to_try_at_once_is_one(
         await asyncio.gather(host.granted(), until(session, LinkState.CONNECTED))
 
 
-async def test_a_wish_to_drive_whose_grant_was_lost_does_not_fence_who_took_over_after_it(host: ScriptedHost) -> None:
+@pytest.mark.parametrize("fulfilled", [False, True], ids=["another has taken over", "only a later hello tells of it"])
+async def test_a_wish_to_drive_whose_grant_was_lost_fences_nobody_who_took_over_after_it(
+    host: ScriptedHost, fulfilled: bool
+) -> None:
     async with session_on(host, AttachOptions(who=ME)) as (session, peer):
         await fenced_and_taken_back(session, peer)
         lost = await host.next_peer()
         asked = await lost.next(wire.Attach)  # granted, but the answer is lost
         assert asked.role == "driver"
-        host.greeting = replace(host.greeting, epoch=asked.epoch + 1, driver="bob")
+        epoch, driver = (asked.epoch, ME) if fulfilled else (asked.epoch + 1, "bob")
+        host.greeting = replace(host.greeting, epoch=epoch, driver=driver)
         lost.hang_up()
-        granting = host.granted(role="viewer", driver="bob")
-        (_, attach), change = await asyncio.gather(granting, until(session, LinkState.FENCED))
-        assert attach.role == "viewer" and "bob" in change.reason
-
-
-async def test_a_grant_that_only_a_later_hello_tells_of_fulfils_the_wish_to_drive(host: ScriptedHost) -> None:
-    async with session_on(host, AttachOptions(who=ME)) as (session, peer):
-        await fenced_and_taken_back(session, peer)
-        lost = await host.next_peer()
-        asked = await lost.next(wire.Attach)  # granted, but the answer is lost
-        host.greeting = replace(host.greeting, epoch=asked.epoch, driver=ME)
-        lost.hang_up()
-        overtaken = await host.next_peer()
-        again = await overtaken.next(wire.Attach)
-        assert again.role == "driver"
-        host.greeting = replace(host.greeting, epoch=again.epoch, driver="bob")  # bob attached at the same moment
-        await overtaken.send(wire.Fenced(again.epoch, "bob"))
-        change = await until(session, LinkState.FENCED)
-        assert "bob" in change.reason and not session.driving
+        if fulfilled:
+            overtaken = await host.next_peer()
+            again = await overtaken.next(wire.Attach)
+            host.greeting = replace(host.greeting, epoch=again.epoch, driver="bob")  # bob attached at the same moment
+            await overtaken.send(wire.Fenced(again.epoch, "bob"))
+        else:
+            _, again = await host.granted(role="viewer", driver="bob")
+        assert again.role == ("driver" if fulfilled else "viewer")
+        assert "bob" in (await until(session, LinkState.FENCED)).reason and not session.driving

@@ -60,9 +60,6 @@ RENAMED = ("rename_session", {"title": f"a{EVIL} name"})
 
 
 class Servers:
-    def __init__(self) -> None:
-        self.restarted: list[str] = []
-
     def states(self) -> list[ServerState]:
         return [
             ServerState("notes", "notes-server", True, "", 0.0),
@@ -70,7 +67,6 @@ class Servers:
         ]
 
     async def restart(self, name: str) -> None:
-        self.restarted.append(name)
         if name == "far":
             raise RequestRefused("the MCP server far cannot be reached")
 
@@ -78,11 +74,8 @@ class Servers:
 class Projects:
     ask = tell = None
 
-    def __init__(self) -> None:
-        self.kept: list[Any] = []
-
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
-        self.kept += updates
+        pass
 
     async def command(self, argument: str) -> list[str]:
         return [f"This project is trusted{' no more' if argument == 'revoke' else ''}."]
@@ -311,30 +304,24 @@ async def test_as_the_result_of_a_headless_run(case: Case) -> None:
     assert case.asked is None or session.controls[-1:] == [*case.asked][-1:]
 
 
-def test_each_command_has_a_row() -> None:
+def test_each_command_has_a_row_and_the_worker_knows_its_name() -> None:
     only_screen = {each.name for each in COMMANDS if each.places == {Place.SCREEN}}
     elsewhere = {"new", "stop", "quit", "revoke", "reconnect"}  # below
     tested = {case.line[1:].split()[0] for case in CASES}
     assert tested | only_screen | elsewhere == {each.name for each in COMMANDS}
     assert only_screen == {"keys", "vim", "theme", "paste", "transcript", "copy"}, "tests/local/tui has these"
-
-
-def test_the_worker_knows_the_names_of_the_laptop() -> None:
     assert {*LAPTOP_COMMANDS.split(), "clear"} == OWN_NAMES, "/clear has a meaning on the host, too"
 
 
 @pytest.mark.parametrize(
-    "line", ["/mode plan", "/permissions allow Bash", "/export x.md", "/get /etc/x", "/vim", "text"]
+    "line", ["/mode plan", "/permissions allow Bash", "/export x.md", "/get /etc/x", "/vim", "text", "/doctor"]
 )
 async def test_what_a_prompt_of_somebody_else_must_not_do_goes_to_the_worker(line: str) -> None:
     session = scripted()
-    assert await command_result(line, session, INFO, laptop()) is None and not session.controls
-
-
-async def test_a_command_of_the_project_goes_before_one_of_the_laptop_in_a_headless_run() -> None:
-    session = scripted()
-    session.control_answers["list_commands"] = {"commands": [{"name": "doctor"}]}
-    assert await command_result("/doctor", session, INFO, laptop()) is None
+    if line == "/doctor":  # a command of the project goes before one of the laptop
+        session.control_answers["list_commands"] = {"commands": [{"name": "doctor"}]}
+    assert await command_result(line, session, INFO, laptop()) is None
+    assert not session.controls or line == "/doctor"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +347,7 @@ async def test_lines_lead_to_another_session_or_away(
         assert not at.session.prompts
 
 
-async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
+async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else_which_can_be_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
@@ -370,19 +357,13 @@ async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
         await at.reads("+return 2")
         at.types("1")
         await at.until(lambda: at.session.prompts == ["1"])
-
-
-async def test_prompts_that_wait_are_listed_and_dropped_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.types("first")
-        await at.until(lambda: at.session.prompts)
         at.session.begin()
         at.types("second", "third", "/queue")
         await at.reads("1: second", "2: third")
         at.session.control_answers["cancel_async_message"] = {"cancelled": True}
         at.types("/queue drop 1")
         await at.reads("The prompt was dropped.")
-        at.session.control_answers.clear()
+        del at.session.control_answers["cancel_async_message"]
         at.types("/queue drop 1")
         await at.reads("The agent has taken this prompt already.")
 

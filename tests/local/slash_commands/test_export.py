@@ -16,26 +16,22 @@ async def test_all_of_the_session_is_written_also_what_is_not_on_the_screen(tmp_
     session = long_session()
     session.past.append(said(26, "the end"))
     async with desk(session) as at:
-        at.app.composer.text = f"/export {tmp_path}/session.md"
-        await at.pilot.press("enter")
-        await at.sees("The session is in", "session.md,")
-        text = (tmp_path / "session.md").read_text()
-        assert text.startswith("# A session of ccb on devbox:/srv/shop\n")
-        assert [f"event {seq:04}" in text for seq in range(1, 26)] == [True] * 25
-        assert text.rstrip().endswith("the end")
-        assert (tmp_path / "session.md").stat().st_mode & 0o777 == 0o600
-
-        at.app.composer.text = f"/export {tmp_path}/session.json"
-        await at.pilot.press("enter")
-        await at.sees("session.json,")
-        found = json.loads((tmp_path / "session.json").read_text())
-        assert found["session"] == "5e55" and len(found["messages"]) == 26
+        for ends in ("md", "json"):
+            at.app.composer.text = f"/export {tmp_path}/session.{ends}"
+            await at.pilot.press("enter")
+            await at.sees("The session is in", f"session.{ends},")
+    text = (tmp_path / "session.md").read_text()
+    assert text.startswith("# A session of ccb on devbox:/srv/shop\n")
+    assert [f"event {seq:04}" in text for seq in range(1, 26)] == [True] * 25
+    assert text.rstrip().endswith("the end")
+    assert (tmp_path / "session.md").stat().st_mode & 0o777 == 0o600
+    found = json.loads((tmp_path / "session.json").read_text())
+    assert found["session"] == "5e55" and len(found["messages"]) == 26
 
 
 def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
-    call = ToolBlock(
-        name="Bash", tool_input={"command": "cat x"}, state=ToolState.FAILED, result="```\n# not ours\x1b[2J"
-    )
+    forged = "```\n# not ours\x1b[2J"
+    call = ToolBlock(name="Bash", tool_input={"command": "cat x"}, state=ToolState.FAILED, result=forged)
     notice = NoticeBlock(text="a\nb", level=Level.ERROR)
     blocks = [PromptBlock(text="go"), MarkdownBlock(text="It *works*."), call, notice]
     text = markdown_of("A\x1bB", blocks)
@@ -44,10 +40,8 @@ def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
     assert text.endswith("> a\n> b\n") and "\x1b" not in text
 
 
-ERROR = "tool_use_error"
-
-
 def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
+    error = "tool_use_error"
     patch = [{"lines": [" a", "-b", "+c"]}]
     todos = [{"content": "read", "status": "completed"}, {"content": "write", "status": "pending"}]
     calls = [
@@ -58,7 +52,7 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
         ToolBlock(name="Task", tool_input={"description": "look", "prompt": "Find it."}),
         ToolBlock(name="ExitPlanMode", tool_input={"plan": "1. Read"}),
         ToolBlock(name="AskUserQuestion", tool_input={"questions": [{"question": "DB?", "options": [{"label": "A"}]}]}),
-        ToolBlock(name="Grep", tool_input={"pattern": "x"}, state=ToolState.FAILED, result=f"<{ERROR}>no</{ERROR}>"),
+        ToolBlock(name="Grep", tool_input={"pattern": "x"}, state=ToolState.FAILED, result=f"<{error}>no</{error}>"),
     ]
     parts = markdown_of("T", calls).split("\n\n")[1:]
     assert parts[:6] == [

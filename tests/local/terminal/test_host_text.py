@@ -23,7 +23,7 @@ from ccb.local.session.session_client import shown_name
 from ccb.local.slash_commands.session_api import LeftSession, ReplInfo, farewell
 from ccb.local.terminal.console import guarded_streams
 from ccb.tunnel import plain_text
-from ccb.tunnel.errors import CcbError, ProtocolError
+from ccb.tunnel.errors import ProtocolError
 from ccb.tunnel.link.link import limited_hello
 from ccb.tunnel.link.worker_refusals import refusal_error
 from ccb.tunnel.plain_text import MAX_SHOWN, HostText
@@ -47,10 +47,6 @@ CODES = (
 )
 
 
-def _error_lines(error: CcbError) -> list[str]:
-    return error_lines(error)
-
-
 def _reported(act: Callable[[], None]) -> list[str]:
     written, before = io.StringIO(), sys.stderr
     sys.stderr = written
@@ -63,7 +59,7 @@ def _reported(act: Callable[[], None]) -> list[str]:
 
 def _refused(code: str, text: str) -> list[str]:
     data = {"near": [text], "do": text, "session": text, "why": text, "errors": [text]}
-    return _error_lines(refusal_error(Refused(code, text, data), "devbox"))
+    return error_lines(refusal_error(Refused(code, text, data), "devbox"))
 
 
 def _farewell(directory: str) -> list[str]:
@@ -83,23 +79,22 @@ def _warned(text: str) -> None:
     RetryReports(quiet=False).system(line)
 
 
+def _changed(done: str, text: str) -> list[str]:
+    words = HostText(text[:16_384])
+    row = ChangeRow(path=words, what=words, why=words, session=words, how=words, pid=1)
+    return change_line(done, row, dry_run=False).split("\n")
+
+
 DOORS: dict[str, tuple[int, Callable[[str], list[str]]]] = {
     **{f"refusal {code}": (7, lambda text, code=code: _refused(code, text)) for code in CODES},  # type: ignore[misc]
     "farewell": (3, _farewell),
     "table of sessions": (2, _table),
     "who drives": (1, lambda text: f"{shown_name(text)} drives".split("\n")),
-    "removed": (1, lambda text: change_line("removed", _change(text), dry_run=False).split("\n")),
-    "stopped": (1, lambda text: change_line("stopped", _change(text), dry_run=False).split("\n")),
-    "kept": (1, lambda text: change_line("kept", _change(text), dry_run=False).split("\n")),
+    **{done: (1, lambda text, done=done: _changed(done, text)) for done in ("removed", "stopped", "kept")},  # type: ignore[misc]
     "warning": (1, lambda text: _reported(lambda: _warned(text))),
     "damage": (1, lambda text: _reported(lambda: report_damage(DamagedRecord(text)))),
 }
 """For each place: how many lines it has at most, and what it writes for a text of the host."""
-
-
-def _change(text: str) -> ChangeRow:
-    words = HostText(text[:16_384])
-    return ChangeRow(path=words, what=words, why=words, session=words, how=words, pid=1)
 
 
 @pytest.mark.parametrize("door", DOORS)
@@ -165,7 +160,7 @@ def test_a_session_is_named_by_an_id_only(session: str) -> None:
     hello = Hello(1, "b", session[:1_000], 1, "3", "linux", "/srv", 1, 0, "idle")
     with pytest.raises(ProtocolError) as raised:
         limited_hello(hello, "devbox")
-    assert len(_error_lines(raised.value)) <= 2
+    assert len(error_lines(raised.value)) <= 2
 
 
 def test_what_to_do_is_never_the_advice_of_the_host() -> None:

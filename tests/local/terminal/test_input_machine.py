@@ -10,14 +10,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccb.local.terminal import input_machine as terminal
+from ccb.local.terminal.input_machine import Control, Pasted, TerminalAnswer, Typed
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
-ANSWERS = {f"\x1b]11;{COLOUR}{end}": terminal.TerminalAnswer(COLOUR) for end in ("\x07", "\x1b\\")}
+ANSWER = TerminalAnswer(COLOUR)
+ANSWERS = [f"\x1b]11;{COLOUR}{end}" for end in ("\x07", "\x1b\\")]
 STRAY = [
     "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b]4;1;rgb:ffff/ffff/ffff\x1b\\", "\x1bP1+r544e=787465726d\x1b\\",
     "\x1b]52;c;" + "QUJD" * 1000 + "\x07", "\x1b_other\x1b\\", "\x1b^private\x1b\\", "\x1bXstring\x1b\\",
     "\x1b_Gi=31;OK\x1b\\", "\x1bP>|kitty(0.32.2)\x1b\\", "\x1b[?62;4;22c", "\x1b[6;20;10t",
     "\x1bP!|00000000\x1b\\", "\x1b]lA title\x1b\\", "\x1b[\x1b]4;1;x\x07",
+    "\x1b[<32;NaN;NaNM", "\x1b[<0;12;NaNm", "\x1b[<35;NaN;7M",  # a mouse beside the cells
 ]  # fmt: skip
 PASTE, END = "\x1b[200~", "\x1b[201~"
 
@@ -42,27 +45,29 @@ def cut(text: str, size: int) -> list[bytes]:
 
 
 def typed(tokens: Sequence[terminal.Token]) -> str:
-    return "".join(each.text for each in tokens if isinstance(each, terminal.Typed))
+    return "".join(each.text for each in tokens if isinstance(each, Typed))
 
 
 def pasted(tokens: Sequence[terminal.Token]) -> list[str]:
-    return [each.text for each in tokens if isinstance(each, terminal.Pasted)]
+    return [each.text for each in tokens if isinstance(each, Pasted)]
 
 
-@pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=repr)
-def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: terminal.TerminalAnswer) -> None:
+def answers(tokens: Sequence[terminal.Token]) -> list[TerminalAnswer]:
+    return [each for each in tokens if isinstance(each, TerminalAnswer)]
+
+
+@pytest.mark.parametrize("sequence", ANSWERS, ids=repr)
+def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str) -> None:
     data = f"ab{sequence}cd".encode()
     for first in range(len(data)):
         for second in range(first, len(data)):
             tokens = read([data[:first], data[first:second], data[second:]], 0.1)
-            assert typed(tokens) == "abcd"
-            assert [each for each in tokens if isinstance(each, terminal.TerminalAnswer)] == [answer]
+            assert (typed(tokens), answers(tokens)) == ("abcd", [ANSWER])
 
 
-def test_answers_that_come_together_keep_their_order() -> None:
+def test_answers_that_come_together_are_taken_out() -> None:
     tokens = read(["x".join(ANSWERS).encode()], 0)
-    assert [each for each in tokens if isinstance(each, terminal.TerminalAnswer)] == list(ANSWERS.values())
-    assert typed(tokens) == "x" * (len(ANSWERS) - 1)
+    assert (typed(tokens), answers(tokens)) == ("x" * (len(ANSWERS) - 1), [ANSWER] * len(ANSWERS))
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
@@ -73,23 +78,40 @@ def test_what_nobody_asked_for_is_neither_text_nor_a_key(sequence: str, gap_s: f
         assert typed(read([data[:at], data[at:]], gap_s)) == "abc"
 
 
-@pytest.mark.parametrize("report", ["\x1b[<32;NaN;NaNM", "\x1b[<0;12;NaNm", "\x1b[<35;NaN;7M"])
-def test_a_mouse_beside_the_cells_types_nothing_wherever_its_report_is_cut(report: str) -> None:
-    data = f"a{report}b".encode()
-    for at in range(len(data)):
-        assert typed(read([data[:at], data[at:]], 0.1)) == "ab"
+OPEN, LINES = "\x1b]11;rgb:1c", f"{PASTE}one\rtwo"
+BURSTS = ("one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40 + "x", "x" * 40 + "\x07y")
+AHEAD = ("one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\r", "a\r\x04", "\x0e" * 50)
+CHORDS = ("\x1b[", "\x1bO", "\x1b]", "\x1bP", "\x1b_")
+READ: dict[str, tuple[list[str], float, list[terminal.Token]]] = {
+    "the late half of an answer": (["\x1b]11;rgb:1c1c/", "1c1c/1c1c\x07", "x"], 5.0, [ANSWER, Typed("x")]),
+    "a string without an end": ([OPEN, "x"], 11.0, [Typed("x")]),
+    **{f"{key!r} in a string": ([OPEN, key], 0.5, [Typed(key)]) for key in ("\x03", "\r", "\x11\x11")},
+    "an arrow in a string": ([OPEN, "\x1b[A"], 0.5, [Control("\x1b[A")]),
+    **{f"the chord {chord!r}": ([chord, "x"], 2.0, [Control(chord), Typed("x")]) for chord in CHORDS},
+    "a chord": (["\x1bt"], 0, [Control("\x1bt")]),
+    "Esc and then a letter": (["\x1b", "t"], 0.2, [Control("\x1b"), Typed("t")]),
+    "Ctrl+C in a paste whose end is lost": ([LINES, "\x03"], 4.0, [Pasted("one\rtwo"), Typed("\x03")]),
+    "a letter in such a paste": ([LINES, "x"], 4.0, [Pasted("one\rtwo"), Typed("x")]),
+    "an arrow in such a paste": ([LINES, "\x1b[A"], 4.0, [Pasted("one\rtwo"), Control("\x1b[A")]),
+    **{f"the burst {text!r} is a paste": ([text], 0, [Pasted(text)]) for text in BURSTS},
+    "the rest of a burst": (["one\rtwo", "three\r"], 0.2, [Pasted("one\rtwo"), Pasted("three\r")]),
+    "Enter by itself after a burst": (["one\rtwo", "\r"], 0.2, [Pasted("one\rtwo"), Typed("\r")]),
+    "long after a burst": (["one\rtwo", "three\r"], 1.0, [Pasted("one\rtwo"), Typed("three\r")]),
+    "lines typed ahead, without what was erased": (["twi\x7fo\ronf\x7f\x7fne\r"], 0, [Pasted("two\rone\r")]),
+    "a burst over several reads": (["one\r", "two\rthree", "\rfour\r"], 0.01, [Pasted("one\rtwo\rthree\rfour\r")]),
+    **{f"the keys {text!r} typed ahead": ([text], 0, [Typed(text)]) for text in AHEAD},
+}
 
 
-def test_a_late_half_of_an_answer_is_still_its_half() -> None:
-    tokens = read([b"\x1b]11;rgb:1c1c/", b"1c1c/1c1c\x07", b"x"], 5.0)
-    assert tokens == [terminal.TerminalAnswer(COLOUR), terminal.Typed("x")]
+@pytest.mark.parametrize("case", READ)
+def test_what_comes_is_read_as_keys_pastes_and_answers(case: str) -> None:
+    pieces, gap_s, tokens = READ[case]
+    assert read([each.encode() for each in pieces], gap_s) == tokens
 
 
-def test_a_string_without_an_end_does_not_hold_the_keys_for_ever() -> None:
-    assert read([b"\x1b]11;rgb:1c", b"x"], 11.0) == [terminal.Typed("x")]
-    for key in ("\x03", "\r", "\x11\x11"):
-        assert read([b"\x1b]11;rgb:1c", key.encode()], 0.5) == [terminal.Typed(key)]
-    assert read([b"\x1b]11;rgb:1c", b"\x1b[A"], 0.5) == [terminal.Control("\x1b[A")]
+def test_the_end_of_a_paste_that_was_only_late_is_taken_out() -> None:
+    more = read([f"{PASTE}one\r".encode(), b"two\rthree\r", b"\x1b[201~x"], 4.0)
+    assert (pasted(more), typed(more)) == (["one\r", "two\rthree\r", ""], "x")
 
 
 def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
@@ -99,10 +121,10 @@ def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
         for piece in pieces:
             now += 0.1
             told = machine.feed(piece, now)
-            assert terminal.Control("\x1b") not in told
+            assert Control("\x1b") not in told
         assert machine.deadline is not None
         wait = machine.deadline - now
-        assert machine.tick(now + wait) == [terminal.Control("\x1b")]
+        assert machine.tick(now + wait) == [Control("\x1b")]
         return wait
 
     assert waits(b"\x1b") < 0.03
@@ -115,7 +137,7 @@ def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
 @pytest.mark.parametrize("keys", ["\x1b[A", "\x1b[1;5C", "\x1b[200~a\x1b[201~", "\x1b[<0;1;1M", "\x1bOP"])
 def test_a_sequence_is_whole_also_if_its_esc_was_taken_for_the_key(keys: str) -> None:
     tokens = read([b"\x1b", keys[1:].encode()], 0.1)
-    assert tokens[0] == terminal.Control("\x1b")
+    assert tokens[0] == Control("\x1b")
     assert not typed(tokens)
     assert pasted(tokens) == (["a"] if "200~" in keys else [])
 
@@ -126,20 +148,13 @@ def test_what_is_typed_after_esc_stays_text() -> None:
         assert typed(read([b"\x1b", *keys], 0.2)) == text
 
 
-def test_a_chord_that_begins_like_a_sequence_is_a_chord() -> None:
-    for chord in ("\x1b[", "\x1bO", "\x1b]", "\x1bP", "\x1b_"):
-        assert read([chord.encode(), b"x"], 2.0) == [terminal.Control(chord), terminal.Typed("x")]
-    assert read([b"\x1bt"], 0) == [terminal.Control("\x1bt")]
-    assert read([b"\x1b", b"t"], 0.2) == [terminal.Control("\x1b"), terminal.Typed("t")]
-
-
 @pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
 def test_a_paste_is_one_text_however_its_pieces_come(size: int, gap_s: float) -> None:
     text = "one\rtwo\x07\x03 ä€😀\x1b[A\x1b[20 x\x00"
     tokens = read(cut(f"{PASTE}{text}{END}", size), gap_s)
     assert pasted(tokens) == [text] and not typed(tokens)
-    assert [each for each in tokens if isinstance(each, terminal.Control)] in ([], [terminal.Control("\x1b")])
+    assert [each for each in tokens if isinstance(each, Control)] in ([], [Control("\x1b")])
 
 
 @pytest.mark.parametrize("size", [3, 1000])
@@ -154,48 +169,11 @@ def test_keys_after_a_paste_are_keys() -> None:
     assert pasted(read([f"{PASTE}one{END}{PASTE}two{END}".encode()], 0)) == ["onetwo"]
 
 
-def test_a_paste_whose_end_is_lost_shows_its_text_and_lets_go_of_the_keys() -> None:
-    for key, token in (
-        (b"\x03", terminal.Typed("\x03")),
-        (b"x", terminal.Typed("x")),
-        (b"\x1b[A", terminal.Control("\x1b[A")),
-    ):
-        assert read([f"{PASTE}one\rtwo".encode(), key], 4.0) == [terminal.Pasted("one\rtwo"), token]
-    more = read([f"{PASTE}one\r".encode(), b"two\rthree\r", b"\x1b[201~x"], 4.0)
-    assert (pasted(more), typed(more)) == (["one\r", "two\rthree\r", ""], "x"), "it was only late"
-
-
 def test_a_paste_has_a_limit() -> None:
     machine = terminal.InputMachine()
     machine.feed(PASTE.encode(), 0)
     told = [token for at in range(1000) for token in machine.feed(b"x" * 4096, at / 1000)]
     assert 2 <= len(pasted(told)) <= 4
-
-
-@pytest.mark.parametrize(
-    "text", ["one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40 + "x", "x" * 40 + "\x07y"]
-)
-def test_a_burst_of_several_lines_is_a_paste_without_markers(text: str) -> None:
-    assert read([text.encode()], 0) == [terminal.Pasted(text)]
-
-
-def test_the_rest_of_such_a_paste_is_text_too_but_enter_by_itself_is_a_key() -> None:
-    assert read([b"one\rtwo", b"three\r"], 0.2) == [terminal.Pasted("one\rtwo"), terminal.Pasted("three\r")]
-    assert read([b"one\rtwo", b"\r"], 0.2) == [terminal.Pasted("one\rtwo"), terminal.Typed("\r")]
-    assert read([b"one\rtwo", b"three\r"], 1.0) == [terminal.Pasted("one\rtwo"), terminal.Typed("three\r")]
-
-
-def test_lines_that_were_typed_ahead_are_text_too_without_what_was_erased() -> None:
-    assert read([b"twi\x7fo\ronf\x7f\x7fne\r"], 0) == [terminal.Pasted("two\rone\r")]
-
-
-def test_a_burst_goes_on_over_several_reads() -> None:
-    assert read([b"one\r", b"two\rthree", b"\rfour\r"], 0.01) == [terminal.Pasted("one\rtwo\rthree\rfour\r")]
-
-
-@pytest.mark.parametrize("text", ["one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\r", "a\r\x04", "\x0e" * 50])
-def test_what_somebody_types_ahead_is_keys(text: str) -> None:
-    assert read([text.encode()], 0) == [terminal.Typed(text)]
 
 
 def test_characters_come_whole_and_broken_ones_are_shown() -> None:
@@ -244,7 +222,7 @@ def test_no_sequence_types_a_character_wherever_it_is_cut(sequences: list[str], 
 def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> None:
     machine = terminal.InputMachine()
     read(pieces, 0.05, machine)
-    assert machine.feed(b"\x03", 1e6) == [terminal.Typed("\x03")]
+    assert machine.feed(b"\x03", 1e6) == [Typed("\x03")]
 
 
 @pytest.mark.parametrize(

@@ -136,9 +136,7 @@ async def test_a_question_that_nobody_waits_for_any_more_takes_no_line() -> None
         await at.shows("answer: mine")
 
 
-def test_what_is_said_of_a_login_is_one_line_where_nobody_can_be_asked(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_what_is_said_of_a_login_is_one_line_where_nobody_can_be_asked(capsys: pytest.CaptureFixture[str]) -> None:
     prompts = prompts_for(headless=True)
     for _ in range(2):
         tell_once(prompts, "Without effect on devbox: LocalForward.")

@@ -120,15 +120,7 @@ def test_no_attack_reaches_the_terminal(attack: str, monkeypatch: pytest.MonkeyP
     assert (sys.stdout, sys.stderr) == (out, err)
 
 
-def test_a_file_gets_every_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    out = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", out)
-    with guarded_streams():
-        sys.stdout.write("\x1b[31mred")
-    assert out.getvalue() == "\x1b[31mred"
-
-
-def test_all_of_ccb_runs_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_ccb_runs_behind_it_and_a_file_gets_every_character(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = on_terminals(monkeypatch)
 
     def answer(argv: object) -> int:
@@ -139,3 +131,8 @@ def test_all_of_ccb_runs_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "_answer", answer)
     assert main.run([]) == 0
     assert [each.getvalue() for each in streams] == ["said", "too"]
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    with guarded_streams():
+        sys.stdout.write("\x1b[31mred")
+    assert out.getvalue() == "\x1b[31mred"

@@ -68,19 +68,16 @@ async def test_a_login_that_its_transport_does_not_wait_for_is_waited_for_here()
     assert closed == ["local"]
 
 
-async def test_where_there_is_nobody_the_login_may_take_its_time() -> None:
+async def test_where_there_is_nobody_the_login_may_take_its_time_and_a_time_out_of_its_own_is_none_of_ours() -> None:
     async def slow(prompts: Prompts) -> Transport:
         prompts.banner(URL)
         await asyncio.sleep(0.2)  # longer than a person's login may take here
         return LocalTransport()
 
-    assert (await log_in_unattended(slow, NobodyToAsk(), "box", limit_s=0.01)).name == "local"
-
-
-async def test_a_login_that_times_out_by_itself_is_no_login_that_waits() -> None:
     async def late(prompts: Prompts) -> Transport:
         prompts.banner(URL)
         raise TimeoutError
 
+    assert (await log_in_unattended(slow, NobodyToAsk(), "box", limit_s=0.01)).name == "local"
     with pytest.raises(TimeoutError):
         await log_in_unattended(late, SshAsks(), "box")

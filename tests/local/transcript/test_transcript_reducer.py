@@ -36,6 +36,10 @@ class Told:
     def blocks(self) -> list[shown.Block]:
         return self._container.blocks
 
+    @property
+    def notices(self) -> list[shown.NoticeBlock]:
+        return [block for block in self.blocks if isinstance(block, shown.NoticeBlock)]
+
     def record(self, kind: str, *, replayed: bool = False, **body: Any) -> None:
         self.seq += 1
         self.reducer.apply_event(SessionEvent(kind, body, self.seq).record, replayed=replayed)
@@ -52,7 +56,7 @@ class Told:
         self.reducer.apply_progress(parse_message({"type": "stream_event", "event": event}))
 
 
-def test_a_finished_text_replaces_what_was_streamed() -> None:
+def test_a_finished_text_replaces_what_was_streamed_and_a_withdrawn_message_disappears() -> None:
     told = Told()
     told.stream(type="message_start", message={"id": "m1"})
     told.stream(type="content_block_start", index=0, content_block={"type": "text"})
@@ -62,33 +66,26 @@ def test_a_finished_text_replaces_what_was_streamed() -> None:
     told.assistant({"type": "text", "text": "Hello"})
     assert told.blocks == [live] and live.text == "Hello" and not live.live
     assert told.reducer.answers[-1] == "Hello"
-
-
-def test_a_tool_call_runs_and_gets_its_result() -> None:
-    told = Told()
-    told.assistant(CALL)
-    (tool,) = told.blocks
-    assert isinstance(tool, shown.ToolBlock) and tool.state is shown.ToolState.WAITING
-    told.record("tool_start", tool_use_id="t1", name="Bash")
-    assert shown.ToolState(tool.state) is shown.ToolState.RUNNING
-    told.result_of("t1", "built")
-    assert (shown.ToolState(tool.state), tool.result) == (shown.ToolState.DONE, "built")
-
-
-def test_a_result_waits_for_its_call_that_is_loaded_later() -> None:
-    told = Told()
-    told.result_of("t1", "built")
-    told.assistant(CALL)
-    (tool,) = told.blocks
-    assert isinstance(tool, shown.ToolBlock) and (tool.state, tool.result) == (shown.ToolState.DONE, "built")
-
-
-def test_a_withdrawn_message_disappears() -> None:
-    told = Told()
-    told.assistant({"type": "text", "text": "kept"}, message_id="m1")
     told.assistant({"type": "text", "text": "cut off"}, message_id="m2")
+    assert len(told.blocks) == 2
     told.record("withdrawn", message_id="m2")
-    assert [block.text for block in told.blocks if isinstance(block, shown.MarkdownBlock)] == ["kept"]
+    assert told.blocks == [live] and live.text == "Hello"
+
+
+@pytest.mark.parametrize("loaded_later", [False, True])
+def test_a_tool_call_runs_and_gets_its_result(loaded_later: bool) -> None:
+    told = Told()
+    if loaded_later:
+        told.result_of("t1", "built")
+    told.assistant(CALL)
+    (tool,) = told.blocks
+    assert isinstance(tool, shown.ToolBlock)
+    if not loaded_later:
+        assert tool.state is shown.ToolState.WAITING
+        told.record("tool_start", tool_use_id="t1", name="Bash")
+        assert shown.ToolState(tool.state) is shown.ToolState.RUNNING
+        told.result_of("t1", "built")
+    assert (shown.ToolState(tool.state), tool.result) == (shown.ToolState.DONE, "built")
 
 
 def test_a_queued_prompt_stays_at_the_bottom_until_the_agent_takes_it() -> None:
@@ -111,10 +108,7 @@ def test_a_change_of_driver_is_announced_only_after_the_past() -> None:
     assert told.blocks == []
     told.record("driver", by="bob", epoch=3)
     told.record("driver", by="me", epoch=4)
-    assert [block.text for block in told.blocks if isinstance(block, shown.NoticeBlock)] == [
-        "“bob” drives this session now.",
-        "You drive this session now.",
-    ]
+    assert [each.text for each in told.notices] == ["“bob” drives this session now.", "You drive this session now."]
 
 
 def test_records_of_unknown_kinds_change_nothing_and_damage_is_a_warning() -> None:
@@ -123,24 +117,20 @@ def test_records_of_unknown_kinds_change_nothing_and_damage_is_a_warning() -> No
     told.record("damaged")
     assert told.blocks == []
     told.record("damaged", what="line 3 cannot be read")
-    (notice,) = told.blocks
-    assert isinstance(notice, shown.NoticeBlock) and notice.level is shown.Level.WARNING and "line 3" in notice.text
+    (notice,) = told.notices
+    assert told.blocks == [notice] and notice.level is shown.Level.WARNING and "line 3" in notice.text
 
 
 def test_a_snapshot_takes_the_place_of_events_that_are_not_loaded() -> None:
     told = Told()
-    told.reducer.skipped(
-        parse_snapshot(
-            {
-                "model": "opus",
-                "permission_mode": "plan",
-                "result": {"total_cost_usd": 2.5, "modelUsage": {"a": {"inputTokens": 7, "outputTokens": 3}}},
-                "todos": [{"content": "test", "status": "pending"}, "broken"],
-                "prompts": [{"input": "p1", "uuid": "u1", "text": "go on", "taken": True}, {"text": "  "}, None],
-            }
-        ),
-        running=True,
-    )
+    body = {
+        "model": "opus",
+        "permission_mode": "plan",
+        "result": {"total_cost_usd": 2.5, "modelUsage": {"a": {"inputTokens": 7, "outputTokens": 3}}},
+        "todos": [{"content": "test", "status": "pending"}, "broken"],
+        "prompts": [{"input": "p1", "uuid": "u1", "text": "go on", "taken": True}, {"text": "  "}, None],
+    }
+    told.reducer.skipped(parse_snapshot(body), running=True)
     reducer = told.reducer
     assert (reducer.model, reducer.mode, reducer.running) == ("opus", "plan", True)
     assert (reducer.totals.input_tokens, reducer.totals.output_tokens, reducer.totals.cost_usd) == (7, 3, 2.5)
@@ -160,8 +150,8 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     init: Json = {"type": "system", "subtype": "init", "cwd": "/", "model": "m", "permissionMode": "plan"}
     for _ in range(2):
         told.record("message", **init, sandbox="no cage: no Land\x1block")
-    (notice,) = told.blocks
-    assert isinstance(notice, shown.NoticeBlock) and notice.level is shown.Level.WARNING
+    (notice,) = told.notices
+    assert told.blocks == [notice] and notice.level is shown.Level.WARNING
     assert "no cage: no Land" in notice.text and "\x1b" not in notice.text
     told.record("message", type="system", subtype="status", status=None, sandbox="read-only cage")
     assert told.reducer.sandbox == "read-only cage"
@@ -186,7 +176,7 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     printed = "<local-command-stdout>40 % of\nthe window\x1b[2J</local-command-stdout>"
     output = {"role": "user", "content": [{"type": "text", "text": printed}]}
     told.record("message", type="user", isReplay=True, message=output)
-    texts = [block.text for block in told.blocks if isinstance(block, shown.NoticeBlock)]
+    texts = [block.text for block in told.notices]
     assert texts[:2] == [
         "── Compacted: the agent goes on with a summary (167,000 became 9,000 tokens).",
         "The conversation was not compacted.",
@@ -195,9 +185,7 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
     moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ} See /x"
     line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
     told.record("message", type="user", isReplay=True, message={"role": "user", "content": [line]})
-    newest = told.blocks[-1]
-    assert isinstance(newest, shown.NoticeBlock)  # the model has tools for it, the person has commands
-    assert newest.text == (
+    assert told.notices[-1].text == (  # the model has tools for it, the person has commands
         "It goes on in the background with ID: bash_1. /tasks bash_1 shows its output, /tasks stop bash_1 ends it."
         " See /x"
     )
@@ -302,18 +290,11 @@ def test_more_prompts_than_a_worker_queues_move_up_into_the_conversation() -> No
     prompts_shown = [each for each in screen.blocks if isinstance(each, shown.PromptBlock)]
     moved = [each for each in prompts_shown if each.state is shown.PromptState.TAKEN]
     assert len(moved) == 2_000, "the conversation has its own limit"
-
-
-def test_large_prompts_that_wait_have_a_limit_together() -> None:
     prompts = PromptTracker(shown.BlockList())
     for number in range(100):
         prompts.arrived("x" * shown.MAX_BLOCK_CHARS, (f"id-{number}",), running=True)
-    assert sum(len(each.text) for each in prompts.waiting) <= 8 * 1024 * 1024
-
-
-def test_prompts_of_snapshots_that_never_get_their_place_are_forgotten() -> None:
-    prompts = PromptTracker(shown.BlockList())
-    for number in range(3_000):
+    assert sum(len(each.text) for each in prompts.waiting) <= 8 * 1024 * 1024, "large ones have a limit together"
+    for number in range(3_000):  # which never get their place
         taken = {"ids": [f"id-{number}"], "text": "forged", "taken": True}
         prompts.snapshot(parse_snapshot({"prompts": [taken]}).prompts or ())
     assert len(prompts._from_snapshot) <= 1_000
@@ -323,34 +304,26 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + bytes(1
 JPEG = b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\0\2\0\3\1" + bytes(2_500_000)
 
 
-def words_for(*blocks: Json) -> str:
-    return shown.result_text({"type": "tool_result", "tool_use_id": "t", "content": list(blocks)})
-
-
 def image(data: object) -> Json:
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
 
 
-def test_an_image_in_a_result_is_named() -> None:
-    text = {"type": "text", "text": "Two plots:"}
-    pictures = [image(base64.b64encode(data).decode()) for data in (PNG, JPEG)]
-    assert words_for(text, *pictures) == "Two plots:\nPNG 640x480 · 12 KB\nJPEG 3x2 · 2.5 MB"
+def image_of(data: bytes) -> Json:
+    return image(base64.b64encode(data).decode())
 
 
 @pytest.mark.parametrize(
-    "block",
+    ("blocks", "words"),
     [
-        image("no base64 ü"),
-        image("abc"),
-        image(""),
-        image(7),
-        image(base64.b64encode(b"GIF").decode()),
-        {"type": "image"},
+        (
+            [{"type": "text", "text": "Two plots:"}, image_of(PNG), image_of(JPEG)],
+            "Two plots:\nPNG 640x480 · 12 KB\nJPEG 3x2 · 2.5 MB",
+        ),
+        ([image_of(PNG[:12])], "PNG · 1 KB"),
+        *(([image(data)], "[image]") for data in ("no base64 ü", "abc", "", 7)),
+        *(([block], "[image]") for block in (image_of(b"GIF"), {"type": "image"})),
     ],
+    ids=["two", "without its pixels", "no base64", "cut", "empty", "a number", "an unknown kind", "no data"],
 )
-def test_data_that_is_no_image_is_not_described(block: Json) -> None:
-    assert words_for(block) == "[image]"
-
-
-def test_an_image_whose_pixels_are_missing_is_named_without_them() -> None:
-    assert words_for(image(base64.b64encode(PNG[:12]).decode())) == "PNG · 1 KB"
+def test_an_image_in_a_result_is_named_as_far_as_it_is_one(blocks: list[Json], words: str) -> None:
+    assert shown.result_text({"type": "tool_result", "tool_use_id": "t", "content": blocks}) == words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -11,6 +11,7 @@ from tests.support.network.link_peer import HELLO, Peer, link_pair
 
 from ccb.local.session.dialing import AttachOptions, KnownSession, WorkerConnection
 from ccb.local.session.remote_session import RemoteSession
+from ccb.local.session.session_client import Item
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire.frames import Attach, Attached
@@ -77,3 +78,19 @@ async def session_on(
     async with RemoteSession(host.dial, replace(terms or AttachOptions(), waits=no_waits)) as session:
         peer, _ = await host.granted()
         yield session, peer
+
+
+@asynccontextmanager
+async def read_by(session: RemoteSession, take: Callable[[Item], None]) -> AsyncIterator[None]:
+    """Give `take` each item of a session while the block runs."""
+
+    async def read() -> None:
+        async for item in session.events():
+            take(item)
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
