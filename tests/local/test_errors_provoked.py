@@ -33,6 +33,7 @@ from ccb.local.credentials.credential_helper import HelperCredential, checked
 from ccb.local.doctor import host_checks
 from ccb.local.doctor.doctor_findings import FindingState
 from ccb.local.headless import stdin_input as headless_input
+from ccb.local.session import outbox
 from ccb.local.session.dialing import AttachOptions
 from ccb.local.session.outbox import Outbox
 from ccb.local.session.remote_session import RemoteSession
@@ -51,7 +52,6 @@ from ccb.tunnel.ssh_config.ssh_target import SshTarget
 from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.login_failures import ssh_failure
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire import control_protocol
 from ccb.tunnel.wire.frames import Attached, Event, Refused, Snapshot
 
 
@@ -432,7 +432,7 @@ async def test_a_port_that_neither_accepts_nor_refuses() -> None:
 
 
 async def test_earlier_events_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control_protocol, "CLIENT_DEADLINE_S", 0.2)
+    monkeypatch.setattr(outbox, "CLIENT_DEADLINE_S", 0.2)
     async with session_on(ScriptedHost(), AttachOptions(patience=60)) as (attached, _):
         with pytest.raises(ConnectionLost, match="did not send the earlier events"):
             await attached.earlier(10)
