@@ -282,13 +282,6 @@ def _class_of(error: Json) -> tuple[int | None, str]:
     return status, kinds[0] if kinds else "api_error"
 
 
-def _class_of(error: Json) -> tuple[int | None, str]:
-    named = [error.get(name) for name in ("type", "code", "status")]
-    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
-    kinds = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
-    return status, kinds[0] if kinds else "api_error"
-
-
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
     """Yield the events of an answer in one piece: some gateways cannot stream. Raise ModelError."""
     pieces, size = [], 0

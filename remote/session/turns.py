@@ -101,10 +101,11 @@ class Turns(Projection):
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:
         """Write a result for a turn that could not write its own (`unkept`). It is shown even if not journalled."""
-        counts = {"duration_ms": 0, "duration_api_ms": 0, "num_turns": 0, "stop_reason": None, "permission_denials": []}
+        counts: Json = {"duration_ms": 0, "duration_api_ms": 0, "num_turns": 0, "stop_reason": None}
         spent = {**self._log.usage.spent, "usage": zero_usage()}
         terminal = EndReason.STORAGE_FULL if full else EndReason.MODEL_ERROR
-        result: Json = {**failed_result(terminal, reasons), **counts, **spent, **(unkept or {})}
+        failed = failed_result(terminal, reasons)
+        result: Json = {**failed, **counts, **spent, "permission_denials": [], **(unkept or {})}
         try:
             self._log.say(result)
         except JournalError:

@@ -43,16 +43,12 @@ def result(world: World, tool_use_id: str) -> Json:
 
 
 async def test_a_found_tool_is_called_and_the_prefix_keeps_its_bytes() -> None:
+    found_by_name = {"tool_name": "mcp__slack__send_message", "params": {"to": "#a"}}
     world = make_world(
         calls(("s1", "ToolSearch", {"query": "+slack send"})),
-        calls(
-            ("x1", "ExecuteExtraTool", {"tool_name": "mcp__slack__send_message", "params": {"to": "#a"}}),
-            message_id="m2",
-        ),
+        calls(("x1", "ExecuteExtraTool", found_by_name), message_id="m2"),
         calls(("x2", "mcp__slack__send_message", {"to": "#b"}), message_id="m3"),
-        says("done", "m4"),
-        says("again", "m5"),
-        says("more", "m6"),
+        *[says("done", f"m{number}") for number in range(4, 7)],
     )
     registry = world.agent.config.tools
     registry.add(SLACK, deferred=True)
@@ -77,16 +73,14 @@ async def test_a_found_tool_is_called_and_the_prefix_keeps_its_bytes() -> None:
 
 async def test_a_call_through_another_tool_is_judged_as_the_tool_that_it_names() -> None:
     deny = Decision(Behavior.DENY, "The rule says no.", "rule")
-    world = make_world(
-        calls(
-            ("x1", "ExecuteExtraTool", {"tool_name": "mcp__mail__sendMail", "params": {"to": "bob"}}),
-            ("x2", "ExecuteExtraTool", {"tool_name": "mcp__mail__sendMail", "params": {}}),
-            ("x3", "ExecuteExtraTool", {"tool_name": "nosuch", "params": {}}),
-            ("x4", "ExecuteExtraTool", {"params": {}}),
-        ),
-        says("done", "m2"),
-        decisions={"mcp__mail__sendMail": deny},
-    )
+    inputs: list[Json] = [
+        {"tool_name": "mcp__mail__sendMail", "params": {"to": "bob"}},
+        {"tool_name": "mcp__mail__sendMail", "params": {}},
+        {"tool_name": "nosuch", "params": {}},
+        {"params": {}},
+    ]
+    asked = calls(*[(f"x{number}", "ExecuteExtraTool", each) for number, each in enumerate(inputs, 1)])
+    world = make_world(asked, says("done", "m2"), decisions={"mcp__mail__sendMail": deny})
     world.agent.config.tools.add([MAIL], deferred=True)
     await world.turn()
     assert "The rule says no." in result(world, "x1")["content"]

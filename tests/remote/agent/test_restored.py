@@ -50,9 +50,8 @@ async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_
     for path in files:
         path.write_text(f"old {path.name}\n")
     reads = [(f"t{number}", "Read", {"file_path": str(path)}) for number, path in enumerate(files)]
-    world = make_world(
-        calls(*reads), says("done", "m2"), says("SUMMARY", "m_s"), calls(reads[3], message_id="m3"), says("on", "m4")
-    )
+    script = calls(*reads), says("done", "m2"), says("SUMMARY", "m_s"), calls(reads[3], message_id="m3")
+    world = make_world(*script, says("on", "m4"))
     async with real_tools(world, tmp_path):
         await turn(world, "read them")
         files[2].unlink()
@@ -62,10 +61,8 @@ async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_
         await turn(world, "/compact")
         told = told_in(world)
         await turn(world, "go on")
-    places = [
-        told.find(text)
-        for text in (f"{files[3]}:\n", "new line 0\n", "(cut here)", *(f"new {n}.txt" for n in (4, 5, 6)))
-    ]
+    expected = f"{files[3]}:\n", "new line 0\n", "(cut here)", "new 4.txt", "new 5.txt", "new 6.txt"
+    places = [told.find(text) for text in expected]
     assert -1 not in places and places == sorted(places), "the oldest comes first, and none takes all the room"
     assert "new line 2999" not in told and "old " not in told
     assert not any(str(path) in told for path in files[:3]), "only the last five, and none that is gone"
@@ -109,10 +106,8 @@ async def test_a_file_is_told_again_only_if_it_may_be_read_without_a_question(
 
 @pytest.mark.parametrize("status", ["pending", "completed"])
 async def test_the_todo_list_is_told_again_unless_it_is_done(tmp_path: Path, status: str) -> None:
-    items = [
-        {"content": "Build it", "status": "completed", "activeForm": "Building it"},
-        {"content": "Paint it", "status": status, "activeForm": "Painting it"},
-    ]
+    stages = {"Build": "completed", "Paint": status}
+    items = [{"content": f"{verb} it", "status": at, "activeForm": f"{verb}ing it"} for verb, at in stages.items()]
     world = make_world(calls(("t1", "TodoWrite", {"todos": items})), says("done", "m2"), says("SUMMARY", "m_s"))
     async with real_tools(world, tmp_path):
         await turn(world, "build the house")

@@ -24,23 +24,19 @@ async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, sessio
     assert (await first.attach(ALICE)).driver == ""
     await first.turn("one", says("1"))
     await first.drop()
-    again = await host.connect(session)
-    assert (await again.next(frames.Hello)).driver == ALICE.client, "it is expected back"
-    await again.drop()
+    assert (await host.greeted(session)).driver == ALICE.client, "it is expected back"
     last = await host.drive(session, {"client": ALICE.client})
     await last.next(frames.Attached)
     await last.send(frames.Detach(last.epoch))
     await last.rest()
-    after = await host.connect(session)
-    assert (await after.next(frames.Hello)).driver == ""
+    assert (await host.greeted(session)).driver == ""
 
 
 async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
     host: WorkerHost, session: str
 ) -> None:
-    first = await host.drive(
-        session, SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
-    )
+    given = SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
+    first = await host.drive(session, given)
     await first.turn("one", says("1"))
     command = {"command": "echo run >> count"}
 
@@ -54,8 +50,7 @@ async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_comm
     await tool_result(back)
     assert (host.project / "count").read_text() == "run\n"
     other = await host.drive(session, BOB.to_json() | {"allowed_tools": ["Read"]}, have=back.last_seq)
-    denied = await tool_result(other)
-    assert '"is_error": true' in denied
+    assert '"is_error": true' in await tool_result(other)
     assert (host.project / "count").read_text() == "run\n"
     options = [event.body["options"] for event in other.events if event.kind == "options"]
     assert options[-1]["model"] == "opus", "what belongs to the session stays"
@@ -146,10 +141,8 @@ async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_wai
     await first.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
     back = await host.drive(session, {"client": ALICE.client}, tail=1)
     prompts = (await back.next(frames.Snapshot)).body["prompts"]
-    assert [(each["input"], each["text"], each["taken"]) for each in prompts] == [
-        (running, "two", True),
-        (waiting, "three", False),
-    ]
+    shown = [(each["input"], each["text"], each["taken"]) for each in prompts]
+    assert shown == [(running, "two", True), (waiting, "three", False)]
 
 
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
@@ -176,14 +169,12 @@ async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHos
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    options = SessionOptions(client=ALICE.client, partial_messages=True)
-    await first.attach(options)
+    first = await host.drive(session, SessionOptions(client=ALICE.client, partial_messages=True))
     opened = await first.opened("go")
     stream = content(says("A sentence of some length, cut in two."))
     half = stream.index(b"content_block_stop")
     await first.answer(opened, stream[:half], end=False)
-    await first.next(frames.Progress, lambda frame: frame.body.get("event", {}).get("type") == "content_block_delta")
+    await first.next(frames.Progress, lambda frame: event_type(frame) == "content_block_delta")
     shown = text_of(first)
     await first.drop()
     back = await host.drive(session, {"client": ALICE.client}, have=first.last_seq)
@@ -191,10 +182,8 @@ async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: Wo
     await back.answer(opened, stream[opened.offset :], offset=opened.offset)
     await back.message("result")
     assert shown and text_of(back) == "A sentence of some length, cut in two."
-    starts = [
-        frame for frame in back.frames if isinstance(frame, frames.Progress) and event_type(frame) == "message_start"
-    ]
-    assert len(starts) == 1
+    types = [event_type(frame) for frame in back.frames if isinstance(frame, frames.Progress)]
+    assert types.count("message_start") == 1
 
 
 def event_type(frame: frames.Progress) -> str:
@@ -215,8 +204,7 @@ async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_j
     await until(lambda: not alive(first.hello.pid), "the daemon has ended")
     assert host.runtime_files() == []
     assert host.summary(session)["state"] == "ended" and "pid" not in host.summary(session)
-    again = await host.connect(session, create=False)
-    assert (await again.next(frames.Hello)).seq >= first.last_seq
+    assert (await host.greeted(session, create=False)).seq >= first.last_seq
 
 
 async def test_leaving_while_something_runs_in_the_background_keeps_the_process(host: WorkerHost, session: str) -> None:
@@ -239,31 +227,27 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
     await first.opened("go")
     await first.drop()
     other = str(uuid.uuid4())
-    second = await host.connect(other, idle_s=0.1)
-    idle = await second.attach(BOB)
+    second = await host.drive(other, BOB, idle_s=0.1)
     await second.turn("one", says("1"))
     await second.drop()
-    await until(lambda: not alive(idle.pid), "the idle one has ended")
+    await until(lambda: not alive(second.hello.pid), "the idle one has ended")
     assert alive(first.hello.pid), "a turn that waits for its model call is work"
 
 
 async def test_an_idle_worker_gives_way_to_one_where_its_directory_is_now(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    before = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     await first.turn("one", says("1"))
     await first.drop()
     await until(lambda: host.summary(session)["away"] is True, "the host knows that nobody is there")
     there = host.project.rename(host.home / "t2")
-    second = await host.connect(session, str(there), create=False)
-    hello = await second.attach(ALICE)
-    assert (hello.pid != before.pid, hello.cwd) == (True, str(there))
+    hello = (await host.drive(session, ALICE, cwd=str(there), create=False)).hello
+    assert (hello.pid != first.hello.pid, hello.cwd) == (True, str(there))
     assert host.summary(session)["earlier"] == [str(host.project.resolve())]
 
 
 @pytest.mark.parametrize("why", ["it works", "somebody is there"])
 async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, session: str, why: str) -> None:
-    first = await host.connect(session)
-    before = await first.attach(ALICE)
+    first = await host.drive(session, ALICE)
     if why == "it works":
         await first.opened("go")
         await first.drop()
@@ -271,9 +255,8 @@ async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, sessi
     else:
         await first.turn("one", says("1"))
     there = host.project.rename(host.home / "t2")
-    second = await host.connect(session, str(there), create=False, named=True)
-    hello = await second.next(frames.Hello)
-    assert (hello.pid, hello.cwd) == (before.pid, before.cwd)
+    hello = await host.greeted(session, str(there), create=False, named=True)
+    assert (hello.pid, hello.cwd) == (first.hello.pid, first.hello.cwd)
 
 
 async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: WorkerHost, session: str) -> None:
@@ -318,13 +301,11 @@ async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leave
     await run.turn("one", says("1"))
     await run.send(frames.Stop(run.epoch, finish=True))
     await until(lambda: not alive(run.hello.pid), "the run has ended")
-    late = await host.connect(session)
-    again = await late.next(frames.Hello)
-    assert again.driver == ""
-    await late.send(frames.Attach(again.epoch, "viewer", 0, uuid.uuid4().hex, {}))
+    late = await host.drive(session, {}, role="viewer")
+    assert late.hello.driver == ""
     await late.message("result")
-    await late.send(frames.Detach(again.epoch, done=False))
-    await until(lambda: not alive(again.pid), "nobody drives or watches")
+    await late.send(frames.Detach(late.epoch, done=False))
+    await until(lambda: not alive(late.hello.pid), "nobody drives or watches")
 
 
 async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_nobody(

@@ -21,9 +21,8 @@ from tests.remote.worker_process import WorkerHost, alive, file_limit, until
 
 from ccb.remote.session_store import sockets
 from ccb.remote.session_store.journal import Journal, JournalError, MemoryFile
-from ccb.tunnel.wire.frames import Detach, Event, Hello, Refused
+from ccb.tunnel.wire.frames import Detach, Event
 from ccb.tunnel.wire.journal_records import MessageRecord
-from ccb.tunnel.wire.session_options import SessionOptions
 
 DEADLINE_S = 60.0
 
@@ -46,12 +45,11 @@ def fill(where: Path) -> None:
 
 async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str) -> None:
     with file_limit(0):
-        first = await host.connect(session)
-    hello = await first.attach(SessionOptions())
+        first = await host.drive(session)
     await first.opened("go")
     await first.drop()
-    again = await host.connect(session, create=False)  # though there is room for a session on the disk now
-    assert (await again.attach()).pid == hello.pid
+    again = await host.drive(session, create=False)  # though there is room for a session on the disk now
+    assert again.hello.pid == first.hello.pid
     await again.answers(says("done"))
     assert (await again.message("result"))["result"] == "done"
     await until(lambda: again.last_seq >= again.events[0].seq, "events have come")
@@ -66,13 +64,12 @@ async def test_everything_is_replayed_from_memory(host: WorkerHost, session: str
 async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, session: str) -> None:
     """A worker with a journal on the disk would end at once."""
     with file_limit(0):
-        first = await host.connect(session, idle_s=0.1)
-    hello = await first.attach(SessionOptions())
+        first = await host.drive(session, idle_s=0.1)
     await first.turn("go", says("done"))
     await first.send(Detach(first.epoch, done=True))
     await first.rest()
-    again = await host.connect(session, create=False)
-    assert (await again.attach()).pid == hello.pid
+    again = await host.drive(session, create=False)
+    assert again.hello.pid == first.hello.pid
     assert (await again.message("result"))["result"] == "done"
     await again.stop()
 
@@ -81,20 +78,18 @@ async def test_commands_know_a_session_in_memory_which_is_continued_and_not_copi
     host: WorkerHost, session: str
 ) -> None:
     with file_limit(0):
-        first = await host.connect(session)
-    hello = await first.attach()
+        first = await host.drive(session)
     await first.turn("go", says("done"))
     await first.drop()
-    copied = await (await host.connect(str(uuid.uuid4()), fork_of=session)).next(Refused)
+    copied = await host.refused(str(uuid.uuid4()), fork_of=session)
     assert copied.code == "no_storage" and "is in memory only" in copied.message
     ((_, logged),) = await command(host, "logs", session)
     assert "in memory only" in logged["text"]
     assert not [kind for kind, _ in await command(host, "gc") if kind in ("ended", "stopped")]
-    params: dict[str, Any] = {"continue": True}
-    latest = await host.connect("", **params)
-    assert (await latest.attach()).pid == hello.pid
+    latest: dict[str, Any] = {"continue": True}
+    assert (await host.drive("", **latest)).hello.pid == first.hello.pid
     stopped = {body["session"]: body["how"] for _, body in await command(host, "stop", session)}
-    assert stopped[session].endswith("it was in memory only and is gone") and not alive(hello.pid)
+    assert stopped[session].endswith("it was in memory only and is gone") and not alive(first.hello.pid)
 
 
 async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_it_was(
@@ -105,10 +100,9 @@ async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_i
         refused = await host.refused(session)
         assert refused.code == "no_storage" and os.strerror(errno.ENOSPC) in refused.message
         assert host.runtime_files() == []
-    with disk(host.runtime, "nr_inodes=5"), disk(host.home / ".local", "nr_inodes=5"):  # up to the session, but no file
-        laptop = await host.connect(str(uuid.uuid4()))
-        hello = await laptop.attach(SessionOptions())
-        assert hello.storage == "volatile"
+    with disk(host.home / ".local", "nr_inodes=5"):  # up to the session, but no file
+        laptop = await host.drive(str(uuid.uuid4()))
+        assert laptop.hello.storage == "volatile"
         await laptop.next(Event)
         assert list((host.home / ".local").iterdir()) == []
         await laptop.stop()
@@ -120,21 +114,18 @@ async def test_a_session_whose_disk_is_full_is_found_again(host: WorkerHost, ses
     if storage == "volatile":
         (host.home / ".local").write_text("in the way")
     with disk(full, "size=256k"):
-        first = await host.connect(session)
-        hello = await first.attach(SessionOptions())
+        first = await host.drive(session)
         await first.next(Event)
         await first.opened("go")
         fill(full)
         await first.drop()
-        again = await host.connect(session, create=False)
-        found = await again.next(Hello)
-        assert (found.pid, hello.storage, found.storage) == (hello.pid, storage, storage)
-        await again.drop()
-        await host.kill_worker(hello.pid)
+        found = await host.greeted(session, create=False)
+        assert (found.pid, first.hello.storage, found.storage) == (first.hello.pid, storage, storage)
+        await host.kill_worker(first.hello.pid)
         if storage == "volatile":
             (full / "full").unlink()
-        third = await host.connect(session, create=False)  # the last page of the journal has room for a few words
-        assert (await third.next(Hello)).seq > 0
+        # The last page of the journal has room for a few words.
+        assert (await host.greeted(session, create=False)).seq > 0
 
 
 async def test_a_journal_in_memory_has_a_limit_and_stays_whole() -> None:
@@ -177,14 +168,13 @@ async def test_a_stranger_at_the_name_is_in_nobodys_way_who_has_a_directory(
                 waiting.setblocking(False)
                 with contextlib.suppress(BlockingIOError):  # another test's registry stands in the queue already
                     waiting.connect(address)
-            laptop = await host.connect(session)
-            assert (await laptop.attach()).storage == "disk"
+            laptop = await host.drive(session)
+            assert laptop.hello.storage == "disk"
             await laptop.next(Event)
             await laptop.drop()
             assert (await host.greeted(session, create=False)).storage == "disk"
             with file_limit(0):
-                refused = await host.connect(str(uuid.uuid4()), fork_of=session)
-            assert (await refused.next(Refused)).code == "no_storage"
+                assert (await host.refused(str(uuid.uuid4()), fork_of=session)).code == "no_storage"
         squatter.terminate()
 
 
@@ -241,6 +231,5 @@ async def test_no_copy_takes_over_a_session_in_memory_that_has_its_id(host: Work
     with file_limit(0):
         assert (await host.greeted(session)).storage == "memory"
     for fresh in (True, False):
-        refused = await host.refused(session, fork_of=source, fresh=fresh)
-        assert refused.code == "in_use"
+        assert (await host.refused(session, fork_of=source, fresh=fresh)).code == "in_use"
     assert not host.state(session).exists()

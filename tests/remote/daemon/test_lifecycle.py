@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,28 +52,28 @@ async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
     return int(pid_file.read_text())
 
 
-async def test_who_stops_the_session_tells_its_clients_that_it_is_over(host: WorkerHost, session: str) -> None:
+@pytest.mark.parametrize("how", ["its client stops it", "SIGINT", "SIGTERM"])
+async def test_a_worker_that_ends_leaves_no_process_no_socket_and_a_readable_journal(
+    host: WorkerHost, session: str, how: str
+) -> None:
+    """SIGTERM is for every process of a host that goes down. A goodbye would tell the laptop that the session is
+    over."""
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     tool = await sleeping_tool(host, laptop)
-    os.kill(laptop.hello.pid, signal.SIGINT)
-    assert (await laptop.next(Bye)).reason
+    if how.startswith("SIG"):
+        os.kill(laptop.hello.pid, getattr(signal, how))
+        await laptop.rest()
+    else:
+        await laptop.stop()
+    reasons = [frame.reason for frame in laptop.frames if isinstance(frame, Bye)]
+    assert all(reasons) and bool(reasons) is (how != "SIGTERM")
     await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert not alive(tool)
     assert host.runtime_files() == []
-
-
-async def test_a_host_that_goes_down_ends_the_worker_and_not_the_session(host: WorkerHost, session: str) -> None:
-    """Every process gets SIGTERM then. A goodbye would tell the laptop that the session is over."""
-    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    tool = await sleeping_tool(host, laptop)
-    os.kill(laptop.hello.pid, signal.SIGTERM)
-    await laptop.rest()
-    assert not [frame for frame in laptop.frames if isinstance(frame, Bye)]
-    await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
-    assert not alive(tool)
-    assert host.runtime_files() == []
-    again = await host.drive(session, create=False)
-    assert (await again.message("result"))["is_error"]
+    assert all(map(json.loads, (host.state(session) / "journal.jsonl").read_bytes().splitlines()))
+    if how == "SIGTERM":
+        again = await host.drive(session, create=False)
+        assert (await again.message("result"))["is_error"], "the session goes on"
 
 
 async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
@@ -162,14 +163,8 @@ async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, sessi
         stranger.settimeout(15)
         stranger.connect(str((host.runtime / "ccb") / f"{session}.sock"))
         stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        said = b""
-        while True:
-            data = stranger.recv(65536)
-            if not data:
-                break
-            said += data
-    frames = [json.loads(line) for line in said.splitlines()]
-    assert [frame["t"] for frame in frames] == ["hello", "refused"]
+        said = b"".join(iter(partial(stranger.recv, 65536), b""))
+    assert [json.loads(line)["t"] for line in said.splitlines()] == ["hello", "refused"]
     assert alive(laptop.hello.pid)
 
 

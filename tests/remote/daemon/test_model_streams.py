@@ -77,6 +77,13 @@ class Link:
     def end(self, stream: int, error: str = "") -> None:
         self._calls.handle(self.line, CallEnd(self.epoch, stream, error))
 
+    def answer(self, stream: int, *chunks: bytes, offset: int = 0, status: int = 200) -> None:
+        self.head(stream, status)
+        for chunk in chunks:
+            self.data(stream, offset, chunk)
+            offset += len(chunk)
+        self.end(stream)
+
     def credit(self, stream: int, count: int) -> None:
         self._calls.handle(self.line, Credit(self.epoch, stream, count))
 
@@ -86,27 +93,22 @@ async def ask(calls: ModelStreams, call_id: str = "c", body: bytes = b"question"
         return b"".join([chunk async for chunk in response.body()])
 
 
-async def asked_over_a_link(body: bytes = b"question") -> tuple[ModelStreams, Link, asyncio.Future[bytes], CallOpen]:
+async def asked_over_a_link(
+    body: bytes = b"question", epoch: int = 1
+) -> tuple[ModelStreams, Link, asyncio.Future[bytes], CallOpen]:
     calls = ModelStreams()
-    link = Link(calls, 1)
+    link = Link(calls, epoch)
     link.attach()
     asked = asyncio.ensure_future(ask(calls, body=body))
     return calls, link, asked, await link.next(CallOpen)
 
 
 async def test_a_call_is_opened_with_the_nonce_of_its_connection_and_its_body_follows_at_once() -> None:
-    calls = ModelStreams()
-    link = Link(calls, 3)
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls, body=b"q" * 300_000))
-    opened = await link.next(CallOpen)
+    _calls, link, asked, opened = await asked_over_a_link(b"q" * 300_000, epoch=3)
     assert (opened.id, opened.nonce, opened.epoch, opened.size, opened.offset) == ("c", "nonce-3", 3, 300_000, 0)
     await link.next(CallEnd)
     assert link.bodies[opened.stream] == b"q" * 300_000
-    link.head(opened.stream)
-    link.data(opened.stream, 0, b"ans")
-    link.data(opened.stream, 3, b"wer")
-    link.end(opened.stream)
+    link.answer(opened.stream, b"ans", b"wer")
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"answer"
     assert not [frame for frame in link.sent if isinstance(frame, Cancel)]
 
@@ -127,9 +129,7 @@ async def test_no_more_of_a_body_is_sent_than_was_granted() -> None:
 
 
 async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -> None:
-    calls = ModelStreams()
-    first, second = Link(calls, 1), Link(calls, 2)
-    asked = await half_read_by(first, calls)
+    _calls, first, second, asked = await half_read("alice")
     first.drop()
     first.data(1, 5, b"from a link that is gone")
     second.attach()
@@ -137,58 +137,45 @@ async def test_a_call_waits_for_a_link_and_goes_on_at_its_offset_on_the_next() -
     assert (again.id, again.nonce, again.offset) == ("c", "nonce-2", 5)
     await second.next(CallEnd)
     assert second.bodies[again.stream] == b"question"
-    second.head(again.stream, status=503)
-    second.data(again.stream, 5, b"whole")
-    second.end(again.stream)
+    second.answer(again.stream, b"whole", offset=5, status=503)
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
 
 
 async def test_another_client_takes_new_calls_while_the_one_before_reads_its_own_to_the_end() -> None:
-    calls = ModelStreams()
-    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
-    alice.attach()
-    asked = asyncio.ensure_future(ask(calls, "first"))
-    opened = await alice.next(CallOpen)
-    await alice.next(CallEnd)
-    alice.head(opened.stream)
-    alice.data(opened.stream, 0, b"half ")
+    calls, alice, bob, asked = await half_read()
+    (stream,) = alice.open
     bob.attach()
     later = asyncio.ensure_future(ask(calls, "second"))
     second = await bob.next(CallOpen)
     assert (second.id, second.nonce, list(bob.open)) == ("second", "nonce-2", [second.stream])
-    bob.data(opened.stream, 5, b"forged by who did not open it")
+    bob.data(stream, 5, b"forged by who did not open it")
     alice.head(second.stream, 500)
-    alice.data(opened.stream, 5, b"whole")
-    alice.end(opened.stream)
+    alice.data(stream, 5, b"whole")
+    alice.end(stream)
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
-    bob.head(second.stream)
-    bob.end(second.stream)
+    bob.answer(second.stream)
     assert await asyncio.wait_for(later, DEADLINE_S) == b""
 
 
-async def half_read_by(link: Link, calls: ModelStreams) -> asyncio.Future[bytes]:
-    link.attach()
-    asked = asyncio.ensure_future(ask(calls))
-    opened = await link.next(CallOpen)
+async def half_read(other: str = "bob") -> tuple[ModelStreams, Link, Link, asyncio.Future[bytes]]:
+    """A call of which alice has half the answer, and the link of the client that comes next."""
+    calls, link, asked, opened = await asked_over_a_link()
+    await link.next(CallEnd)
     link.head(opened.stream)
     link.data(opened.stream, 0, b"half ")
-    return asked
+    return calls, link, Link(calls, 2, other), asked
 
 
 async def read_on_by(link: Link, asked: asyncio.Future[bytes]) -> None:
     again = await link.next(CallOpen)
     assert (again.id, again.nonce, again.offset) == ("c", link.line.nonce, 5)
-    link.head(again.stream)
-    link.data(again.stream, 5, b"whole")
-    link.end(again.stream)
+    link.answer(again.stream, b"whole", offset=5)
     assert await asyncio.wait_for(asked, DEADLINE_S) == b"half whole"
 
 
 @pytest.mark.parametrize("drives", [True, False], ids=["to drive again", "to watch"])
 async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(drives: bool) -> None:
-    calls = ModelStreams()
-    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
-    asked = await half_read_by(alice, calls)
+    calls, alice, bob, asked = await half_read()
     bob.attach()
     alice.drop()
     assert calls.link_up_since() is not None
@@ -206,9 +193,7 @@ async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_tha
     who_drives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)
-    calls = ModelStreams()
-    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
-    asked = await half_read_by(alice, calls)
+    calls, alice, bob, asked = await half_read()
     if who_drives == "later":
         alice.drop()
         assert calls.link_up_since() is None
@@ -219,9 +204,7 @@ async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_tha
 
 
 async def test_a_client_that_has_left_is_not_waited_for() -> None:
-    calls = ModelStreams()
-    alice, bob = Link(calls, 1, "alice"), Link(calls, 2, "bob")
-    asked = await half_read_by(alice, calls)
+    calls, alice, bob, asked = await half_read()
     calls.forget(alice.line)
     alice.drop()
     bob.attach()
@@ -231,9 +214,7 @@ async def test_a_client_that_has_left_is_not_waited_for() -> None:
 
 
 async def test_the_same_client_on_a_new_connection_takes_its_calls_along_at_once() -> None:
-    calls = ModelStreams()
-    zombie, alive = Link(calls, 1), Link(calls, 2)
-    asked = await half_read_by(zombie, calls)
+    _calls, zombie, alive, asked = await half_read("alice")
     alive.attach()
     zombie.data(1, 5, b"late")
     zombie.drop()
@@ -340,8 +321,7 @@ async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> No
     opened = await second.next(CallOpen)
     await second.next(CallEnd)
     assert second.bodies[opened.stream] == b"question"
-    second.head(opened.stream)
-    second.end(opened.stream)
+    second.answer(opened.stream)
     assert await asyncio.wait_for(asked, DEADLINE_S) == b""
 
 

@@ -17,7 +17,7 @@ from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.cage_server import Availability, CageMechanism, CageServer
-from ccb.tunnel.wire.frames import Attach, Attached, Hello, Json, Refused
+from ccb.tunnel.wire.frames import Attached, Hello, Json, Refused
 from ccb.tunnel.wire.session_options import SessionOptions
 
 _NO_PARSER = """
@@ -181,10 +181,9 @@ async def in_force(laptop: Laptop) -> str:
 async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_another(
     host: WorkerHost, session: str, workspace: None
 ) -> None:
-    first = await host.connect(session)
-    hello = await first.attach(SessionOptions(sandbox="workspace", client="first"))
+    first = await host.drive(session, SessionOptions(sandbox="workspace", client="first"))
     await results(first, bash("touch one"))
-    os.kill(hello.pid, 9)
+    os.kill(first.hello.pid, 9)
     left = host.project / ".envrc"
     left.mkdir()
     left.chmod(0o1700)  # as a worker leaves it that is killed while a command runs
@@ -192,11 +191,7 @@ async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_an
     await until(lambda: not left.exists(), "what the killed worker left is gone")
     await results(second, bash("touch two"))
     assert await in_force(second) == "workspace cage"
-    third = await host.connect(session)
-    hello = await third.next(Hello)
-    third.epoch = hello.epoch + 1
-    options = {"client": "third", "sandbox": "read-only"}
-    await third.send(Attach(third.epoch, "driver", 0, "nonce", options))
+    third = await host.drive(session, {"client": "third", "sandbox": "read-only"})
     said = await results(third, bash("touch three"))
     assert "was not granted" in said[0] and await in_force(third) == "read-only cage"
     assert sorted(os.listdir(host.project)) == ["one", "two"]

@@ -55,9 +55,8 @@ async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_not
     await alice.next(frames.Pong)
     await answer(bob, asked, allow(asked))
     await bob.answers(says("done"))
-    told = await alice.next(
-        frames.Event, lambda event: event.kind == "input" and event.body["id"].startswith("answer:")
-    )
+    yes = "answer:" + asked["request_id"]
+    told = await alice.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == yes)
     assert told.body["body"]["response"]["response"]["behavior"] == "allow", "the others are told"
     assert not any(isinstance(frame, frames.Applied) and frame.id.startswith("answer:") for frame in alice.frames)
     await bob.message("result")
@@ -109,7 +108,7 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
     assert changed["system"][-1]["text"] == "Speak Latin."
     assert {t["name"] for t in before["tools"]} - {t["name"] for t in changed["tools"]} == {"Bash"}
     last = await host.drive(session, {"client": BOB.client}, have=other.last_seq)
-    assert await turn(last, "four", "4")["system"] == changed["system"]
+    assert (await turn(last, "four", "4"))["system"] == changed["system"]
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -120,7 +119,7 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
     other = await host.drive(session, given, have=alice.last_seq)
-    chosen = await turn(other, "two", "2")["model"]
+    chosen = (await turn(other, "two", "2"))["model"]
     if killed:
         await host.kill_worker(alice.hello.pid)
     back = await host.drive(session, {"client": ALICE.client}, have=other.last_seq)
@@ -209,7 +208,6 @@ async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_cli
     second = await host.connect(session)
     hello = await second.next(frames.Hello)
     await first.opened("go")
-    second.epoch = hello.epoch + 1
-    await second.send(frames.Attach(second.epoch, "driver", 0, uuid.uuid4().hex, BOB.to_json(), 1))
+    await second.attach(BOB, tail=1, after=hello)
     snapshot = await second.next(frames.Snapshot)
     assert hello.state == "idle" and [each["taken"] for each in snapshot.body["prompts"]] == [True]

@@ -117,13 +117,10 @@ def test_what_the_doctor_asks_changes_nothing(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_cages_of_the_host_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    landlock, forbidden = CageMechanism.LANDLOCK, "it is forbidden"
     for available, state, said in (
-        (Availability(CageMechanism.LANDLOCK, 4, True), "ok", "read-only and workspace cage (Landlock ABI 4)"),
-        (
-            Availability(CageMechanism.LANDLOCK, 4, False, "it is forbidden"),
-            "info",
-            "no workspace cage: it is forbidden",
-        ),
+        (Availability(landlock, 4, True), "ok", "read-only and workspace cage (Landlock ABI 4)"),
+        (Availability(landlock, 4, False, forbidden), "info", f"no workspace cage: {forbidden}"),
         (Availability(CageMechanism.NONE, 0, False, "no Landlock"), "warn", "no cage: no Landlock"),
     ):
         monkeypatch.setattr(CageServer, "availability", lambda self, told=available: told)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +106,8 @@ async def test_ps_shows_a_session_at_work_and_one_that_has_ended(host: WorkerHos
     assert (live["state"], live["alive"], live["pid"], live["driver"]) == ("running", True, hello.pid, "me@laptop")
     assert (live["prompt"], live["prompts"], live["viewers"], live["host"]) == ("do the work", 1, 0, "")
     assert live["rss"] > 5_000_000 and live["bytes"] > 100 and 0 <= live["idle_s"] <= live["age_s"] < 600
-    assert (past["state"], past["alive"], past["prompt"], past["cwd"]) == (
-        "ended", False, "what is this?", str(host.project),
-    )  # fmt: skip
+    assert (past["state"], past["alive"], past["cwd"]) == ("ended", False, str(host.project))
+    assert past["prompt"] == "what is this?"
     assert list(bodies).index(session) < list(bodies).index(other), "the one used last comes first"
 
 
@@ -149,10 +149,9 @@ async def test_logs_are_the_last_lines_of_the_session_and_its_worker(host: Worke
 
 async def test_logs_say_the_rest_of_a_damaged_journal_and_an_unreadable_log(host: WorkerHost, session: str) -> None:
     await ended(host, session)
+    damage = b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
     with (host.state(session) / "journal.jsonl").open("ab") as journal:
-        journal.write(
-            b'{"seq": 1, "time": "x"}\n[1]\nnot json \xff\n{"seq":9,"time":1,"kind":"new","body":{"a":1}}\n{"torn'
-        )
+        journal.write(damage)
     log = host.state(session) / "daemon.log"
     log.unlink(missing_ok=True)
     log.mkdir()
@@ -185,8 +184,7 @@ async def test_stop_leaves_no_process_and_no_file(host: WorkerHost, session: str
     assert (kind, body["session"], body["pid"]) == ("stopped", session, hello.pid)
     assert body["how"].startswith("killed" if stuck else "ended")
     await until(lambda: not any(map(alive, [hello.pid, *pids])), "the kernel has ended what was killed")
-    assert of_tools(host) == []
-    assert host.runtime_files() == []
+    assert of_tools(host) == [] == host.runtime_files()
     assert (host.state(session) / "journal.jsonl").exists()
     ((_, again),) = await command(host, "stop", session)
     assert (again["pid"], again["how"]) == (0, "was not running")
@@ -200,8 +198,7 @@ async def test_the_end_of_the_grace_time_in_mid_tool_leaves_no_process_and_no_fi
     await laptop.drop()
     await until(lambda: not alive(laptop.hello.pid), "the daemon has ended")
     assert [pid for pid in pids if alive(pid)] == []
-    assert of_tools(host) == []
-    assert host.runtime_files() == []
+    assert of_tools(host) == [] == host.runtime_files()
 
 
 async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, session: str) -> None:
@@ -230,12 +227,10 @@ async def test_a_worker_that_was_killed_is_gone_after_gc(host: WorkerHost, sessi
     ended = {body["pid"]: body for kind, body in did if kind == "ended"}
     assert set(ended) >= set(pids)
     assert {ended[pid]["what"] for pid in pids} <= {"sleep", "sh", "bash"}
-    assert {(body["session"], body["why"]) for body in ended.values()} == {
-        (session, f"left running by a tool of session {session}")
-    }
+    assert {body["why"] for body in ended.values()} == {f"left running by a tool of session {session}"}
+    assert {body["session"] for body in ended.values()} == {session}
     assert {body["pid"] for kind, body in would if kind == "ended"} == set(ended)
-    assert of_tools(host) == []
-    assert host.runtime_files() == []
+    assert of_tools(host) == [] == host.runtime_files()
     assert os.listdir(host.temporary) == ["of-another-program"]
     left = sorted(path.name for path in state.rglob("*") if path.is_file())
     assert left == ["daemon.log", "epoch", "journal.jsonl", "summary.json"]
@@ -272,9 +267,8 @@ async def test_gc_takes_old_sessions_and_says_how_old(host: WorkerHost, session:
     reports = {body["path"]: body for _, body in await command(host, "gc")}
     assert set(reports) == {str(host.state(each)) for each in (old, torn, away, ours)}
     assert "nodeb" in reports[str(host.state(away))]["why"]
-    assert reports[str(host.state(old))] == {
-        "path": str(host.state(old)), "what": "session", "bytes": size, "why": "not used for 40 days",
-    }  # fmt: skip
+    gone = {"what": "session", "bytes": size, "why": "not used for 40 days"}
+    assert reports[str(host.state(old))] == {"path": str(host.state(old)), **gone}
     assert {each.name for each in host.state(old).parent.iterdir()} == {session, away}
     make_old(host, session)
     assert [kind for kind, _ in await command(host, "gc", older_than_s=50 * 86400)] == []
@@ -299,11 +293,8 @@ async def test_gc_takes_what_was_never_begun_but_not_what_is_about_to(host: Work
             if name[0] != "f":
                 os.utime(top / f".probe-{name}", (1, 1))
     (runtime / ".probe-4711").touch()
-    with (
-        (runtime / "held.lock").open() as held,
-        socket.socket(socket.AF_UNIX) as dead,
-        socket.socket(socket.AF_UNIX) as live,
-    ):
+    unix = partial(socket.socket, socket.AF_UNIX)
+    with (runtime / "held.lock").open() as held, unix() as dead, unix() as live:
         fcntl.flock(held, fcntl.LOCK_EX)
         for each, name in ((dead, "dead.sock"), (live, "live.sock")):
             each.bind(str(runtime / name))
@@ -333,9 +324,8 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     (cache / f".{unused[:16]}.999999999").write_text("cut off")
     (cache / "notes.txt").write_text("the user's")
     (cache / f"{'d' * 64}.zip").symlink_to(host.project)  # as older versions of ccb named them
-    with subprocess.Popen(
-        [sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env
-    ) as login:
+    waits = [sys.executable, "-c", "input()", "marker", theirs]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE, env=host.env) as login:
         reports = await command(host, "gc", more=[commands, 13])
         login.communicate()
     kinds = {Path(body["path"]).name: (kind, body.get("what")) for kind, body in reports}

@@ -7,17 +7,11 @@ import signal
 import uuid
 
 import pytest
+from tests.remote.host_commands.test_host_commands import command
 from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Attach, Bye, Event, Hello
+from ccb.tunnel.wire.frames import Attach, Event, Hello
 from ccb.tunnel.wire.session_options import SessionOptions
-
-
-async def stop(host: WorkerHost, session: str) -> None:
-    command = await host.connect(session, command="stop")
-    while await command.read():
-        pass
-    assert isinstance(command.frames[-1], Bye), command.frames
 
 
 @pytest.mark.parametrize("worker", ["asked", "stuck", "killed before"])
@@ -35,7 +29,7 @@ async def test_a_client_that_comes_back_by_itself_does_not_start_a_session_that_
         await host.kill_worker(client.hello.pid)
     else:
         await client.drop()
-    await stop(host, session)
+    await command(host, "stop", session)
     assert not alive(client.hello.pid)
     journal = (host.state(session) / "journal.jsonl").read_bytes()
     for _ in range(2):
@@ -49,7 +43,7 @@ async def test_a_person_starts_it_again_and_then_clients_come_back_as_ever(host:
     client = await host.drive(session, SessionOptions(client="me@laptop"))
     await client.say("one")
     await client.call()
-    await stop(host, session)
+    await command(host, "stop", session)
     person = await host.drive(session, SessionOptions(client="you@desk"), create=False)
     await person.message("result")
     os.kill(person.hello.pid, signal.SIGTERM)  # as when the host goes down
@@ -69,7 +63,7 @@ async def test_a_client_that_comes_back_while_the_session_is_stopped_is_not_serv
     os.kill(client.hello.pid, signal.SIGSTOP)
     back = await host.connect(session, create=False, again=True)
     await back.send(Attach(client.hello.epoch + 2, "driver", 0, uuid.uuid4().hex, {"client": "me@laptop"}))
-    await stop(host, session)
+    await command(host, "stop", session)
     while await back.read():
         pass
     assert not any(isinstance(frame, Hello) for frame in back.frames)

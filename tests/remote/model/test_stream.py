@@ -32,10 +32,8 @@ def test_a_whole_answer() -> None:
         {"type": "text", "text": "Hello"},
         {"type": "tool_use", "id": "toolu_1", "name": "Look", "input": tool_input},
     ]
-    assert assembler.stop_reason == "tool_use"
-    assert assembler.finished
-    assert assembler.usage["output_tokens"] == 42
-    assert assembler.usage["input_tokens"] == 100
+    assert assembler.stop_reason == "tool_use" and assembler.finished
+    assert (assembler.usage["input_tokens"], assembler.usage["output_tokens"]) == (100, 42)
 
 
 def _start(block: Json) -> bytes:
@@ -48,6 +46,7 @@ def _delta(kind: str, field: str, text: str) -> bytes:
 
 _CALL: Json = {"type": "tool_use", "id": "t", "name": "Look", "input": {"key": "v"}}
 _OPAQUE: Json = {"type": "redacted_thinking", "data": "opaque"}
+_THINKING: Json = {"type": "thinking", "thinking": ""}
 _SIGNED = _delta("signature_delta", "signature", "one") + _delta("signature_delta", "signature", "two")
 
 
@@ -55,10 +54,7 @@ _SIGNED = _delta("signature_delta", "signature", "one") + _delta("signature_delt
     ("events", "block"),
     [
         (_start({"type": "text", "text": "Hel"}) + _delta("text_delta", "text", "Hi"), {"type": "text", "text": "Hi"}),
-        (
-            _start({"type": "thinking", "thinking": ""}) + _SIGNED,
-            {"type": "thinking", "thinking": "", "signature": "two"},
-        ),
+        (_start(_THINKING) + _SIGNED, {**_THINKING, "signature": "two"}),
         (_start(_CALL), _CALL),
         (_start(_OPAQUE), _OPAQUE),
     ],
@@ -71,13 +67,8 @@ def test_what_the_start_of_a_block_says(events: bytes, block: Json) -> None:
 @pytest.mark.parametrize("cut", range(1, 24))
 def test_tool_input_split_anywhere(cut: int) -> None:
     text = '{"key": "x\\u00e9", "n": 1}'
-    _, blocks = _assemble(
-        kit.opening()
-        + kit.tool_start(0, "toolu_1", "Look")
-        + kit.json_delta(0, text[:cut])
-        + kit.json_delta(0, text[cut:])
-        + kit.block_stop(0)
-    )
+    deltas = kit.json_delta(0, text[:cut]) + kit.json_delta(0, text[cut:])
+    _, blocks = _assemble(kit.opening() + kit.tool_start(0, "toolu_1", "Look") + deltas + kit.block_stop(0))
     assert blocks[0].block["input"] == {"key": "xé", "n": 1}
     assert not blocks[0].broken
 

@@ -83,12 +83,10 @@ def test_the_conversation_is_the_same_before_and_after_open_tools_are_closed(old
 def test_what_was_used_is_the_same(older: Older) -> None:
     ledger, usage = Ledger(), SessionUsage()
     replay(older.records, ledger, usage)
-    assert (ledger.total_cost_usd, ledger.model_usage) == (
-        older.expected["total_cost_usd"],
-        older.expected["model_usage"],
-    )
-    assert usage.context_tokens == older.expected["context_tokens"]
-    assert usage.spent == {name: older.expected["last_result"][name] for name in ("total_cost_usd", "modelUsage")}
+    expected = older.expected
+    assert (ledger.total_cost_usd, ledger.model_usage) == (expected["total_cost_usd"], expected["model_usage"])
+    assert usage.context_tokens == expected["context_tokens"]
+    assert usage.spent == {name: expected["last_result"][name] for name in ("total_cost_usd", "modelUsage")}
 
 
 def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
@@ -113,13 +111,9 @@ def test_a_worker_that_starts_again_finds_the_same_state(older: Older) -> None:
 def test_the_summary_is_the_same(older: Older) -> None:
     summary = JournalSummary()
     replay(older.records, summary)
-    expected = older.expected
-    assert (summary.prompt, summary.prompts, summary.created) == (
-        expected["prompt"],
-        expected["prompts"],
-        expected["created"],
-    )
-    assert summary_of(str(older.path)) == expected["derived"]
+    said = [summary.prompt, summary.prompts, summary.created]
+    assert said == [older.expected[name] for name in ("prompt", "prompts", "created")]
+    assert summary_of(str(older.path)) == older.expected["derived"]
 
 
 def test_the_snapshots_are_the_same(older: Older) -> None:

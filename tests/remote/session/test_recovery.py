@@ -103,8 +103,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     await say(first, "promoted", priority="later")
     await say(first, "steers")
     await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
-    again = await host.connect(session)  # the connection is lost, and the same input comes once more
-    await again.attach()
+    again = await host.drive(session)  # the connection is lost, and the same input comes once more
     await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
     await again.answers(calls(("toolu_1", "Bash", {"command": "true"})))
     _, body = await again.call()
@@ -157,9 +156,8 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
     first = await host.drive(session)
     await first.next(Event)
     await first.stop()
-    second = await host.connect(session, "~/elsewhere")
-    hello = await second.attach()
-    assert hello.cwd == str(host.project)
+    second = await host.drive(session, cwd="~/elsewhere")
+    assert second.hello.cwd == str(host.project)
     await second.stop()
     third = await host.connect(session, "~/elsewhere", named=True)
     assert (await third.attach()).cwd == str(host.home / "elsewhere")

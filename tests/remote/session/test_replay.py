@@ -61,16 +61,9 @@ def _any_record(chance: random.Random, seq: int) -> kinds.Content:
 
 
 def _projections(rewound: list[tuple[int, int]]) -> list[Projection]:
-    requests, inputs = OpenRequests(), InputQueue()
-    of_session = [
-        JournalSummary(),
-        SessionUsage(),
-        UnfinishedWork(),
-        SnapshotProjection(),
-        RewindPoints(),
-        LastWorker(),
-    ]
-    return [*of_session, Recovered(inputs, requests), requests, AgentHistories(rewound)]
+    requests = OpenRequests()
+    of_log = [JournalSummary(), SessionUsage(), UnfinishedWork(), SnapshotProjection(), RewindPoints(), LastWorker()]
+    return [*of_log, Recovered(InputQueue(), requests), requests, AgentHistories(rewound)]
 
 
 def _plain(value: Any) -> Any:
@@ -83,9 +76,8 @@ def _plain(value: Any) -> Any:
         return value
     if hasattr(value, "__iter__"):
         return [_plain(each) for each in value]
-    names = getattr(value, "__dict__", None) or {
-        name: getattr(value, name) for name in getattr(type(value), "__slots__", ())
-    }
+    slots = getattr(type(value), "__slots__", ())
+    names = getattr(value, "__dict__", None) or {name: getattr(value, name) for name in slots}
     return [(name, _plain(each)) for name, each in names.items() if name not in ("_arrived", "public")]
 
 
@@ -96,11 +88,8 @@ def test_a_replay_ends_as_if_each_record_had_been_applied_to_each_projection(see
         record_of(_any_record(chance, seq), seq, seq, chance.choice([kinds.MAIN_AGENT, kinds.MAIN_AGENT, "sub"]))
         for seq in range(1, chance.randrange(2, 160))
     ]
-    rewound = [
-        (each.content.to, each.seq)
-        for each in records
-        if isinstance(each.content, kinds.RewindRecord) and each.content.to
-    ]
+    rewinds = [(each.content, each.seq) for each in records if isinstance(each.content, kinds.RewindRecord)]
+    rewound = [(rewind.to, seq) for rewind, seq in rewinds if rewind.to]
     at_once, one_by_one = _projections(rewound), _projections(rewound)
     replay(records, *at_once)
     for record in records:

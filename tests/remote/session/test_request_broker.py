@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
@@ -87,8 +87,13 @@ class Out:
         return self.messages.pop(0) if self.messages else self.told.pop(0)[1]
 
 
-def broker(out: Out, *, person: bool = True) -> RequestBroker:
-    return RequestBroker(cast(SessionLog, out), lambda by: person or by is not AnsweredBy.PERSON)
+def opened(*, person: bool = True) -> tuple[Out, RequestBroker]:
+    out = Out()
+    return out, RequestBroker(cast(SessionLog, out), lambda by: person or by is not AnsweredBy.PERSON)
+
+
+def asked(door: RequestBroker, request_id: str) -> asyncio.Task[ToolPermission]:
+    return asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=request_id)))
 
 
 def resumed(out: Out, *journal: Content) -> RequestBroker:
@@ -117,23 +122,12 @@ def success(request_id: str, payload: Json | None = None) -> Answer:
 
 
 async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> None:
-    out = Out()
-    door = broker(out)
+    out, door = opened()
     asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, about="Bash", id="q1")))
-    assert await out.next() == {
-        "type": "control_request",
-        "request_id": "q1",
-        "request": {
-            "subtype": "can_use_tool",
-            "tool_name": "Bash",
-            "display_name": "Bash",
-            "input": {"command": "make"},
-            "tool_use_id": "toolu_1",
-            "permission_suggestions": (),
-            "decision_reason": "",
-            "decision_reason_type": "",
-        },
-    }
+    called = {"tool_name": "Bash", "display_name": "Bash", "input": {"command": "make"}, "tool_use_id": "toolu_1"}
+    reasons = {"permission_suggestions": (), "decision_reason": "", "decision_reason_type": ""}
+    request = {"subtype": "can_use_tool", **called, **reasons}
+    assert await out.next() == {"type": "control_request", "request_id": "q1", "request": request}
     assert door.waits_for(AnsweredBy.PERSON) and door.subjects(AnsweredBy.PERSON) == ["Bash"]
     door.take_answer(success("q1", {"behavior": "deny", "message": "no", "interrupt": True}))
     door.take_answer(success("q1", {"behavior": "allow"}))
@@ -143,10 +137,9 @@ async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> N
 
 
 async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None:
-    out = Out()
-    door = broker(out, person=False)
+    out, door = opened(person=False)
     assert not door.can_ask(CAN_USE_TOOL) and door.can_ask(BEEP)
-    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id="q1")))
+    asking = asked(door, "q1")
     await out.next()
     asking.cancel()
     assert await out.next() == {"type": "control_cancel_request", "request_id": "q1"}
@@ -155,9 +148,8 @@ async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None
 
 
 async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> None:
-    out = Out()
-    door = broker(out)
-    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id="q1")))
+    out, door = opened()
+    asking = asked(door, "q1")
     await out.next()
     deploying = asyncio.create_task(door.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
     await out.next()
@@ -172,12 +164,12 @@ async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> 
 async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_withdrawal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out, interrupts = Out(), []
-    door = broker(out)
+    out, door = opened()
+    interrupts: list[str] = []
     turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
     session = MagicMock(broker=door, turns=turns, background_agents=frozenset())
     register_client_requests(cast(Any, session))
-    asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
+    asking = [asked(door, each) for each in ("q1", "q2")]
     await out.next()
     await out.next()
 
@@ -195,8 +187,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
 
 
 async def test_a_service_request_in_memory_goes_to_the_driver_and_again_to_the_next_one() -> None:
-    out = Out()
-    door = broker(out)
+    out, door = opened()
     asking = asyncio.create_task(door.request(Request(BEEP, {"times": 2}, id="b1")))
     sent = await out.next()
     assert sent["request"] == {"subtype": "beep", "times": 2} and not out.messages
@@ -211,28 +202,22 @@ async def test_a_service_request_in_memory_goes_to_the_driver_and_again_to_the_n
 
 
 async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> None:
-    out = Out()
-    hasty: RequestKind[Json, Json] = RequestKind(
-        "beep", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.MEMORY, deadline_s=0.01
-    )
+    out, door = opened()
     with pytest.raises(RequestFailed, match=r"no answer within 0\.01 s"):
-        await broker(out).request(Request(hasty, {}, id="b1"))
-    assert [(key, body["type"]) for key, body in out.told] == [
-        ("request:b1", "control_request"),
-        ("request:b1", "control_cancel_request"),
-    ]
+        await door.request(Request(replace(BEEP, deadline_s=0.01), {}, id="b1"))
+    told = [(key, body["type"]) for key, body in out.told]
+    assert told == [("request:b1", each) for each in ("control_request", "control_cancel_request")]
 
 
 async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() -> None:
-    before, after = Out(), Out()
-    first = broker(before)
+    (before, first), after = opened(), Out()
     asking = asyncio.create_task(first.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
-    asked = await before.next()
+    question = await before.next()
     first.suspend()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert not before.messages, "the worker ends, the request does not"
-    second = resumed(after, MessageRecord(asked))
+    second = resumed(after, MessageRecord(question))
     again = asyncio.create_task(second.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
     await asyncio.sleep(0)
     assert not after.messages, "it is in the journal already"
@@ -283,8 +268,7 @@ def test_only_the_answer_about_a_tool_call_grants_permissions_after_a_restart() 
 
 
 async def test_requests_of_clients_go_to_the_handler_of_their_kind() -> None:
-    out = Out()
-    door = broker(out)
+    out, door = opened()
     done: list[str] = []
 
     def double(number: int) -> RequestOutcome:
@@ -321,8 +305,7 @@ def test_what_is_no_clear_yes_denies_the_tool(answer: Answer, message: str) -> N
 
 
 async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
-    out, go = Out(), asyncio.Event()
-    door = broker(out)
+    (out, door), go = opened(), asyncio.Event()
 
     async def think(_: Json) -> Json:
         await go.wait()
@@ -344,8 +327,7 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
 
 async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> None:
     """A turn that is about to begin finds what `initialize` has set."""
-    out, done = Out(), list[str]()
-    door = broker(out)
+    (out, door), done = opened(), list[str]()
 
     async def described() -> Json:
         return {"ready": True}

@@ -102,18 +102,9 @@ def test_the_logs_name_the_sub_agent(tmp_path: Path) -> None:
 
 def test_a_result_of_a_sub_agent_whose_id_is_damaged_does_not_cost_the_main_agent_its_history() -> None:
     histories = AgentHistories()
-    before: Json = {"type": "user", "message": {"role": "user", "content": "before"}}
-    after: Json = {"type": "user", "message": {"role": "user", "content": "after"}}
-    replay(
-        journal(
-            (kinds.MAIN_AGENT, kinds.MessageRecord(before)),
-            (kinds.MAIN_AGENT, kinds.AgentResultRecord({"subtype": "success"})),
-            (kinds.MAIN_AGENT, kinds.MessageRecord(after)),
-        ),
-        histories,
-    )
+    texts = ["before", "after"]
+    said = [kinds.MessageRecord({"type": "user", "message": {"role": "user", "content": text}}) for text in texts]
+    contents: list[kinds.Content] = [said[0], kinds.AgentResultRecord({"subtype": "success"}), said[1]]
+    replay(journal(*[(kinds.MAIN_AGENT, content) for content in contents]), histories)
     assert histories.of(kinds.MAIN_AGENT) is histories.main
-    assert [block["text"] for message in histories.main.conversation.messages for block in message.blocks] == [
-        "before",
-        "after",
-    ]
+    assert [block["text"] for message in histories.main.conversation.messages for block in message.blocks] == texts

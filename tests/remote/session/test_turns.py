@@ -20,14 +20,10 @@ def user(text: str, identity: str) -> Json:
     return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
 
 
-async def answer_next(laptop: Laptop, text: str, message_id: str = "msg_1") -> Json:
-    return await laptop.tell(says(text, message_id))
-
-
 async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
     await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
-    await answer_next(laptop, "hi")
+    await laptop.tell(says("hi"))
     await laptop.message("result")
     kinds = [(body["type"], body.get("subtype") or body.get("isReplay") or "") for body in messages(laptop)]
     assert kinds == [("system", "init"), ("user", True), ("assistant", ""), ("result", "success")]
@@ -37,12 +33,12 @@ async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHos
 async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
     await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
-    await answer_next(laptop, "hi")
+    await laptop.tell(says("hi"))
     await laptop.message("result")
     await laptop.send(Input(laptop.epoch, "i2", user("hello", "u-1")))
     assert (await laptop.message("user"))["uuid"] == "u-1"
     await laptop.send(Input(laptop.epoch, "i3", user("other", "u-2")))
-    request = await answer_next(laptop, "ho", "msg_2")
+    request = await laptop.tell(says("ho", "msg_2"))
     assert [block["text"] for block in request["messages"][-1]["content"]] == ["other"]
     await laptop.message("result")
 
@@ -58,9 +54,9 @@ async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: W
     after = messages(laptop)[messages(laptop).index(asked) + 1 :]
     assert [body["type"] for body in after][:3] == ["control_cancel_request", "control_response", "user"]
     assert after[0]["request_id"] == asked["request_id"]
-    assert after[1]["response"]["request_id"] == interrupt
-    assert after[1]["response"]["response"] == {"still_queued": ["u-later"]}
-    await answer_next(laptop, "the queued one runs", "msg_2")
+    answered = after[1]["response"]
+    assert (answered["request_id"], answered["response"]) == (interrupt, {"still_queued": ["u-later"]})
+    await laptop.tell(says("the queued one runs", "msg_2"))
     assert (await laptop.message("result"))["result"] == "the queued one runs"
     assert not (host.project / "made").exists()
 
@@ -70,7 +66,7 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
     before = (await laptop.request("get_context_usage"))["response"]
     assert 0 < before["totalTokens"] < before["maxTokens"], "an estimate of what the first turn will send"
     await laptop.say("go")
-    await answer_next(laptop, "done")
+    await laptop.tell(says("done"))
     result = await laptop.message("result")
     await laptop.control("get_context_usage")
     opened, _ = await laptop.call()
@@ -78,22 +74,20 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
     await laptop.answer(opened, b"{}", status=404)  # this provider does not count
     usage = (await laptop.message("control_response"))["response"]["response"]
     spent = sum(result["usage"][name] for name in ("input_tokens", "output_tokens"))
-    assert usage["totalTokens"] >= spent > 0
-    assert usage["maxTokens"] > usage["totalTokens"]
+    assert usage["maxTokens"] > usage["totalTokens"] >= spent > 0
 
 
 async def test_a_prompt_that_finds_no_room_is_told_with_what_to_do_and_may_be_sent_again(
     host: WorkerHost, session: str
 ) -> None:
     with file_limit(60_000):
-        laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(host="devbox"))
+        laptop = await host.drive(session, SessionOptions(host="devbox"))
     await laptop.say("w" * 100_000)
     reason, hint = (await laptop.message("result"))["errors"]
     assert "journal cannot be written" in reason and str(host.state(session)) in reason
     assert hint == "This prompt was not taken: make room (`ccb gc devbox`), then send it again."
     await laptop.say("small")
-    request = await answer_next(laptop, "room for this")
+    request = await laptop.tell(says("room for this"))
     assert [message["role"] for message in request["messages"]] == ["user"]
     assert "small" in json.dumps(request) and "wwww" not in json.dumps(request)
     assert (await laptop.message("result"))["result"] == "room for this"

@@ -11,7 +11,7 @@ import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.worker_process import Laptop, WorkerHost, file_limit, until
 
-from ccb.tunnel.wire.frames import Attach, Event, Hello, Json, Refused, Snapshot
+from ccb.tunnel.wire.frames import Attach, Event, Hello, Json, Snapshot
 from ccb.tunnel.wire.session_options import SessionOptions
 
 LATEST: Json = {"continue": True}
@@ -29,9 +29,9 @@ async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     await first.turn("the word is swordfish", says("noted"))
     await until(lambda: host.journal(session)[-1]["kind"] == "turn_end", "the turn is in the journal")
     before = (host.state(session) / "journal.jsonl").read_bytes()
-    second = await host.connect(copy, fork_of=session[:8])
-    forked = await second.attach()
-    assert (forked.session, forked.cwd, forked.pid == first.hello.pid) == (copy, str(host.project), False)
+    second = await host.drive(copy, fork_of=session[:8])
+    assert (second.hello.session, second.hello.cwd) == (copy, str(host.project))
+    assert second.hello.pid != first.hello.pid
     await second.say("which word?")
     _, body = await second.call()
     assert b"swordfish" in body
@@ -95,15 +95,14 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     second = await host.connect(copy, **wanted, fresh=True)
     await second.next(Hello)
     await second.drop()
-    again = await host.connect(copy, **wanted)
-    await again.attach()
+    again = await host.drive(copy, **wanted)
     await again.opened("which word?")
     assert [r["body"] for r in host.journal(copy) if r["kind"] == "forked"] == [{"from": session}]
 
 
 async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
-    laptop = await host.connect(other, **({"fork_of": source} if source else {}))
-    await laptop.attach()
+    copied: Json = {"fork_of": source} if source else {}
+    laptop = await host.drive(other, **copied)
     await laptop.turn("mine", says("yes", "msg_9"))
     await until(lambda: host.journal(other)[-1]["kind"] == "turn_end", "the turn is in the journal")
     return laptop
@@ -173,8 +172,7 @@ async def test_a_fork_that_does_not_fit_on_the_disk_leaves_nothing(host: WorkerH
     first = await host.drive(session)
     await first.turn("one", says("1" * 20_000))
     with file_limit(10_000):
-        second = await host.connect(copy, fork_of=session)
-    refused = await second.next(Refused)
+        refused = await host.refused(copy, fork_of=session)
     assert (refused.code, os.strerror(errno.EFBIG) in refused.message) == ("no_storage", True)
     assert not host.state(copy).exists()
     assert [name for name in host.runtime_files() if copy in name] == []

@@ -162,7 +162,7 @@ async def test_a_fresh_journal_is_parsed_once_unless_a_rewind_must_be_known_befo
         parsed.append(line)
         return parse_line(line)
 
-    monkeypatch.setattr(journal_module, "parse_line", counting)
+    monkeypatch.setattr("ccb.tunnel.wire.journal_records.parse_line", counting)
     fresh = Journal(str(path), fresh=True)
     assert fresh.seq == 1, "it says that there is a session"
     assert [record.seq for record in fresh.all()] == list(range(1, 21)) and len(parsed) == 20

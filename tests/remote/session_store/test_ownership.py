@@ -20,10 +20,13 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 
 async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, Hello]:
-    laptop = await host.connect(session, **params)
-    hello = await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]), **params)
     await laptop.next(Event)
-    return laptop, hello
+    return laptop, laptop.hello
+
+
+def record(host: WorkerHost, session: str, **owner: Any) -> None:
+    (host.state(session) / "summary.json").write_text(json.dumps({**host.summary(session), **owner}))
 
 
 async def end(host: WorkerHost, session: str) -> None:
@@ -92,31 +95,26 @@ async def test_the_owner_is_on_record_until_it_ends_well(host: WorkerHost, sessi
 
 async def test_a_session_of_another_host_with_the_same_home_is_refused_there(host: WorkerHost, session: str) -> None:
     await end(host, session)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**host.summary(session), "hostname": "nodeb", "boot": "b", "pid": 1, "started": "1"}))
+    record(host, session, hostname="nodeb", boot="b", pid=1, started="1")
     refused = await host.refused(session, create=False)
     assert (refused.code, refused.data["host"]) == ("in_use", "nodeb")
     assert "nodeb" in refused.message and "--fork-session" in refused.data["do"]
     assert host.runtime_files() == []
-    copy = await host.connect(str(uuid.uuid4()), fork_of=session)
-    assert (await copy.next(Hello)).seq > 1
+    assert (await host.greeted(str(uuid.uuid4()), fork_of=session)).seq > 1
 
 
 async def test_after_a_reboot_the_session_is_taken_over(host: WorkerHost, session: str) -> None:
     _, hello = await begin(host, session)
     await host.kill_worker(hello.pid)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**host.summary(session), "boot": "an earlier one"}))
-    again = await host.connect(session, create=False)
-    assert (await again.attach()).pid != hello.pid
+    record(host, session, boot="an earlier one")
+    assert (await host.drive(session, create=False)).hello.pid != hello.pid
     await until(lambda: host.summary(session).get("boot") != "an earlier one", "the new owner is on record")
 
 
 async def test_a_worker_in_another_container_of_the_machine_is_named(host: WorkerHost, session: str) -> None:
     """It holds the journal, and its pid means nothing here."""
     _, hello = await begin(host, session)
-    path = host.state(session) / "summary.json"
-    path.write_text(json.dumps({**host.summary(session), "hostname": "box", "pid": 1, "started": "1", "socket": "/x"}))
+    record(host, session, hostname="box", pid=1, started="1", socket="/x")
     (host.runtime / "ccb" / f"{session}.lock").unlink()
     refused = await host.refused(session)
     assert (refused.code, refused.data["host"]) == ("in_use", "box")
@@ -149,11 +147,10 @@ async def test_a_session_whose_first_record_is_damaged_stays_in_its_directory(
     if known_by == "journal":
         (host.state(session) / "summary.json").unlink()
     wanted = {"session": str(uuid.uuid4()), "fork_of": session} if copied else {"session": session, "create": False}
-    laptop = await host.connect(cwd="", **wanted)
-    hello = await laptop.attach()
-    assert hello.cwd == str(host.project)
+    laptop = await host.drive(cwd="", **wanted)
+    assert laptop.hello.cwd == str(host.project)
     await laptop.next(Event, lambda event: event.kind == "driver")
-    kept = host.summary(hello.session)
+    kept = host.summary(laptop.hello.session)
     assert kept["cwd"] == str(host.project)
     assert began - 1 < kept["created"] < (time.time() + 1 if copied else ended)
 

@@ -38,14 +38,21 @@ def make(states: Path, cwd: str, *, session: str = "", prompts: tuple[str, ...] 
     directory.mkdir(mode=0o700)
     records = [("options", {"options": {}, "session": session, "cwd": cwd})]
     records += [("input", {"id": str(n), "body": user(text)}) for n, text in enumerate(prompts)]
-    lines = [
-        json.dumps({"seq": n, "time": 1000.0 + n, "kind": kind, "body": body})
-        for n, (kind, body) in enumerate(records, 1)
-    ]
-    (directory / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    with (directory / "journal.jsonl").open("w") as journal:
+        for n, (kind, body) in enumerate(records, 1):
+            journal.write(json.dumps({"seq": n, "time": 1000.0 + n, "kind": kind, "body": body}) + "\n")
     if summary:
         session_registry.SummaryFile(str(directory), {"session": session, "cwd": cwd}).update(**summary)
     return session
+
+
+def latest(path: object) -> str | None:
+    return getattr(session_registry.latest_of(str(path)), "session", None)
+
+
+def described(session: str) -> Json:
+    (entry,) = [each for each in session_registry.sessions() if each.session == session]
+    return session_registry.described(entry)
 
 
 def ours(states: Path) -> list[str]:
@@ -77,33 +84,26 @@ def test_the_latest_of_a_path_is_the_one_used_last(states: Path) -> None:
     make(states, "/a", updated=10.0, prompts=("x",))
     wanted = make(states, "/a", updated=30.0)
     make(states, "/b", updated=40.0)
-    found = session_registry.latest_of("/a")
-    assert found is not None and found.session == wanted
-    assert session_registry.latest_of("/c") is None
+    assert latest("/a") == wanted and latest("/c") is None
 
 
 def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(states: Path) -> None:
     make(states, "/a/sub", updated=10.0)
     tree = make(states, "/a/.claude/worktrees/fix/sub", updated=30.0)
     top = make(states, "/a/.claude/worktrees/fix", updated=40.0)
-    found = [session_registry.latest_of(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")]
-    assert [getattr(each, "session", None) for each in found] == [tree, top, tree]
+    assert [latest(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")] == [tree, top, tree]
 
 
 def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tmp_path: Path) -> None:
     project = tmp_path / "t"
     project.mkdir()
     (project / "file").touch()
-    session = make(
-        states, str(project), updated=10.0, root=session_directory.identity_of(str(project)), earlier=["/once"]
-    )
+    root = session_directory.identity_of(str(project))
+    session = make(states, str(project), updated=10.0, root=root, earlier=["/once"])
     project.rename(tmp_path / "t2")
-    for path in (tmp_path / "t2", project, Path("/once")):
-        found = session_registry.latest_of(str(path))
-        assert found is not None and found.session == session
+    assert [latest(path) for path in (tmp_path / "t2", project, "/once")] == [session] * 3
     make(states, str(tmp_path / "t2"), updated=5.0)
-    found = session_registry.latest_of(str(tmp_path / "t2"))
-    assert found is not None and found.session == session, "the one that was used last"
+    assert latest(tmp_path / "t2") == session, "the one that was used last"
 
 
 def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved(states: Path, tmp_path: Path) -> None:
@@ -112,8 +112,7 @@ def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved
     (tree / "file").touch()
     session = make(states, str(tree), root=session_directory.identity_of(str(tree)))
     (tmp_path / "t").rename(tmp_path / "t2")
-    found = session_registry.latest_of(str(tmp_path / "t2"))
-    assert found is not None and found.session == session
+    assert latest(tmp_path / "t2") == session
 
 
 async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_asked(
@@ -142,7 +141,7 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_
 def test_an_identity_that_is_damaged_finds_nothing(states: Path, tmp_path: Path, damage: Any) -> None:
     make(states, "/a", root=damage, earlier=damage)
     (tmp_path / "file").touch()
-    assert session_registry.latest_of(str(tmp_path)) is None
+    assert latest(tmp_path) is None
 
 
 def test_a_new_directory_with_the_inode_number_of_a_removed_one_is_another_one(tmp_path: Path) -> None:
@@ -152,9 +151,8 @@ def test_a_new_directory_with_the_inode_number_of_a_removed_one_is_another_one(t
     number, entries = tmp_path.stat().st_ino, session_directory.identity_of(str(tmp_path))[1]
     assert session_directory.is_same_directory(str(tmp_path), [number, entries])
     assert not session_directory.is_same_directory(str(tmp_path), [number, known[1]])
-    assert not session_directory.is_same_directory(
-        str(tmp_path), [number, {name: each + 1 for name, each in entries.items()}]
-    )
+    others = {name: each + 1 for name, each in entries.items()}
+    assert not session_directory.is_same_directory(str(tmp_path), [number, others])
 
 
 def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(states: Path) -> None:
@@ -162,7 +160,7 @@ def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(s
     unprompted = session_registry.SummaryFile(str(states / make(states, "/a", prompts=())), {"cwd": "/a"})
     unprompted.update(updated=50.0, prompts=0)
     alone = make(states, "/b", prompts=())
-    assert [getattr(session_registry.latest_of(path), "session", None) for path in ("/a", "/b")] == [prompted, alone]
+    assert [latest("/a"), latest("/b")] == [prompted, alone]
 
 
 def test_ids_are_found_by_their_start(states: Path) -> None:
@@ -185,7 +183,7 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
         path.symlink_to("/etc/passwd")
     elif damage != "missing":
         path.write_text({"torn": text[: len(text) // 2], "empty": "", "list": "[]"}[damage])
-    (entry,) = [each for each in session_registry.sessions() if each.session == session]
+    (entry,) = session_registry.by_prefix(session)
     body = session_registry.described(entry)
     assert (body["cwd"], body["prompt"], body["prompts"], body["alive"]) == ("/a", "second line", 2, False)
     assert abs(entry.updated - (states / session / "journal.jsonl").stat().st_mtime) < 0.01
@@ -217,11 +215,8 @@ def test_the_process_with_the_pid_of_a_dead_daemon_is_not_the_daemon(states: Pat
 @pytest.mark.parametrize("where", [{"hostname": "nodeb", "boot": "other"}, {}])
 def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, where: Json) -> None:
     session = make(states, "/a", updated=1.0, pid=1, started="1", **where)
-    (entry,) = [each for each in session_registry.sessions() if each.session == session]
-    assert (session_registry.described(entry)["host"], session_registry.described(entry)["state"]) == (
-        where.get("hostname", ""),
-        "ended",
-    )
+    body = described(session)
+    assert (body["host"], body["state"]) == (where.get("hostname", ""), "ended")
 
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
@@ -229,8 +224,7 @@ def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tm
     runtime = tmp_path / "run/ccb"
     runtime.mkdir(parents=True)
     (runtime / f"{session}.lock").write_text(json.dumps(process_identity.own_identity()))
-    (entry,) = [each for each in session_registry.sessions() if each.session == session]
-    assert session_registry.described(entry)["pid"] == os.getpid()
+    assert described(session)["pid"] == os.getpid()
 
 
 MOVES = {"beside": "t2", "in place of another": "t2", "with the directory around it": "../q/t", "away": "../t"}
@@ -261,7 +255,5 @@ async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tm
     directory = session_directory.SessionDirectory(str(before))
     before.rename(now)
     assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await directory.news()
-    assert (
-        rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:"
-        in session_directory.resumed_elsewhere(str(before), str(now))
-    )
+    said = session_directory.resumed_elsewhere(str(before), str(now))
+    assert rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:" in said

@@ -36,12 +36,8 @@ def found(home: Path, project: Path | None) -> tuple[dict[str, CommandFile], lis
 def test_folders_are_namespaces_and_front_matter_describes(roots: tuple[Path, Path]) -> None:
     home, project = roots
     write(project, "commands/fix.md", "# Fix it\n\nNow.")
-    write(
-        project,
-        "commands/git/commit.md",
-        "---\ndescription: Commits\nargument-hint: '[message]'\nallowed-tools: Bash(git add:*), Read\nmodel: haiku\n"
-        "---\nCommit.",
-    )
+    front = "description: Commits\nargument-hint: '[message]'\nallowed-tools: Bash(git add:*), Read\nmodel: haiku"
+    write(project, "commands/git/commit.md", f"---\n{front}\n---\nCommit.")
     write(project, "skills/pdf/SKILL.md", "---\nname: pdf\ndescription: Reads PDFs\n---\nUse pdftotext.")
     write(project, "skills/bare/SKILL.md", "no front matter")
     write(project, "commands/bad name.md", "x")
@@ -148,10 +144,8 @@ def test_a_prompt_calls_a_command_by_its_first_word(
 
 
 def test_a_registered_name_wins_and_the_list_is_sorted(registry: CommandRegistry) -> None:
-    assert [(each.name, each.source) for each in registry.commands] == [
-        ("compact", "builtin"),
-        ("git:commit", "project"),
-    ]
+    named = [(each.name, each.source) for each in registry.commands]
+    assert named == [("compact", "builtin"), ("git:commit", "project")]
     assert registry.commands[1].public()["description"] == "does git:commit (project)"
     with pytest.raises(ValueError, match="compact"):
         registry.register(command("compact"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.remote.agent_kit import calls, says
-from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
+from tests.remote.agent_kit import Json, calls, says
+from tests.remote.subagents.delegation import ONE, worked
 
 from ccb.remote.settings.front_matter import read_markdown
 from ccb.remote.settings.worker_settings import WorkerSettings
@@ -27,6 +27,7 @@ color: red
 
 You review code.
 """
+BY_REVIEWER = {"subagent_type": "reviewer"}
 
 
 def test_a_file_defines_an_agent() -> None:
@@ -35,8 +36,7 @@ def test_a_file_defines_an_agent() -> None:
         "reviewer", "Reviews code: finds bugs", "You review code.", ("Read", "Grep", "Bash"), ("Bash",), "opus", "plan",
         max_turns=7, source="user",
     )  # fmt: skip
-    assert unused == []
-    assert definition is not None
+    assert definition is not None and unused == []
     assert [name for name in ("Read", "Grep", "Bash", "Edit") if definition.offers(name)] == ["Read", "Grep"]
 
 
@@ -102,14 +102,13 @@ def test_the_last_definition_counts_and_a_project_only_when_it_is_trusted(tmp_pa
 
 
 async def test_an_agent_has_the_effort_and_the_skills_of_its_file(tmp_path: Path) -> None:
-    scripts = {MAIN: delegates(task("toolu_one", "read it", subagent_type="reviewer")), "read it": [says("good")]}
     skill = tmp_path / "project/.claude/skills/house-style/SKILL.md"
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: house-style\ndescription: d\n---\nNo puzzles in names.")
     own = {"/laptop/r.md": REVIEWER.replace("color: red", "effort: low\nskills: house-style, other")}
-    async with delegation(tmp_path, scripts, own_agents=own, settings=SettingsOption(trusted="*").to_json()) as d:
-        await d.turn(MAIN + "go")
-        (request,) = d.model.requests["read it"]
+    options: Json = {"own_agents": own, "settings": SettingsOption(trusted="*").to_json()}
+    async with worked(tmp_path, says("good"), call=BY_REVIEWER, **options) as d:
+        (request,) = d.model.requests["edit it"]
         prompt = request["system"][0]["text"]
         assert "You review code." in prompt and "No puzzles in names." in prompt
         assert "There is no skill 'other'." in prompt
@@ -119,20 +118,14 @@ async def test_an_agent_has_the_effort_and_the_skills_of_its_file(tmp_path: Path
 
 
 async def test_a_session_offers_the_agents_of_its_options_and_warns_of_broken_ones(tmp_path: Path) -> None:
-    scripts = {
-        MAIN: delegates(task("toolu_one", "read it", subagent_type="reviewer")),
-        "read it": [
-            calls(("b1", "Bash", {"command": "true"}), ("w1", "Write", {"file_path": "x", "content": "y"})),
-            says("good"),
-        ],
-    }
+    both = calls(("b1", "Bash", {"command": "true"}), ("w1", "Write", {"file_path": "x", "content": "y"}))
     own = {"/laptop/r.md": REVIEWER, "/laptop/b.md": "---\nname: b\n---\n"}
-    async with delegation(tmp_path, scripts, own_agents=own, permission_mode="acceptEdits") as d:
-        await d.turn(MAIN + "go")
-        (request,) = d.model.requests["read it"][:1]
+    options: Json = {"own_agents": own, "permission_mode": "acceptEdits"}
+    async with worked(tmp_path, both, says("good"), call=BY_REVIEWER, **options) as d:
+        request = d.model.requests["edit it"][0]
         assert [tool["name"] for tool in request["tools"]] == ["Grep", "Read"]
         assert request["model"].startswith("claude-opus") and "You review code." in request["system"][0]["text"]
-        assert "No such tool" in d.result_text("b1", "toolu_one")
+        assert "No such tool" in d.result_text("b1", ONE)
         warned = [each["content"] for each in d.messages("system", "informational")]
         assert warned == ["/laptop/b.md: the agent b has no `description`"]
         assert "reviewer" in d.messages("system", "init")[0]["agents"]

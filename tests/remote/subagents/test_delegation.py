@@ -94,8 +94,8 @@ async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path)
 
 async def test_explore_uses_the_small_model_of_the_session_and_no_other_providers(tmp_path: Path) -> None:
     for number, (given, used) in enumerate((({}, "openai/gpt-5"), ({"small_model": "openai/mini-5"}, "openai/mini-5"))):
-        options = {"call": {"subagent_type": "Explore"}, "model": "openai/gpt-5", **given}
-        async with worked(tmp_path / str(number), says("found"), **options) as d:
+        options = {"model": "openai/gpt-5", **given}
+        async with worked(tmp_path / str(number), says("found"), call={"subagent_type": "Explore"}, **options) as d:
             assert d.model.requests["edit it"][0]["model"] == used
 
 

@@ -215,8 +215,8 @@ async def test_a_worktree_is_told_when_the_worker_dies_before_its_agent_begins_a
 async def test_commands_in_the_workspace_cage_change_the_worktree_only(tmp_path: Path, project: Path) -> None:
     line = "git status --short --branch && echo x > made && (echo y > ../../../outside || echo held)"
     script = [calls((f"b{i}", "Bash", {"command": each})) for i, each in enumerate([line, "git log -1"], 1)]
-    options = {"call": ISOLATED, "sandbox": "workspace", "permission_prompts": "none"}
-    async with worked(tmp_path, *script, says("ok"), **options) as d:
+    options = {"sandbox": "workspace", "permission_prompts": "none"}
+    async with worked(tmp_path, *script, says("ok"), call=ISOLATED, **options) as d:
         (tree,) = trees(project)
         assert f"## worktree/{tree.name}" in d.result_text("b1", ONE) and "held" in d.result_text("b1", ONE)
         assert "one" in d.result_text("b2", ONE)
