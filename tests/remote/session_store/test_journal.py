@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-import resource
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.remote.worker_process import file_limit
 
 from ccb.remote.daemon.hello import _last_records
 from ccb.remote.session_store import journal as journal_module
@@ -97,12 +97,7 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
         assert [seq for seq, _, _ in records(journal, after)] == list(range(after + 1, len(sizes) + 1))
         await journal.close()
 
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(scenario())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
+    asyncio.run(scenario())
 
 
 async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
@@ -110,15 +105,8 @@ async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
     journal = Journal(str(path))
     journal.append(MessageRecord({"x": "a" * 1000}))
     before = path.read_bytes()
-    signal_before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
-    try:
-        with pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
-            journal.append(MessageRecord({"x": "b" * 5000}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, signal_before)
+    with file_limit(2000), pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
+        journal.append(MessageRecord({"x": "b" * 5000}))
     assert path.read_bytes() == before
     assert journal.append(MessageRecord({"x": "c"})).seq == 2
     await journal.close()
@@ -138,14 +126,11 @@ async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path
     journal = Journal(str(tmp_path / "journal.jsonl"))
     journal.append(MessageRecord({}))
     await journal.close()
-    others = [(tmp_path / str(number)).open("wb") for number in range(4)]
-    try:
+    with contextlib.ExitStack() as opened:
+        others = [opened.enter_context((tmp_path / str(number)).open("wb")) for number in range(4)]
         with pytest.raises(JournalError):
             journal.append(MessageRecord({}))
         assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
-    finally:
-        for each in others:
-            each.close()
 
 
 async def test_a_fresh_journal_is_parsed_once_unless_a_rewind_must_be_known_before(
