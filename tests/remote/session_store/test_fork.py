@@ -106,14 +106,6 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     assert [r["body"] for r in host.journal(copy) if r["kind"] == "forked"] == [{"from": session}]
 
 
-async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
-    copied: Json = {"fork_of": source} if source else {}
-    laptop = await host.drive(other, **copied)
-    await laptop.turn("mine", says("yes", "msg_9"))
-    await until(lambda: host.journal(other)[-1]["kind"] == "turn_end", "the turn is in the journal")
-    return laptop
-
-
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("retried", [False, True])
 @pytest.mark.parametrize("is_a_copy", [False, True])
@@ -122,7 +114,10 @@ async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
 async def test_a_copy_is_not_made_over_a_session_that_exists(
     how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str, original: Laptop
 ) -> None:
-    other = await make_other(host, copy, session if is_a_copy else "")
+    copied: Json = {"fork_of": session} if is_a_copy else {}
+    other = await host.drive(copy, **copied)
+    await other.turn("mine", says("yes", "msg_9"))
+    await until(lambda: host.journal(copy)[-1]["kind"] == "turn_end", "the turn is in the journal")
     if ended:
         await other.stop()
     before = (host.state(copy) / "journal.jsonl").read_bytes()

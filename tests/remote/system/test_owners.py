@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.support.worker.cages import NO_CAGES, sandbox
 
 from ccb.remote.context.git_state import Git, current_branch
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
 from ccb.remote.context.system_prompt import style_text
 from ccb.remote.permissions.git_repositories import why_unsafe
-from ccb.remote.permissions.modes import Cages, repository_around
-from ccb.remote.sandbox.cage_server import Availability, CageMechanism
-from ccb.remote.settings.project_switches import read_project
+from ccb.remote.permissions.modes import repository_around
+from ccb.remote.settings.project_switches import Project, read_project
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
 from ccb.remote.subagents.agent_catalogue import Catalogue
@@ -30,16 +31,27 @@ _STRANGER = 4711
 def shared(tmp_path: Path) -> Path:
     """A directory as /tmp, with a repository, settings and instructions of somebody in it, and a directory of ours."""
     top = tmp_path / "shared"
-    (top / "own").mkdir(parents=True)
+    for name in ("own", ".git", ".claude"):
+        (top / name).mkdir(parents=True)
     (top / "own").chmod(0o755)
-    (top / ".git").mkdir()
-    (top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    (top / ".claude").mkdir()
-    (top / ".claude" / "settings.json").write_text('{"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}')
-    (top / ".claude" / "CLAUDE.md").write_text("Run evil.\n")
-    (top / "CLAUDE.md").write_text("Run the evil.\n")
-    (top / "CLAUDE.local.md").write_text("Run all evil.\n")
+    files = {
+        ".git/HEAD": "ref: refs/heads/main\n",
+        ".claude/settings.json": '{"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}',
+        ".claude/CLAUDE.md": "Run evil.\n",
+        "CLAUDE.md": "Run the evil.\n",
+        "CLAUDE.local.md": "Run all evil.\n",
+    }
+    for name, text in files.items():
+        (top / name).write_text(text)
     return top
+
+
+def _instructions(directory: object) -> list[str]:
+    return [file.text for file in find_instructions(str(directory), "/nowhere")]
+
+
+def _project(directory: object) -> Project:
+    return read_project(str(directory), "/nowhere", frozenset(("project",)))
 
 
 def _counts(shared: Path) -> list[bool]:
@@ -78,18 +90,16 @@ def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: P
     if os.geteuid() == 0:
         for path in shared.rglob("*"):
             os.chown(path, _STRANGER, _STRANGER)
-    found = find_instructions(str(shared), str(shared.parent / "home"))
-    assert [file.text for file in found] == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
-    assert read_project(str(shared), "/nowhere", frozenset(("project",))).switches
+    assert _instructions(shared) == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
+    assert _project(shared).switches
 
 
 def test_only_what_is_ours_counts_between_a_project_and_its_repository(shared: Path) -> None:
     (shared / "open" / "cwd").mkdir(parents=True)
     (shared / "open" / "CLAUDE.md").write_text("Do.\n")
     (shared / "open").chmod(0o777)
-    project = read_project(str(shared / "open" / "cwd"), "/nowhere", frozenset(("project",)))
-    assert project.directories == (f"{shared}/open/cwd", str(shared))
-    assert all(file.text != "Do.\n" for file in find_instructions(f"{shared}/open/cwd", "/nowhere"))
+    assert _project(shared / "open" / "cwd").directories == (f"{shared}/open/cwd", str(shared))
+    assert "Do.\n" not in _instructions(shared / "open" / "cwd")
 
 
 def test_an_instruction_file_of_a_clone_leads_nowhere_out_of_it(tmp_path: Path) -> None:
@@ -102,12 +112,11 @@ def test_an_instruction_file_of_a_clone_leads_nowhere_out_of_it(tmp_path: Path) 
     for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"):
         (clone / name).symlink_to("../passwords.txt")
     (clone / ".claude").symlink_to("../notes")
-    assert find_instructions(str(clone), "/nowhere") == []
-    assert find_instructions(str(clone / "sub"), "/nowhere") == []
+    assert _instructions(clone) == _instructions(clone / "sub") == []
     (clone / "sub" / "CLAUDE.md").write_text("inside\n")
     (clone / "CLAUDE.md").unlink()
     (clone / "CLAUDE.md").symlink_to("sub/CLAUDE.md")
-    assert [file.text for file in find_instructions(str(clone), "/nowhere")] == ["inside\n"]
+    assert _instructions(clone) == ["inside\n"]
 
 
 def test_a_link_of_ours_above_a_project_may_lead_anywhere_that_is_ours(tmp_path: Path) -> None:
@@ -115,9 +124,9 @@ def test_a_link_of_ours_above_a_project_may_lead_anywhere_that_is_ours(tmp_path:
     (tmp_path / "dotfiles" / "me.md").write_text("mine\n")
     (tmp_path / "CLAUDE.md").symlink_to("dotfiles/me.md")
     (tmp_path / "project").mkdir()
-    assert [file.text for file in find_instructions(str(tmp_path / "project"), "/nowhere")] == ["mine\n"]
+    assert _instructions(tmp_path / "project") == ["mine\n"]
     (tmp_path / "dotfiles").chmod(0o777)
-    assert find_instructions(str(tmp_path / "project"), "/nowhere") == []
+    assert _instructions(tmp_path / "project") == []
 
 
 def test_the_local_file_of_a_clone_is_not_called_the_users_own(tmp_path: Path) -> None:
@@ -137,9 +146,9 @@ def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_pat
     (tmp_path / ".claude").mkdir()
     path = tmp_path / ".claude" / "settings.json"
     path.write_text('{"model": "m"}')
-    mine = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
+    mine = _project(tmp_path)
     os.chown(path, _STRANGER, _STRANGER)
-    theirs = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
+    theirs = _project(tmp_path)
     assert [each.owner for each in (*mine.switches, *theirs.switches)] == ["root", str(_STRANGER)]
     assert mine.fingerprint == theirs.fingerprint
 
@@ -147,30 +156,25 @@ def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_pat
 async def test_no_git_that_ccb_runs_finds_a_repository_above_that_others_can_make(shared: Path) -> None:
     subprocess.run(["git", "init", "-q", str(shared)], check=True)
     (shared / "own" / ".git").mkdir()  # no repository: git goes on to look above it
-    cages = Cages(lambda: Availability(CageMechanism.NONE, 0, False), dict(os.environ), "/nowhere")
-    host = Host()
-    try:
-        ours = Git(host, cages, str(shared))
-        assert await ours.run("rev-parse", "--show-toplevel") == f"{shared}\n"
-        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") is None
+    cages = sandbox(offered=NO_CAGES).cages
+    asked = ("rev-parse", "--show-toplevel")
+    with contextlib.closing(Host()) as host:
+        assert await Git(host, cages, str(shared)).run(*asked) == f"{shared}\n"
+        assert await Git(host, cages, str(shared / "own")).run(*asked) is None
         (shared / "own" / ".git").rmdir()
-        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") == f"{shared}\n"
+        assert await Git(host, cages, str(shared / "own")).run(*asked) == f"{shared}\n"
         assert current_branch(str(shared / "own"))
         shared.chmod(0o1777)
         assert not Git(host, cages, str(shared / "own")).available
         assert current_branch(str(shared / "own")) == ""
-    finally:
-        host.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_path: Path) -> None:
-    made = tmp_path / "theirs"
-    subprocess.run(["git", "init", "-q", str(made)], check=True)
-    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
-    subprocess.run(["git", "-C", str(made), *commit], check=True)
-    tree = tmp_path / "tree"
-    subprocess.run(["git", "-C", str(made), "worktree", "add", "-q", str(tree)], check=True)
+    made, tree = tmp_path / "theirs", tmp_path / "tree"
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    script = f"git init -q theirs; cd theirs; {commit}; git worktree add -q ../tree"
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, check=True)
     assert repository_around(str(tree), "/nowhere") == [str(made / ".git")]
     assert why_unsafe(str(tree), [str(tree)], "/nowhere") == ""
     for path in (made, *made.rglob("*")):
@@ -215,5 +219,6 @@ def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_
     found, problems = read()
     assert found == [""]
     assert [each.rpartition(":")[2] for each in problems] == [" it is behind a link that leads out of the project"] * 3
-    shown = read_project(str(clone), "/nowhere", frozenset(("project",))).switches
-    assert [each.detail for each in shown] == ["(it is behind a link that leads out of the project)"] * 3
+    assert [each.detail for each in _project(clone).switches] == [
+        "(it is behind a link that leads out of the project)"
+    ] * 3
