@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.remote.permissions.corpus.rows import cases, pairs
+from tests.remote.tools_kit import plant
 from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, Named, bash, differing, on_file
 
@@ -115,8 +116,7 @@ def test_protected_files_ask_even_then(desk: Desk, path: str) -> None:
 
 
 def test_a_link_leads_out_of_the_directory_for_nobody(desk: Desk) -> None:
-    (desk.cwd / "key").symlink_to(desk.home / ".ssh/id")
-    (desk.cwd / "out").symlink_to(desk.root / "other")
+    plant(desk.cwd, f"key -> {desk.home}/.ssh/id", f"out -> {desk.root}/other")
     engine = desk.engine("acceptEdits", allowed="Edit(out/**) Read(out/**)")
     commands = cases("a link leads out of the directory for nobody")
     calls = ("Read key", "Write out/new", "Read out/c", *(f"$ {command}" for command in commands))
@@ -299,11 +299,7 @@ def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_i
 @pytest.mark.parametrize("tool", ["Read", "Write", "cat ", "echo x > "])
 @pytest.mark.parametrize(("path", "rule"), pairs("files and the rule that is suggested for them"))
 def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, tool: str, path: str, rule: str) -> None:
-    (desk.root / "to-home").symlink_to(desk.home)
-    (desk.root / "to-ssh").symlink_to(desk.home / ".ssh")
-    for directory in (desk.root / "mixed", desk.home / "notes"):
-        directory.mkdir()
-    (desk.root / "mixed/.env").touch()
+    plant(desk.root, f"to-home -> {desk.home}", f"to-ssh -> {desk.home}/.ssh", "mixed/.env", "home/notes/")
     named = {"home": str(desk.home), "root": str(desk.root)}
     full = path.format(**named)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
-from tests.remote.tools_kit import until
+from tests.remote.tools_kit import plant, until
 
 from ccb.remote.sandbox.cage_directories import TemporaryDirectories
 from ccb.remote.sandbox.cage_rules import is_repository, why_protected
@@ -303,12 +303,7 @@ def _open_in(root: Path) -> list[str]:
 async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
     links: dict[str, str], script: str, evil: str, workspace: Workspace
 ) -> None:
-    for name in ("d1", "d2"):
-        (workspace.root / name / "real").mkdir(parents=True)
-    (workspace.root / "d2" / "real" / "evil").touch()
-    for name, target in links.items():
-        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace.root / name).symlink_to(target)
+    plant(workspace.root, "d1/real/", "d2/real/evil", *(f"{name} -> {target}" for name, target in links.items()))
     await workspace.run(script)
     assert not (workspace.root / evil).exists()
 
@@ -317,9 +312,7 @@ async def test_links_between_directories_of_a_session_are_followed_where_both_ar
     workspace: Workspace,
 ) -> None:
     other = workspace.home / "other"
-    (other / "vs").mkdir(parents=True)
-    (workspace.root / ".vscode").symlink_to(other / "vs")
-    (workspace.root / "sub" / ".envrc").symlink_to(other / "env")
+    plant(workspace.root, "../other/vs/", f".vscode -> {other}/vs", f"sub/.envrc -> {other}/env")
     await workspace.notes("true")
     both = workspace.rules(workspace.root, other)
     script = "echo x >../other/vs/tasks.json; echo x >../other/env"
@@ -342,8 +335,7 @@ async def test_a_repository_is_not_led_elsewhere_over_a_link(workspace: Workspac
 
 
 def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(5):
-        (tmp_path / f"d{number}" / "inner").mkdir(parents=True)
+    plant(tmp_path, *(f"d{number}/inner/" for number in range(5)))
     monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
     census = LaterActors(str(tmp_path))
     assert census.take() == set()
@@ -361,10 +353,7 @@ def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, mon
 
 
 def test_a_link_leads_nothing_outside_to_be_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / ".envrc").touch()
-    (tmp_path / "project" / "link").symlink_to("../outside")
+    plant(tmp_path, "outside/.envrc", "project/link -> ../outside")
     with pytest.raises(NotADirectoryError):
         set_aside(str(tmp_path / "project"), str(tmp_path / "project" / "link" / ".envrc"))
     assert (tmp_path / "outside" / ".envrc").exists()

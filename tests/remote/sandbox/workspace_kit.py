@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.remote.tools_kit import until
+from tests.remote.tools_kit import plant, until
 
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
@@ -36,11 +36,7 @@ class Workspace:
         (self.root / "sub").mkdir(parents=True)
         for where in (self.root, self.root / "sub"):
             subprocess.run(["git", "init", "-q"], cwd=where, check=True, env={**os.environ, **_GIT})
-        (self.root / "AGENTS.md").write_text("instructions\n")
-        (self.root / "CLAUDE.md").symlink_to("AGENTS.md")
-        (self.root / ".husky").mkdir()
-        (self.root / ".husky" / "pre-commit").write_text("true\n")
-        (self.root / "a").write_text("one\n")
+        plant(self.root, "AGENTS.md: instructions", "CLAUDE.md -> AGENTS.md", ".husky/pre-commit: true", "a: one")
 
     def rules(self, *directories: Path) -> CageRules:
         return workspace_rules([str(each) for each in directories or (self.root,)], os.environ, str(self.home))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import plant
 
 from ccb.remote.session_store import process_identity, session_directory, session_registry
 from ccb.tunnel.wire.frames import Json
@@ -57,8 +58,7 @@ def described(session: str) -> Json:
 
 def filled(directory: Path) -> Path:
     """A directory with one file, which is what an identity looks at."""
-    directory.mkdir(parents=True)
-    (directory / "file").touch()
+    plant(directory, "file")
     return directory
 
 
@@ -191,12 +191,8 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
 
 
 def test_what_is_no_session_is_passed_over(states: Path) -> None:
-    for name in ("empty", "begun"):
-        (states / name).mkdir()
-    (states / "begun" / "journal.jsonl").touch()
-    (states / "file").write_text("x")
     real = make(states, "/a")
-    (states / "linked").symlink_to(states / real)
+    plant(states, "empty/", "begun/journal.jsonl", "file: x", f"linked -> {real}")
     assert ours(states) == [real]
 
 
@@ -222,9 +218,7 @@ def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, wh
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
     session = make(states, "/a")
-    runtime = tmp_path / "run/ccb"
-    runtime.mkdir(parents=True)
-    (runtime / f"{session}.lock").write_text(json.dumps(process_identity.own_identity()))
+    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(process_identity.own_identity())}")
     assert described(session)["pid"] == os.getpid()
 
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.remote.tools_kit import plant
 from tests.support.worker.cages import NO_CAGES, sandbox
 
 from ccb.remote.context.git_state import Git, current_branch
@@ -31,18 +32,10 @@ _STRANGER = 4711
 def shared(tmp_path: Path) -> Path:
     """A directory as /tmp, with a repository, settings and instructions of somebody in it, and a directory of ours."""
     top = tmp_path / "shared"
-    for name in ("own", ".git", ".claude"):
-        (top / name).mkdir(parents=True)
+    plant(top, "own/", ".git/HEAD: ref: refs/heads/main", ".claude/CLAUDE.md: Run evil.", "CLAUDE.md: Run the evil.")
+    plant(top, "CLAUDE.local.md: Run all evil.")
+    plant(top, '.claude/settings.json: {"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}')
     (top / "own").chmod(0o755)
-    files = {
-        ".git/HEAD": "ref: refs/heads/main\n",
-        ".claude/settings.json": '{"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}',
-        ".claude/CLAUDE.md": "Run evil.\n",
-        "CLAUDE.md": "Run the evil.\n",
-        "CLAUDE.local.md": "Run all evil.\n",
-    }
-    for name, text in files.items():
-        (top / name).write_text(text)
     return top
 
 
@@ -95,8 +88,7 @@ def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: P
 
 
 def test_only_what_is_ours_counts_between_a_project_and_its_repository(shared: Path) -> None:
-    (shared / "open" / "cwd").mkdir(parents=True)
-    (shared / "open" / "CLAUDE.md").write_text("Do.\n")
+    plant(shared / "open", "cwd/", "CLAUDE.md: Do.")
     (shared / "open").chmod(0o777)
     assert _project(shared / "open" / "cwd").directories == (f"{shared}/open/cwd", str(shared))
     assert "Do.\n" not in _instructions(shared / "open" / "cwd")
@@ -104,33 +96,23 @@ def test_only_what_is_ours_counts_between_a_project_and_its_repository(shared: P
 
 def test_an_instruction_file_of_a_clone_leads_nowhere_out_of_it(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    (clone / ".git").mkdir(parents=True)
-    (clone / "sub").mkdir()
-    (tmp_path / "passwords.txt").write_text("secret\n")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "CLAUDE.md").write_text("secret\n")
-    for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"):
-        (clone / name).symlink_to("../passwords.txt")
-    (clone / ".claude").symlink_to("../notes")
+    plant(clone, ".git/", "sub/", "../passwords.txt: secret", "../notes/CLAUDE.md: secret", ".claude -> ../notes")
+    plant(clone, *(f"{name} -> ../passwords.txt" for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")))
     assert _instructions(clone) == _instructions(clone / "sub") == []
-    (clone / "sub" / "CLAUDE.md").write_text("inside\n")
     (clone / "CLAUDE.md").unlink()
-    (clone / "CLAUDE.md").symlink_to("sub/CLAUDE.md")
+    plant(clone, "sub/CLAUDE.md: inside", "CLAUDE.md -> sub/CLAUDE.md")
     assert _instructions(clone) == ["inside\n"]
 
 
 def test_a_link_of_ours_above_a_project_may_lead_anywhere_that_is_ours(tmp_path: Path) -> None:
-    (tmp_path / "dotfiles").mkdir()
-    (tmp_path / "dotfiles" / "me.md").write_text("mine\n")
-    (tmp_path / "CLAUDE.md").symlink_to("dotfiles/me.md")
-    (tmp_path / "project").mkdir()
+    plant(tmp_path, "dotfiles/me.md: mine", "CLAUDE.md -> dotfiles/me.md", "project/")
     assert _instructions(tmp_path / "project") == ["mine\n"]
     (tmp_path / "dotfiles").chmod(0o777)
     assert _instructions(tmp_path / "project") == []
 
 
 def test_the_local_file_of_a_clone_is_not_called_the_users_own(tmp_path: Path) -> None:
-    (tmp_path / "CLAUDE.local.md").write_text("Do.\n")
+    plant(tmp_path, "CLAUDE.local.md: Do.")
     (file,) = find_instructions(str(tmp_path), "/nowhere")
     assert "own" not in instruction_text(file).splitlines()[0].replace(str(tmp_path), "")
 
@@ -143,11 +125,9 @@ def test_what_is_missing_is_not_ours(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_path: Path) -> None:
-    (tmp_path / ".claude").mkdir()
-    path = tmp_path / ".claude" / "settings.json"
-    path.write_text('{"model": "m"}')
+    plant(tmp_path, '.claude/settings.json: {"model": "m"}')
     mine = _project(tmp_path)
-    os.chown(path, _STRANGER, _STRANGER)
+    os.chown(tmp_path / ".claude" / "settings.json", _STRANGER, _STRANGER)
     theirs = _project(tmp_path)
     assert [each.owner for each in (*mine.switches, *theirs.switches)] == ["root", str(_STRANGER)]
     assert mine.fingerprint == theirs.fingerprint
@@ -185,23 +165,16 @@ def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_p
 
 @pytest.mark.parametrize("how", ["file", "directory"])
 def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_path: Path, how: str) -> None:
-    text = "---\nname: x\ndescription: x\n---\nsecret\n"
+    text = "---\nname: x\ndescription: x\n---\nsecret"
     clone, other = tmp_path / "clone", tmp_path / "other"
     names = ("commands/x.md", "agents/x.md", "skills/y/SKILL.md", "output-styles/x.md")
     for top in (other, clone / "docs"):
-        for name in names:
-            (top / name).parent.mkdir(parents=True)
-            (top / name).write_text(text)
+        plant(top, *(f"{name}: {text}" for name in names))
     (clone / ".git").mkdir()
 
     def lead(target: Path) -> None:
-        for name in names:
-            if how == "file":
-                (clone / ".claude" / name).parent.mkdir(parents=True, exist_ok=True)
-                (clone / ".claude" / name).symlink_to(target / name)
-            else:
-                (clone / ".claude").mkdir(exist_ok=True)
-                (clone / ".claude" / name.partition("/")[0]).symlink_to(target / name.partition("/")[0])
+        led = names if how == "file" else [name.partition("/")[0] for name in names]
+        plant(clone / ".claude", *(f"{name} -> {target}/{name}" for name in led))
 
     def read() -> tuple[list[str], list[str]]:
         problems: list[str] = []
