@@ -26,8 +26,8 @@ def sh(directory: Path, script: str) -> None:
     """Run a script in a project. `$RUN` is a program in it, and `$ROOT` the directory above."""
     root = directory.parent
     environ = {"PATH": os.environ["PATH"], "HOME": f"{root}/home", "GIT_CONFIG_NOSYSTEM": "1", "ROOT": str(root)}
-    run = {"cwd": directory, "env": {**environ, "RUN": f"{directory}/run"}, "timeout": 30}
-    subprocess.run(["sh", "-ec", script], check=True, capture_output=True, **run)
+    environ["RUN"] = f"{directory}/run"
+    subprocess.run(["sh", "-ec", script], check=True, capture_output=True, cwd=directory, env=environ, timeout=30)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,26 +22,30 @@ from ccb.remote.session_store.journal import Journal, JournalError
 from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord, parse_line
 
 
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    made = Journal(str(tmp_path / "journal.jsonl"))
+    yield made
+    await made.close()
+
+
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
     return [(record.seq, record.kind, record.body) for record in journal.read(after)]
 
 
-async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path / "journal.jsonl"))
+async def test_only_durable_records_are_given_to_readers(journal: Journal) -> None:
     journal.append(MessageRecord({}))
     assert records(journal) == []
     await journal.commit()
     assert len(records(journal)) == 1
-    await journal.close()
 
 
 @pytest.mark.parametrize("ring", [1, 1 << 20], ids=["from-the-file", "from-memory"])
 async def test_a_whole_journal_is_looked_through_beside_the_loop(
-    ring: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ring: int, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A laptop that hears nothing for 15 s drops its link."""
     monkeypatch.setattr(journal_module, "_RING_BYTES", ring)
-    journal = Journal(str(tmp_path / "journal.jsonl"))
     for number in range(3):
         journal.append(MessageRecord({"n": number}))
     going_on = threading.Event()
@@ -55,13 +59,11 @@ async def test_a_whole_journal_is_looked_through_beside_the_loop(
     journal.append(MessageRecord({"n": "too late"}))
     going_on.set()
     assert await looking == [1, 2, 3]
-    await journal.close()
 
 
 async def test_many_who_commit_together_share_the_writes_to_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(str(tmp_path / "journal.jsonl"))
     synced = []
     real = os.fdatasync
 
@@ -78,7 +80,6 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
     await asyncio.gather(*(say() for _ in range(50)))
     assert journal.durable == 50
     assert len(synced) <= 3
-    await journal.close()
 
 
 @settings(max_examples=20, deadline=None)
@@ -100,16 +101,14 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
     asyncio.run(scenario())
 
 
-async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
+async def test_a_full_disk_leaves_no_half_record(journal: Journal, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    journal = Journal(str(path))
     journal.append(MessageRecord({"x": "a" * 1000}))
     before = path.read_bytes()
     with file_limit(2000), pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
         journal.append(MessageRecord({"x": "b" * 5000}))
     assert path.read_bytes() == before
     assert journal.append(MessageRecord({"x": "c"})).seq == 2
-    await journal.close()
 
 
 @pytest.mark.parametrize("size", [0, 10, 70_000, 2_000_000])
