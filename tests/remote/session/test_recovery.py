@@ -85,7 +85,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     await first.opened("go")
     for text, fields in (("queued", {"priority": "later"}), ("promoted", {"priority": "later"}), ("steers", {})):
         await first.say(text, text, uuid=text, **fields)
-        await first.next(Event, lambda event: event.kind == "input" and event.body["id"] == text)  # noqa: B023
+        await first.next(Event, lambda event, text=text: event.kind == "input" and event.body["id"] == text)
     await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.drive(session)  # the connection is lost, and the same input comes once more
     await again.say("steers", "steers")
