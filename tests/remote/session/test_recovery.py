@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import shutil
 
@@ -12,6 +13,10 @@ from tests.remote.worker_process import WorkerHost, alive, until
 
 from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.session_options import SessionOptions
+
+
+def _is_input(input_id: str, event: Event) -> bool:
+    return event.kind == "input" and bool(event.body["id"] == input_id)
 
 
 async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
@@ -85,7 +90,7 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
     await first.opened("go")
     for text, fields in (("queued", {"priority": "later"}), ("promoted", {"priority": "later"}), ("steers", {})):
         await first.say(text, text, uuid=text, **fields)
-        await first.next(Event, lambda event, text=text: event.kind == "input" and event.body["id"] == text)
+        await first.next(Event, functools.partial(_is_input, text))
     await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.drive(session)  # the connection is lost, and the same input comes once more
     await again.say("steers", "steers")
