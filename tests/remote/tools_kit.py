@@ -92,6 +92,19 @@ async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
         await close_context(context)
 
 
+def plant(root: Path, *names: str) -> None:
+    """Make what a tree needs: `name/` is a directory, `name -> target` a link, and `name: text` a file of one line."""
+    for line in names:
+        link, to, target = line.partition(" -> ")
+        name, _, text = line.partition(": ")
+        path = root / (link if to else name)
+        (path if name.endswith("/") else path.parent).mkdir(parents=True, exist_ok=True)
+        if to:
+            path.symlink_to(target)
+        elif not name.endswith("/"):
+            path.write_text(f"{text}\n" if text else "")
+
+
 async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():

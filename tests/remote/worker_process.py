@@ -131,9 +131,9 @@ class Laptop:
                 break
         return hello
 
-    async def say(self, text: str | list[Json], input_id: str = "") -> str:
+    async def say(self, text: str | list[Json], input_id: str = "", **fields: Any) -> str:
         input_id = input_id or uuid.uuid4().hex
-        body = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+        body = {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, **fields}
         await self.send(Input(self.epoch, input_id, body))
         return input_id
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.remote.tools_kit import until
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.hooks.hook_outcome import NOTHING, HookOutcome, read_output
@@ -71,6 +71,12 @@ class Desk:
 
     def use(self, value: Json, source: str = "user") -> None:
         self.runner.begin_turn(HookTurn(), [sourced(value, source)])
+
+    async def ran(self, event: str, *commands: str, timeout: float | None = None) -> HookOutcome:
+        """Run commands as the hooks of an event, of the tool T if it is about a tool."""
+        self.use(one(event, *commands, timeout=timeout))
+        tool = "T" if "Tool" in event else ""
+        return await self.runner.run(event, {"tool_name": tool}, tool)
 
     def said(self) -> list[str]:
         return [each.body["content"] for each, _ in self.records if isinstance(each, MessageRecord)]
@@ -134,15 +140,9 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
     assert await desk.runner.run("PreToolUse", {"tool_name": "U"}, "U") is NOTHING
     outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T", about="t1", agent_id="a1")
     assert outcome == HookOutcome("allow", "fine", ("look",), ("hello",), updated_input={"a": 2})
-    assert json.loads((tmp_path / "got").read_text()) == {
-        "session_id": "s-1",
-        "transcript_path": "/j",
-        "cwd": str(tmp_path),
-        "permission_mode": "plan",
-        "hook_event_name": "PreToolUse",
-        "agent_id": "a1",
-        "tool_name": "T",
-    }
+    about = {"session_id": "s-1", "transcript_path": "/j", "cwd": str(tmp_path), "permission_mode": "plan"}
+    event = {"hook_event_name": "PreToolUse", "agent_id": "a1", "tool_name": "T"}
+    assert json.loads((tmp_path / "got").read_text()) == {**about, **event}
     assert (tmp_path / "where").read_text().strip() == str(tmp_path)
     assert desk.records[0] == (HookRecord("PreToolUse", "T", "t1", 1), "a1") and desk.durable == 1
     assert desk.said() == ["hello"]
@@ -249,20 +249,17 @@ async def test_a_gate_stays_shut_when_its_hook_cannot_run(desk: Desk, tmp_path: 
     moved = Desk(gone)
     gone.rename(tmp_path / "renamed")
     for command in ("./guard.py", "exit 3"):
-        moved.use(one("PreToolUse", command))
-        outcome = await moved.runner.run("PreToolUse", {}, "Write")
+        outcome = await moved.ran("PreToolUse", command)
         assert outcome.blocked and outcome.reason and moved.said()
-    moved.use(one("PostToolUse", "./guard.py"))
-    assert not (await moved.runner.run("PostToolUse", {}, "Write")).blocked, "the tool has run"
+    assert not (await moved.ran("PostToolUse", "./guard.py")).blocked, "the tool has run"
     moved.host.close()
     for event in ("PreToolUse", "PermissionRequest", "UserPromptSubmit", "Stop", "SubagentStop", "TaskCreated"):
-        desk.use(one(event, "./no-such-guard.sh"))
-        outcome = await desk.runner.run(event, {}, "Write")
+        outcome = await desk.ran(event, "./no-such-guard.sh")
         assert outcome.blocked and "No such file" in outcome.reason
     desk.use(one("Stop", "./no-such-guard.sh"))
     assert not (await desk.runner.run("Stop", {"stop_hook_active": True})).blocked, "once is enough"
-    desk.use(one("PreToolUse", "head -c 2000000 /dev/zero | tr '\\0' x; echo; echo '{}'"))
-    assert "more than ccb reads" in (await desk.runner.run("PreToolUse", {}, "Write")).reason
+    long = await desk.ran("PreToolUse", "head -c 2000000 /dev/zero | tr '\\0' x; echo; echo '{}'")
+    assert "more than ccb reads" in long.reason
 
 
 async def test_a_gating_hook_that_cannot_be_used_refuses_what_it_may_have_been_about(desk: Desk) -> None:
@@ -288,41 +285,33 @@ async def test_a_gating_hook_that_cannot_be_used_refuses_what_it_may_have_been_a
 async def test_hooks_run_together_each_once_and_the_strictest_decides(desk: Desk, tmp_path: Path) -> None:
     meet = "touch %s; for i in $(seq 500); do [ -e %s ] && break; sleep 0.01; done; [ -e %s ]"
     commands = [f"({meet % ('a', 'b', 'b')}) && echo no >&2; exit 2", f"({meet % ('b', 'a', 'a')}) || exit 3", "echo x"]
-    desk.use(one("Stop", *commands, "echo x >> count", "echo x >> count"))
-    outcome = await desk.runner.run("Stop", {})
+    outcome = await desk.ran("Stop", *commands, "echo x >> count", "echo x >> count")
     assert (outcome.decision, outcome.reason, outcome.errors) == ("deny", "no", ())
     assert (tmp_path / "count").read_text() == "x\n"
 
 
 async def test_a_slow_hook_is_stopped_with_everything_it_started(desk: Desk) -> None:
-    desk.use(one("Stop", "sleep 600 & setsid sleep 600 & sleep 600", timeout=0.2))
-    outcome = await desk.runner.run("Stop", {})
+    outcome = await desk.ran("Stop", "sleep 600 & setsid sleep 600 & sleep 600", timeout=0.2)
     assert outcome.blocked and "stopped after 0.2 s" in outcome.reason
     assert "A Stop hook failed" in desk.said()[0]
 
 
 async def test_an_interrupt_leaves_no_process(desk: Desk, tmp_path: Path) -> None:
-    desk.use(one("Stop", "sleep 600 & touch started; exec sleep 600"))
-    task = asyncio.ensure_future(desk.runner.run("Stop", {}))
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "started").exists():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    task = asyncio.ensure_future(desk.ran("Stop", "sleep 600 & touch started; exec sleep 600"))
+    await until((tmp_path / "started").exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
 
 
 async def test_output_without_end_is_cut(desk: Desk) -> None:
-    desk.use(one("UserPromptSubmit", "head -c 9000000 /dev/zero | tr '\\0' x; head -c 900000 /dev/zero >&2"))
-    outcome = await desk.runner.run("UserPromptSubmit", {"prompt": "p"})
+    outcome = await desk.ran("UserPromptSubmit", "head -c 9000000 /dev/zero | tr '\\0' x; head -c 900000 /dev/zero >&2")
     assert 30_000 <= len(outcome.context[0]) < 30_100
 
 
 @pytest.mark.parametrize("more", [0, 1])
 async def test_a_gating_hook_refuses_only_if_its_output_is_longer_than_what_is_read(desk: Desk, more: int) -> None:
-    desk.use(one("PreToolUse", f"head -c {(1 << 20) + more} /dev/zero | tr '\\0' '\\n'"))
-    outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T")
+    outcome = await desk.ran("PreToolUse", f"head -c {(1 << 20) + more} /dev/zero | tr '\\0' '\\n'")
     assert ("printed more than ccb reads" in outcome.reason) is bool(more)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from tests.remote.permissions.corpus.rows import cases, pairs
+from tests.remote.tools_kit import plant
 from tests.support.worker.cages import sandbox
-from tests.support.worker.permission_desk import Desk, Named, bash, on_file
+from tests.support.worker.permission_desk import Desk, Named, bash, differing, on_file
 
 from ccb.remote.permissions.engine import ChildPermissions, LaunchRules, PermissionEngine
 from ccb.remote.permissions.matchers import PathMatcher
@@ -82,54 +83,52 @@ def test_only_the_declared_keys_of_an_input_say_which_path_a_call_is_about(desk:
     assert denying.decide(Named("Read"), {"file_path": secret, "": here}).behavior is DENY
 
 
-def test_accept_edits_lets_files_here_be_written(desk: Desk) -> None:
-    engine = desk.engine("acceptEdits")
-    for tool in ("Edit", "Write", "MultiEdit"):
-        assert on_file(engine, tool, "src/new.py").behavior is ALLOW
-        assert on_file(engine, tool, "../other/c").behavior is ASK
-    for command in ("mkdir -p x/y", "touch a b", "echo hi > out.txt", "cat a.txt >> src/b.py", "mkdir x && touch x/y"):
-        assert bash(engine, command).behavior is ALLOW, command
-    for command in cases("accept edits lets files here be written"):
-        assert bash(engine, command).behavior is ASK, command
+EDITS: dict[str, Any] = {"mode": "acceptEdits"}
+NO_RM: dict[str, Any] = {"mode": "bypassPermissions", "disallowed": "Bash(rm *) Read(//etc/**)"}
+WRITING = ("mkdir -p x/y", "touch a b", "echo hi > out.txt", "cat a.txt >> src/b.py", "mkdir x && touch x/y")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected", "calls"),
+    [
+        (EDITS, ALLOW, ["Edit src/new.py", "Write src/new.py", "MultiEdit src/new.py", *(f"$ {c}" for c in WRITING)]),
+        (EDITS, ASK, ["Edit ../other/c", "Write ../other/c", "MultiEdit ../other/c"]),
+        (EDITS, ASK, [f"$ {command}" for command in cases("accept edits lets files here be written")]),
+        ({**EDITS, "add_dirs": ["../other"]}, ALLOW, ["Write ../other/new", "$ cat ../other/c"]),
+        (NO_RM, ALLOW, ["$ make install && curl x | sh"]),
+        (NO_RM, DENY, ["$ a; rm x", "$ cat /etc/passwd"]),
+        (NO_RM, ASK, ["$ for f in a; do echo; done"]),  # what cannot be read may be what is denied
+        ({"mode": "bypassPermissions"}, ALLOW, ["$ for f in a; do echo; done"]),
+    ],
+)
+def test_a_mode_decides_what_no_rule_does(
+    desk: Desk, settings: dict[str, Any], expected: Behavior, calls: list[str]
+) -> None:
+    assert differing(desk.engine(**settings), expected, *calls) == []
 
 
 @pytest.mark.parametrize("path", [".git/config", ".git/hooks/update", ".mcp.json", ".claude/settings.json", ".bashrc"])
 def test_protected_files_ask_even_then(desk: Desk, path: str) -> None:
     engine = desk.engine("acceptEdits", allowed="Edit")
-    decision = on_file(engine, "Write", path)
-    assert decision.behavior is ASK
-    assert decision.suggestions == []
-    assert bash(engine, f"echo x > {path}").behavior is ASK
-    assert bash(engine, f"touch {path}").behavior is ASK
+    assert on_file(engine, "Write", path).suggestions == []
+    assert differing(engine, ASK, f"Write {path}", f"$ echo x > {path}", f"$ touch {path}") == []
     assert on_file(desk.engine("bypassPermissions"), "Write", path).behavior is ALLOW
 
 
 def test_a_link_leads_out_of_the_directory_for_nobody(desk: Desk) -> None:
-    (desk.cwd / "key").symlink_to(desk.home / ".ssh/id")
-    (desk.cwd / "out").symlink_to(desk.root / "other")
+    plant(desk.cwd, f"key -> {desk.home}/.ssh/id", f"out -> {desk.root}/other")
     engine = desk.engine("acceptEdits", allowed="Edit(out/**) Read(out/**)")
-    assert on_file(engine, "Read", "key").behavior is ASK
-    assert on_file(engine, "Write", "out/new").behavior is ASK
-    assert on_file(engine, "Read", "out/c").behavior is ASK
-    for command in cases("a link leads out of the directory for nobody"):
-        assert bash(engine, command).behavior is ASK, command
+    commands = cases("a link leads out of the directory for nobody")
+    calls = ("Read key", "Write out/new", "Read out/c", *(f"$ {command}" for command in commands))
+    assert differing(engine, ASK, *calls) == []
     assert bash(engine, "find . -type f -exec cat {} +").behavior is ALLOW
-
-
-def test_added_directories_count_as_here(desk: Desk) -> None:
-    engine = desk.engine("acceptEdits", add_dirs=["../other"])
-    assert on_file(engine, "Write", desk.root / "other/new").behavior is ALLOW
-    assert bash(engine, "cat ../other/c").behavior is ALLOW
-    assert engine.directories == (str(desk.cwd), str(desk.root / "other"))
 
 
 def test_only_the_plan_itself_is_written_in_plan_mode_and_no_link_in_its_place(desk: Desk) -> None:
     plan = desk.root / "state" / "plan.md"
     plan.parent.mkdir()
     engine = desk.engine("plan", plan_file=str(plan))
-    assert on_file(engine, "Write", plan).behavior is ALLOW
-    assert on_file(engine, "Edit", plan).behavior is ALLOW
-    assert on_file(engine, "Read", plan).behavior is ALLOW
+    assert differing(engine, ALLOW, f"Write {plan}", f"Edit {plan}", f"Read {plan}") == []
     assert on_file(engine, "Write", plan.parent / "journal.jsonl").behavior is DENY
     assert on_file(desk.engine("plan", plan_file=str(plan), disallowed="Edit"), "Write", plan).behavior is DENY
     plan.symlink_to(desk.root / "elsewhere")
@@ -149,20 +148,9 @@ def test_plan_mode_only_looks(desk: Desk) -> None:
     assert bash(engine, "git log && ls").behavior is ALLOW
     assert engine.decide(Named("Looker", reads=True), {}).behavior is ASK
     for decision in (bash(engine, "make x"), on_file(engine, "Edit", "a.txt"), engine.decide(Named("New"), {})):
-        assert decision.behavior is DENY
-        assert decision.reason_type == "mode"
-        assert "lan mode" in decision.reason
+        assert (decision.behavior, decision.reason_type) == (DENY, "mode") and "lan mode" in decision.reason
     assert bash(engine, "make x", can_ask=True).behavior is ASK
     assert bash(desk.engine("plan", disallowed="Bash(make *)"), "make x", can_ask=True).behavior is DENY
-
-
-def test_bypass_allows_all_but_what_rules_deny(desk: Desk) -> None:
-    engine = desk.engine("bypassPermissions", disallowed="Bash(rm *) Read(//etc/**)")
-    assert bash(engine, "make install && curl x | sh").behavior is ALLOW
-    assert bash(engine, "a; rm x").behavior is DENY
-    assert bash(engine, "cat /etc/passwd").behavior is DENY
-    assert bash(engine, "for f in a; do echo; done").behavior is ASK, "what cannot be read may be what is denied"
-    assert bash(desk.engine("bypassPermissions"), "for f in a; do echo; done").behavior is ALLOW
 
 
 def test_modes_are_checked(desk: Desk) -> None:
@@ -196,14 +184,11 @@ def test_a_denied_tool_is_not_shown_to_the_model(desk: Desk) -> None:
 def test_deny_beats_ask_beats_allow(desk: Desk) -> None:
     engine = desk.engine("bypassPermissions", allowed="Bash(git *)", disallowed="Bash(git push *)")
     engine.set_mode("default")
-    assert bash(engine, "git commit -m x").behavior is ALLOW
-    assert bash(engine, "git push").behavior is DENY
+    assert differing(engine, ALLOW, "$ git commit -m x") == differing(engine, DENY, "$ git push") == []
     engine.apply([_rules("ask", "Bash", "git commit *")])
-    assert bash(engine, "git commit -m x").behavior is ASK
-    assert bash(engine, "ls; git commit").behavior is ASK
+    assert differing(engine, ASK, "$ git commit -m x", "$ ls; git commit") == []
     engine.apply([_rules("allow", "Bash", "git push *"), _rules("deny", "Bash", "git commit *")])
-    assert bash(engine, "git push").behavior is DENY
-    assert bash(engine, "git commit").behavior is DENY
+    assert differing(engine, DENY, "$ git push", "$ git commit") == []
 
 
 def _rules(
@@ -224,6 +209,7 @@ def test_updates_change_rules_mode_and_directories(desk: Desk) -> None:
     engine.apply([_rules("allow", "Bash", "npm *", "removeRules")])
     assert bash(engine, "npm x").behavior is ASK
     engine.apply([{"type": "addDirectories", "directories": ["../other"], "destination": "session"}])
+    assert engine.directories == (str(desk.cwd), str(desk.root / "other"))
     assert on_file(engine, "Write", "../other/x").behavior is ALLOW
     engine.apply([{"type": "removeDirectories", "directories": [str(desk.root / "other")], "destination": "session"}])
     assert on_file(engine, "Write", "../other/x").behavior is ASK
@@ -242,8 +228,7 @@ def test_updates_change_rules_mode_and_directories(desk: Desk) -> None:
 def test_an_update_that_is_not_understood_changes_nothing_and_is_named(desk: Desk, update: Any) -> None:
     engine = desk.engine()
     assert len(engine.apply([update, _rules("allow", "Bash", "make *")])) == 1
-    assert engine.mode == "default"
-    assert engine.directories == (str(desk.cwd),)
+    assert (engine.mode, engine.directories) == ("default", (str(desk.cwd),))
     assert bash(engine, "make").behavior is ALLOW, "the others are applied"
     assert bash(engine, "rm x").behavior is ASK
 
@@ -312,16 +297,9 @@ def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_i
 
 
 @pytest.mark.parametrize("tool", ["Read", "Write", "cat ", "echo x > "])
-@pytest.mark.parametrize(
-    ("path", "rule"),
-    pairs("files and the rule that is suggested for them"),
-)
+@pytest.mark.parametrize(("path", "rule"), pairs("files and the rule that is suggested for them"))
 def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, tool: str, path: str, rule: str) -> None:
-    (desk.root / "to-home").symlink_to(desk.home)
-    (desk.root / "to-ssh").symlink_to(desk.home / ".ssh")
-    for directory in (desk.root / "mixed", desk.home / "notes"):
-        directory.mkdir()
-    (desk.root / "mixed/.env").touch()
+    plant(desk.root, f"to-home -> {desk.home}", f"to-ssh -> {desk.home}/.ssh", "mixed/.env", "home/notes/")
     named = {"home": str(desk.home), "root": str(desk.root)}
     full = path.format(**named)
 
@@ -343,10 +321,7 @@ def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, too
             assert again.behavior is ALLOW or "secrets" in again.reason
 
 
-@pytest.mark.parametrize(
-    "directory",
-    cases("such a directory itself is suggested by no rule"),
-)
+@pytest.mark.parametrize("directory", cases("such a directory itself is suggested by no rule"))
 def test_such_a_directory_itself_is_suggested_by_no_rule(desk: Desk, directory: str) -> None:
     (desk.home / ".config").mkdir()
     for decision in (
@@ -372,8 +347,7 @@ def test_a_headless_denial_says_what_would_allow_it(desk: Desk) -> None:
     assert "--permission-mode acceptEdits" in headless_denial(on_file(engine, "Edit", "a.txt"), "Edit")
     assert "--allowedTools 'Bash(rm $X)'" in headless_denial(bash(engine, "rm $X"), "Bash")
     protected = headless_denial(on_file(engine, "Write", ".git/config"), "Write")
-    assert "protected" in protected
-    assert "--allowedTools" not in protected
+    assert "protected" in protected and "--allowedTools" not in protected
 
 
 TOOLS = {tool.name: tool for tool in default_tools()}
@@ -412,15 +386,14 @@ def test_a_mode_and_a_rule_that_change_meanwhile_hold_at_once() -> None:
     assert decided(child, "Write") is ALLOW
     parent.set_mode("default")
     assert decided(child, "Write") is ASK
-    parent.apply([{"type": "addRules", "rules": [{"toolName": "Write"}], "behavior": "deny", "destination": "session"}])
+    parent.apply([_rules("deny", "Write")])
     assert decided(child, "Write") is DENY and not child.visible("Write")
 
 
 def test_what_is_granted_to_an_agent_holds_for_the_session_and_a_new_mode_is_told() -> None:
     parent, told = session_engine(), []
     child = ChildPermissions(parent, mode_changed=lambda: told.append(parent.mode))
-    rule = {"toolName": "Bash", "ruleContent": "touch made"}
-    child.apply([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+    child.apply([_rules("allow", "Bash", "touch made")])
     assert decided(parent, "Bash") is ALLOW and not told
     child.apply([{"type": "setMode", "mode": "acceptEdits", "destination": "session"}])
     assert told == ["acceptEdits"] and child.mode == "acceptEdits"

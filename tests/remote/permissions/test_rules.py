@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.permissions.corpus.rows import pairs
+from tests.remote.tools_kit import plant
 
 from ccb.remote.permissions.engine import read_rule
 from ccb.remote.permissions.paths import PathPattern, PathScope, protection
@@ -87,8 +88,7 @@ def test_matching_takes_linear_time() -> None:
 
 @pytest.fixture
 def places(tmp_path: Path) -> PathScope:
-    for name in ("project/src/deep", "home", "other"):
-        (tmp_path / name).mkdir(parents=True)
+    plant(tmp_path, "project/src/deep/", "home/", "other/")
     return PathScope.of(str(tmp_path / "project"), str(tmp_path / "home"), [str(tmp_path / "other")])
 
 
@@ -150,8 +150,7 @@ def test_ordinary_files_are_not(places: PathScope, path: str) -> None:
 
 def test_a_path_with_one_slash_in_settings_of_a_project_starts_where_they_are(tmp_path: Path) -> None:
     home, root = tmp_path / "home", tmp_path.resolve() / "re[po"
-    (root / "deep").mkdir(parents=True)
-    (root / "out").symlink_to(tmp_path)
+    plant(root, "deep/", f"out -> {tmp_path}")
     layer = Layer(PROJECT, f"{root}/.claude/settings.json", {}, on_host=True)
     places = PathScope.of(str(root / "deep"), str(home))
 

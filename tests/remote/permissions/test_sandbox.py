@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import plant
 from tests.support.worker.cages import NO_CAGES, ONLY_READING, sandbox
-from tests.support.worker.permission_desk import Desk, Named, bash, on_file
+from tests.support.worker.permission_desk import Desk, Named, bash, differing, on_file
 
 from ccb.remote.permissions.modes import SandboxError
 from ccb.remote.permissions.rules import Behavior, Decision
@@ -104,12 +105,11 @@ def test_the_read_only_cage_opens_what_rules_for_reading_open(desk: Desk) -> Non
 
 def test_workspace_mode_writes_files_here_but_asks_for_those_that_act_later(desk: Desk) -> None:
     engine = desk.engine(sandbox=sandbox("workspace"))
+    acting = ("CLAUDE.md", "sub/AGENTS.md", ".git/hooks/pre-commit", ".git/config", ".claude/settings.json")
+    asked = (*acting, ".cursor/rules/x.mdc", ".vscode/tasks.json", ".envrc", "../other/c", "~/x")
     for tool in ("Write", "Edit", "MultiEdit"):
-        assert on_file(engine, tool, "src/new.py").behavior is ALLOW
-        for path in ("CLAUDE.md", "sub/AGENTS.md", ".git/hooks/pre-commit", ".git/config", ".claude/settings.json"):
-            assert on_file(engine, tool, path).behavior is ASK, path
-        for path in (".cursor/rules/x.mdc", ".vscode/tasks.json", ".envrc", "../other/c", "~/x"):
-            assert on_file(engine, tool, path).behavior is ASK, path
+        assert differing(engine, ALLOW, f"{tool} src/new.py") == []
+        assert differing(engine, ASK, *(f"{tool} {path}" for path in asked)) == []
 
 
 def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_back_to_reading(desk: Desk) -> None:
@@ -124,25 +124,20 @@ def test_a_mode_that_the_host_cannot_hold_is_refused_with_the_reason_and_falls_b
 
 def test_a_repository_without_a_dot_git_is_asked_for_and_so_is_the_file_that_makes_one(desk: Desk) -> None:
     engine = desk.engine(sandbox=sandbox("workspace"))
-    bare, linked = desk.cwd / "src" / "bare", desk.cwd / "src" / "linked"
-    for name in (bare / "objects", bare / "refs", linked):
-        name.mkdir(parents=True)
-    (linked / "HEAD").touch()
-    assert on_file(engine, "Write", "src/bare/config").behavior is ALLOW
-    assert on_file(engine, "Write", "src/bare/HEAD").behavior is ASK
-    assert on_file(engine, "Write", "src/linked/commondir").behavior is ASK
+    bare = desk.cwd / "src" / "bare"
+    plant(bare, "objects/", "refs/", "../linked/HEAD")
+    assert differing(engine, ALLOW, "Write src/bare/config") == []
+    assert differing(engine, ASK, "Write src/bare/HEAD", "Write src/linked/commondir") == []
     (bare / "HEAD").touch()
     assert on_file(engine, "Write", "src/bare/hooks/pre-push").behavior is ASK
-    (bare / "tree").mkdir()
-    (bare / "tree" / ".git").touch()
+    plant(bare, "tree/.git")
     assert on_file(engine, "Write", "src/bare/tree/new").behavior is ALLOW, "a work tree in it"
 
 
 @pytest.mark.parametrize("directory", ["home", ".", "link"])
 def test_a_home_directory_is_no_workspace(desk: Desk, tmp_path: Path, directory: str) -> None:
     """Too much in it acts outside of a cage later, as `.bash_profile`."""
-    (tmp_path / "home").mkdir(exist_ok=True)
-    (tmp_path / "link").symlink_to("home")
+    plant(tmp_path, "home/", "link -> home")
     wanted = sandbox("workspace", home=str(tmp_path / "home"))
     with pytest.raises(SandboxError) as refused:
         wanted.check([str(desk.cwd), str(tmp_path / directory)])

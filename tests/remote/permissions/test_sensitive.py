@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.worker.permission_desk import Desk, Named, bash, on_file
+from tests.support.worker.permission_desk import Desk, Named, bash, differing, on_file
 
 from ccb.remote.permissions.rules import Behavior
 from ccb.remote.settings.worker_settings import USER, Layer, WorkerSettings
@@ -31,10 +31,10 @@ def test_a_file_that_usually_holds_secrets_is_not_read_or_changed_without_a_ques
 
 
 def test_a_rule_allows_it_and_others_like_it_are_not_meant(desk: Desk) -> None:
-    assert on_file(desk.engine(allowed="Read(.env)"), "Read", ".env").behavior is ALLOW
-    assert on_file(desk.engine(allowed="Read"), "Read", ".env").behavior is ALLOW
-    for name in (".env.example", "src/id_ed25519.pub", "keys.py", "src/environment.ts"):
-        assert on_file(desk.engine(), "Read", name).behavior is ALLOW, name
+    for rule in ("Read(.env)", "Read"):
+        assert on_file(desk.engine(allowed=rule), "Read", ".env").behavior is ALLOW
+    others = (".env.example", "src/id_ed25519.pub", "keys.py", "src/environment.ts")
+    assert differing(desk.engine(), ALLOW, *(f"Read {name}" for name in others)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,7 @@ def test_an_old_rule_about_all_of_a_home_opens_no_place_with_secrets(desk: Desk,
 @pytest.mark.parametrize("rule", ["~/.ssh/**", "~/.ssh/id", "~/**/id", "//{home}/.ssh/*", "//**/.ssh/**"])
 def test_a_rule_that_names_the_place_opens_it(desk: Desk, rule: str) -> None:
     engine = desk.engine(allowed=f"Read({rule.format(home=str(desk.home)[1:])}) Read(~/**)")
-    assert on_file(engine, "Read", "~/.ssh/id").behavior is ALLOW
-    assert on_file(engine, "Read", "~/note").behavior is ALLOW
+    assert differing(engine, ALLOW, "Read ~/.ssh/id", "Read ~/note") == []
 
 
 @pytest.mark.parametrize(
@@ -74,8 +73,7 @@ def test_the_exact_command_can_be_allowed(desk: Desk) -> None:
 
 def test_dont_ask_denies_what_would_need_a_question_and_nothing_else(desk: Desk) -> None:
     engine = desk.engine("dontAsk", allowed="Bash(make *)")
-    assert on_file(engine, "Read", "a.txt").behavior is ALLOW
-    assert bash(engine, "make test").behavior is ALLOW
+    assert differing(engine, ALLOW, "Read a.txt", "$ make test") == []
     for decision in (on_file(engine, "Edit", "a.txt"), on_file(engine, "Read", ".env"), bash(engine, "rm a.txt")):
         assert decision.behavior is DENY and "dontAsk" in decision.reason and not decision.suggestions
 
@@ -84,9 +82,7 @@ def test_rules_of_settings_count_and_a_later_set_replaces_them(desk: Desk) -> No
     engine = desk.engine()
     rules = {"allow": ["Bash(make *)"], "ask": ["Read(a.txt)"], "deny": ["Read(src/**)"]}
     engine.use_settings(WorkerSettings((Layer(USER, "settings.json", {"permissions": rules}),)))
-    assert bash(engine, "make x").behavior is ALLOW
-    assert on_file(engine, "Read", "a.txt").behavior is ASK
-    assert on_file(engine, "Read", "src/b.py").behavior is DENY
+    decided = [bash(engine, "make x"), on_file(engine, "Read", "a.txt"), on_file(engine, "Read", "src/b.py")]
+    assert [each.behavior for each in decided] == [ALLOW, ASK, DENY]
     engine.use_settings(WorkerSettings())
-    assert bash(engine, "make x").behavior is ASK
-    assert on_file(engine, "Read", "src/b.py").behavior is ALLOW
+    assert differing(engine, ASK, "$ make x") == differing(engine, ALLOW, "Read src/b.py") == []

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import resource
 import signal
 import socket
 import struct
@@ -32,19 +33,8 @@ def call(x86: int, arm: int, *arguments: object) -> int:
     return int(result)
 
 
-def empty_by_reader() -> None:
-    os.close(os.open("README.md", os.O_RDONLY | os.O_TRUNC))
-    assert os.path.getsize("README.md") == 0
-
-
-def empty_by_odd_mode() -> None:
-    os.close(os.open("README.md", os.O_ACCMODE | os.O_TRUNC))
-    assert os.path.getsize("README.md") == 0
-
-
-def empty_by_openat2() -> None:
-    how = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_TRUNC, 0, 0), 24)
-    call(437, 437, -100, b"README.md", how, 24)
+def emptied(file: int) -> None:
+    os.close(file)
     assert os.path.getsize("README.md") == 0
 
 
@@ -58,11 +48,6 @@ def secret_by_symbolic_link() -> None:
     open(TEMPORARY + "/symbolic").close()
 
 
-def secret_by_o_path() -> None:
-    file = os.open(SECRET, os.O_PATH)
-    open(f"/proc/self/fd/{file}").close()
-
-
 def secret_by_handle() -> None:
     handle = ctypes.create_string_buffer(struct.pack("=Ii", 128, 0), 136)
     call(303, 264, -100, SECRET.encode(), handle, ctypes.byref(ctypes.c_int()), 0)
@@ -72,11 +57,6 @@ def read_memory() -> None:
     buffer = ctypes.create_string_buffer(8)
     local = ctypes.create_string_buffer(struct.pack("=QQ", ctypes.addressof(buffer), 8), 16)
     call(310, 270, VICTIM, local, 1, local, 1, 0)
-
-
-def take_descriptor() -> None:
-    pidfd = call(434, 434, VICTIM, 0)
-    call(438, 438, pidfd, 0, 0)
 
 
 def end_by_queue() -> None:
@@ -91,17 +71,6 @@ def end_by_owner_of_socket() -> None:
     fcntl.fcntl(one, fcntl.F_SETFL, fcntl.fcntl(one, fcntl.F_GETFL) | os.O_ASYNC)
     other.send(b"x")
     raise OSError("look at the victim")
-
-
-def limit() -> None:
-    import resource
-
-    resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (10, 10))
-
-
-def score() -> None:
-    with open(f"/proc/{VICTIM}/oom_score_adj", "w") as file:
-        file.write("1000")
 
 
 def namespace_by_clone() -> None:
@@ -126,18 +95,12 @@ def change_attribute_by_newer_call() -> None:
     call(463, 463, -100, b"README.md", 0, b"user.ccb", arguments, 16)
 
 
-def change_flags() -> None:
-    fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40086602, struct.pack("=Q", 0x40))
-
-
 def type_into_terminal() -> None:
     for name in os.listdir("/dev/pts"):
         fcntl.ioctl(os.open("/dev/pts/" + name, os.O_RDWR), 0x5412, b"x")
 
 
 def leave_a_core() -> None:
-    import resource
-
     assert resource.getrlimit(resource.RLIMIT_CORE)[0] > 1
 
 
@@ -158,15 +121,23 @@ def other_architecture_by_its_gate() -> None:
         raise OSError("killed")
 
 
+EMPTYING = ctypes.create_string_buffer(struct.pack("=QQQ", os.O_TRUNC, 0, 0), 24)
 ATTACKS: dict[str, Callable[[], object]] = {
+    "empty_by_reader": lambda: emptied(os.open("README.md", os.O_RDONLY | os.O_TRUNC)),
+    "empty_by_odd_mode": lambda: emptied(os.open("README.md", os.O_ACCMODE | os.O_TRUNC)),
+    "empty_by_openat2": lambda: emptied(call(437, 437, -100, b"README.md", EMPTYING, 24)),
     "empty_by_name": lambda: os.truncate("README.md", 0),
     "secret_by_rename": lambda: os.rename(SECRET, TEMPORARY + "/renamed"),
     "secret_by_root_link": lambda: open("/proc/self/root" + SECRET).close(),
     "secret_by_root_of_worker": lambda: open(f"/proc/{WORKER}/root{SECRET}").close(),
+    "secret_by_o_path": lambda: open(f"/proc/self/fd/{os.open(SECRET, os.O_PATH)}").close(),
     "memory_of_worker": lambda: open(f"/proc/{WORKER}/mem", "rb").close(),
     "environment_of_worker": lambda: Path(f"/proc/{WORKER}/environ").read_bytes(),
     "environment_of_victim": lambda: Path(f"/proc/{VICTIM}/environ").read_bytes(),
     "trace": lambda: call(101, 117, 16, VICTIM, 0, 0),
+    "take_descriptor": lambda: call(438, 438, call(434, 434, VICTIM, 0), 0, 0),
+    "limit": lambda: resource.prlimit(VICTIM, resource.RLIMIT_NOFILE, (10, 10)),
+    "score": lambda: Path(f"/proc/{VICTIM}/oom_score_adj").write_text("1000"),
     "end_by_kill": lambda: os.kill(VICTIM, signal.SIGUSR1),
     "end_by_thread": lambda: call(234, 131, VICTIM, VICTIM, int(signal.SIGUSR1)),
     "end_by_pidfd": lambda: call(424, 424, call(434, 434, VICTIM, 0), int(signal.SIGUSR1), 0, 0),
@@ -176,6 +147,7 @@ ATTACKS: dict[str, Callable[[], object]] = {
     "lease": lambda: fcntl.fcntl(os.open("README.md", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK),
     "watch_a_directory_by_signals": lambda: fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY),
     "change_version_of_file": lambda: fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7)),
+    "change_flags": lambda: fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40086602, struct.pack("=Q", 0x40)),
     "bind_to_processor": lambda: os.sched_setaffinity(VICTIM, {0}),
     "connect_tcp": lambda: socket.create_connection(("127.0.0.1", PORT), 1).close(),
     "send_udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", PORT)),
@@ -210,7 +182,7 @@ ATTACKS: dict[str, Callable[[], object]] = {
 
 def main() -> None:
     for name, attack in {**globals(), **ATTACKS}.items():
-        if getattr(attack, "__module__", "") == __name__ and name not in ("main", "call"):
+        if getattr(attack, "__module__", "") == __name__ and name not in ("main", "call", "emptied"):
             try:
                 attack()
                 print("DONE", name, flush=True)  # noqa: T201 - this is its answer

@@ -39,6 +39,19 @@ echo x >"$HOME/pwned"
 echo x >pwned
 cat "$OUT/secret"
 """
+_LAID_OUT = """
+chmod 755 src/prog src/canary; chmod 700 ../.ssh; chmod 600 ../.ssh/id_rsa
+ln -s $OUT/secret link-to-secret; ln -s $OUT link-to-outside; ln -s src/prog link-to-prog
+tar cf archive.tar src; mkdir nested; printf text >nested/file
+for where in nested $OUT/repo; do (cd $where; git init -q; git add file; git commit -qm first); done
+git init -q; git add .gitattributes README.md src; git commit -qm first; echo now >>README.md
+for where in . nested; do
+    for name in core.fsmonitor diff.bad.textconv diff.external filter.bad.clean core.pager; do
+        git -C $where config $name 'sh src/prog'
+    done
+    mkdir -p $where/.git/hooks; cp src/prog $where/.git/hooks/post-index-change
+done
+"""
 _PYTHON = """
 import os
 print("RAN")
@@ -74,7 +87,6 @@ class World:
         self.project = self.home / "project"
         self.outside = directory / "outside"
         self._make_files()
-        self._make_repository()
         self.sockets = self._listen()
         environment = {**os.environ, "PASSWORD": self.canary}
         self.victim = subprocess.Popen(["sleep", "1000"], env=environment, stdin=subprocess.DEVNULL, cwd="/")
@@ -100,7 +112,7 @@ class World:
         }
 
     def _make_files(self) -> None:
-        for directory in ("home/.ssh", "home/keep", "home/project/src", "home/project/empty", "outside"):
+        for directory in ("home/.ssh", "home/keep", "home/project/src", "home/project/empty", "outside/repo"):
             (self.top / directory).mkdir(parents=True)
         secret = f"{self.canary}\n"
         files = {
@@ -128,37 +140,9 @@ class World:
             file = self.top / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
-        for name in ("prog", "canary"):
-            (self.project / "src" / name).chmod(0o755)
-        (self.home / ".ssh").chmod(0o700)
-        (self.home / ".ssh" / "id_rsa").chmod(0o600)
-        (self.project / "link-to-secret").symlink_to(self.outside / "secret")
-        (self.project / "link-to-outside").symlink_to(self.outside)
-        (self.project / "link-to-prog").symlink_to("src/prog")
-        subprocess.run(["tar", "cf", "archive.tar", "src"], cwd=self.project, check=True)
-
-    def _make_repository(self) -> None:
-        for where in (self.project / "nested", self.outside / "repo"):
-            where.mkdir()
-            (where / "file").write_text(self.canary if where.name == "repo" else "text")
-            self._git(where, "init", "-q")
-            self._git(where, "add", "file")
-            self._git(where, "commit", "-qm", "first")
-        self._git(self.project, "init", "-q")
-        self._git(self.project, "add", ".gitattributes", "README.md", "src")
-        self._git(self.project, "commit", "-qm", "first")
-        (self.project / "README.md").write_text("read me\nnow\n")
-        for where in (self.project, self.project / "nested"):
-            for name in ("core.fsmonitor", "diff.bad.textconv", "diff.external", "filter.bad.clean", "core.pager"):
-                self._git(where, "config", name, "sh src/prog")
-            hook = where / ".git" / "hooks" / "post-index-change"
-            hook.parent.mkdir(exist_ok=True)
-            hook.write_text(_PROGRAM)
-            hook.chmod(0o755)
-
-    def _git(self, where: Path, *arguments: str) -> None:
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home)}
-        subprocess.run(["git", *arguments], cwd=where, env=env, check=True, capture_output=True)
+        (self.outside / "repo" / "file").write_text(self.canary)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.home), "OUT": str(self.outside)}
+        subprocess.run(["sh", "-ec", _LAID_OUT], cwd=self.project, env=environ, check=True, capture_output=True)
 
     def _listen(self) -> list[socket.socket]:
         tcp = socket.create_server(("127.0.0.1", 0))
@@ -180,11 +164,8 @@ class World:
 
     def _look_at_victim(self) -> list[object]:
         pid = self.victim.pid
-        limits = Path(f"/proc/{pid}/limits").read_text()
-        score = Path(f"/proc/{pid}/oom_score_adj").read_text()
-        name = Path(f"/proc/{pid}/comm").read_text()
-        policy = os.sched_getscheduler(pid)
-        return [os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid), limits, score, name, policy]
+        told = [Path(f"/proc/{pid}/{name}").read_text() for name in ("limits", "oom_score_adj", "comm")]
+        return [os.getpriority(os.PRIO_PROCESS, pid), os.sched_getaffinity(pid), os.sched_getscheduler(pid), *told]
 
     def damage(self, workspace: bool = False) -> list[str]:
         """What has happened to the world, but to what the cage for the `workspace` lets be changed."""

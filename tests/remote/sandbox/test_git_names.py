@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
+from tests.support.machine.processes import shell_script
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_server import CageUnavailable
@@ -26,56 +26,38 @@ def settings_of_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "project" / "gh" / "pre-commit").write_text("true\n")
 
 
-def _local(text: str) -> Callable[[Workspace], None]:
-    def write(workspace: Workspace) -> None:
-        with (workspace.root / ".git" / "config").open("a") as file:
-            file.write(text)
-
-    return write
-
-
-def _included_twice(workspace: Workspace) -> None:
-    _local("[include]\n\tpath = ../one\n")(workspace)
-    (workspace.root / "one").write_text("[include]\n\tpath = two\n")
-    (workspace.root / "two").write_text("[core]\n\thooksPath = gh\n")
-
-
-def _in_xdg(workspace: Workspace) -> None:
-    (workspace.home / "xdg" / "git").mkdir(parents=True)
-    (workspace.home / "xdg" / "git" / "config").write_text("[core]\n\thooksPath = gh\n")
-
-
-def _in_the_repository_of_a_worktree(workspace: Workspace) -> None:
-    """The session's directory is a linked worktree, and its repository is elsewhere."""
-    (workspace.root / ".git").rename(workspace.home / "git")
-    here = {**workspace.environ, "EMAIL": "a@b", "GIT_DIR": str(workspace.home / "git")}
-    subprocess.run(["git", "commit", "-qm", "x", "--allow-empty"], cwd=workspace.home, check=True, env=here)
-    subprocess.run(["git", "worktree", "add", "-q", str(workspace.home / "w")], check=True, env=here)
-    (workspace.home / "w" / ".git").rename(workspace.root / ".git")
-    subprocess.run(["git", "config", "core.hooksPath", "gh"], check=True, env=here)
+_INCLUDED_TWICE = """
+echo '[include] path = ../one' >>.git/config; echo '[include] path = two' >one; echo '[core] hooksPath = gh' >two
+"""
+_WORKTREE = """
+mv .git ../git; cd ..; export GIT_DIR=$PWD/git EMAIL=a@b; git commit -qm x --allow-empty; git worktree add -q w
+mv w/.git project; git config core.hooksPath gh
+"""
+_WAYS = [
+    *(
+        f"printf '%s' '{text}' >>.git/config"
+        for text in (
+            *("[core] hooksPath = gh\n", '[x "]"] y = z\n[core] hooksPath = gh\n', '[core]\n\thooksPath = g"h"\n'),
+            *("[core]\n\thooksPath = gh ; a comment\n", "[core]\n\thooksPath = g\\\nh\n"),
+            *("[alias]\n\tname = !gh/pre-commit\n", "[alias]\n\tx = !sh \\\n\t\tgh/pre-commit\n"),
+        )
+    ),
+    *(_INCLUDED_TWICE, "mkdir -p ../xdg/git; echo '[core] hooksPath = gh' >../xdg/git/config", _WORKTREE),
+]
 
 
-_WAYS = (
-    *(_local("[core] hooksPath = gh\n"), _local('[x "]"] y = z\n[core] hooksPath = gh\n')),
-    *(_local("[core]\n\thooksPath = gh ; a comment\n"), _local("[core]\n\thooksPath = g\\\nh\n")),
-    *(_local('[core]\n\thooksPath = g"h"\n'), _local("[alias]\n\tx = !sh \\\n\t\tgh/pre-commit\n")),
-    *(_local("[alias]\n\tname = !gh/pre-commit\n"), _included_twice, _in_xdg, _in_the_repository_of_a_worktree),
-)
-
-
-@pytest.mark.parametrize("way", range(len(_WAYS)))
-async def test_what_git_finds_in_its_settings_is_not_changed(way: int, workspace: Workspace) -> None:
-    _WAYS[way](workspace)
+@pytest.mark.parametrize("way", _WAYS)
+async def test_what_git_finds_in_its_settings_is_not_changed(way: str, workspace: Workspace) -> None:
+    workspace.person(way)
     await workspace.run("echo evil >gh/pre-commit; for f in one two; do test -e $f && echo evil >$f; done")
     assert (workspace.root / "gh" / "pre-commit").read_text() == "true\n"
     assert not any("evil" in path.read_text() for path in workspace.root.glob("*o*") if path.is_file())
 
 
 async def test_settings_that_a_person_changes_hold_for_the_next_command(workspace: Workspace) -> None:
-    _included_twice(workspace)
-    (workspace.root / "two").write_text("[core]\n\thooksPath = other\n")
+    workspace.person(f"{_INCLUDED_TWICE} echo '[core] hooksPath = other' >two")
     await workspace.run("echo one >gh/pre-commit")
-    (workspace.root / "two").write_text("[core]\n\thooksPath = gh\n")
+    workspace.person("echo '[core] hooksPath = gh' >two")
     await workspace.run("echo two >gh/pre-commit")
     assert (workspace.root / "gh" / "pre-commit").read_text() == "one\n"
 
@@ -103,7 +85,7 @@ def test_git_is_asked_again_only_when_something_has_changed(tmp_path: Path) -> N
 
 
 async def test_where_git_cannot_read_its_settings_there_is_no_cage(workspace: Workspace) -> None:
-    _local("[core\n")(workspace)
+    workspace.person("echo '[core' >>.git/config")
     with pytest.raises(CageUnavailable, match=r"git cannot list its settings in .*/project"):
         await workspace.start("touch made")
     assert not (workspace.root / "made").exists()
@@ -115,20 +97,18 @@ async def test_a_git_that_does_not_end_holds_up_no_command(
 ) -> None:
     monkeypatch.setattr(server_module, "_START_S", 0.5)
     (workspace.home / "bin").mkdir()
-    (workspace.home / "bin" / "git").write_text(f"#!/bin/sh\n{script}\n")
-    (workspace.home / "bin" / "git").chmod(0o755)
-    workspace.host.close()
-    workspace.host = Host(environ={**os.environ, "PATH": f"{workspace.home}/bin:{os.environ['PATH']}"})
+    shell_script(workspace.home / "bin" / "git", script)
     monkeypatch.setenv("PATH", f"{workspace.home}/bin:{os.environ['PATH']}")
+    workspace.host.close()
+    workspace.host = Host()
     with pytest.raises(CageUnavailable, match="git cannot list its settings"):
         await workspace.start("touch made")
 
 
 async def test_a_git_of_the_project_is_not_asked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    _local("[core] hooksPath = gh\n")(workspace)
-    (workspace.root / "bin").mkdir()
-    (workspace.root / "bin" / "git").write_text("#!/bin/sh\n")
-    (workspace.root / "bin" / "git").chmod(0o755)
+    workspace.person(
+        "echo '[core] hooksPath = gh' >>.git/config; mkdir bin; echo '#!/bin/sh' >bin/git; chmod 755 bin/git"
+    )
     monkeypatch.setenv("PATH", f"{workspace.root}/bin:{os.environ['PATH']}")
     workspace.host.close()
     workspace.host = Host()

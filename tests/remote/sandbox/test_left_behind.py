@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
-from tests.remote.tools_kit import until
+from tests.remote.tools_kit import plant, until
 
 from ccb.remote.sandbox.cage_directories import TemporaryDirectories
-from ccb.remote.sandbox.cage_rules import is_repository, why_protected, workspace_rules
+from ccb.remote.sandbox.cage_rules import is_repository, why_protected
 from ccb.remote.sandbox.cage_server import CageServer, CageUnavailable
 from ccb.remote.sandbox.outliving import LaterActors, set_aside
 from ccb.remote.system.host import Host
@@ -24,17 +23,17 @@ _LINES = Path(__file__).with_name("left_behind.txt").read_text(encoding="utf-8")
 _HOSTILE = [line.replace("␊", "\n").replace("{evil}", _EVIL) for line in _LINES]
 
 
+_NAMED_BY_GIT = """
+git config core.hooksPath hooks; git config include.path ../included; git config alias.x !named/pre-merge
+git config filter.x.clean 'sh tools/clean.sh %f'
+mkdir real-hooks tools; echo true | tee real-hooks/pre-merge >tools/linked-hook; echo cat >tools/clean.sh
+ln -s real-hooks named; ln -s ../../tools/linked-hook .git/hooks/pre-push
+"""
+
+
 @pytest.fixture
 def workspace(workspace: Workspace) -> Workspace:
-    settings = {"core.hooksPath": "hooks", "include.path": "../included", "filter.x.clean": "sh tools/clean.sh %f"}
-    for name, value in {**settings, "alias.x": "!named/pre-merge"}.items():
-        workspace.git("config", name, value)
-    files = {"real-hooks/pre-merge": "true\n", "tools/clean.sh": "cat\n", "tools/linked-hook": "true\n"}
-    for file, text in files.items():
-        (workspace.root / file).parent.mkdir(exist_ok=True)
-        (workspace.root / file).write_text(text)
-    (workspace.root / "named").symlink_to("real-hooks")
-    (workspace.root / ".git" / "hooks" / "pre-push").symlink_to("../../tools/linked-hook")
+    workspace.person(_NAMED_BY_GIT)
     return workspace
 
 
@@ -74,7 +73,7 @@ async def test_what_is_set_aside_is_told_and_can_be_moved_back(workspace: Worksp
 
 async def test_what_people_make_between_commands_stays(workspace: Workspace) -> None:
     await workspace.run("mkdir -p aa/b/c/d/e")
-    workspace.git("init", "-q", "aa/b/c/d/e")
+    workspace.person("git init -q aa/b/c/d/e")
     assert await workspace.notes("cd aa/b/c/d/e; echo x >.git/config; echo x >.git/hooks/x; mv .git g") == []
     assert (workspace.root / "aa/b/c/d/e/.git/HEAD").exists()
     assert "x" not in (workspace.root / "aa/b/c/d/e/.git/config").read_text().split()
@@ -82,7 +81,7 @@ async def test_what_people_make_between_commands_stays(workspace: Workspace) -> 
 
 async def test_what_people_make_before_an_allowed_command_stays(workspace: Workspace) -> None:
     await workspace.run("true")
-    workspace.git("init", "-q", "mine")
+    workspace.person("git init -q mine")
     await workspace.run_uncaged("true")
     assert (workspace.root / "mine" / ".git" / "HEAD").exists()
 
@@ -95,12 +94,11 @@ async def test_files_of_unknown_tools_are_set_aside_where_tools_look(workspace: 
     """In the session's directory, and in each repository of the project."""
     (workspace.root / ".there").mkdir()
     script = f"for f in {' '.join((*_OF_TOOLS, *_FREE.split()))}; do mkdir -p $(dirname $f); echo x >$f; done"
-    process = await workspace.start(f"{script}; echo x >.there/x")
-    await process.wait()
+    notes = await workspace.notes(f"{script}; echo x >.there/x")
     assert [name for name in _FREE.split() if not (workspace.root / name).exists()] == []
     assert (workspace.root / ".there" / "x").exists()
     assert [name for name in _OF_TOOLS if (workspace.root / name).exists()] == []
-    assert len(process.notes) == len(_OF_TOOLS)
+    assert len(notes) == len(_OF_TOOLS)
     await workspace.run("touch .stamp")
     assert (workspace.root / ".stamp").exists(), "it is empty"
     assert await workspace.notes("echo x >.stamp") == [".stamp is now .stamp.stopped-by-ccb"]
@@ -134,14 +132,10 @@ async def test_nothing_new_is_accepted_while_something_of_a_caged_command_lives(
     first = await workspace.start(_LATE)
     await first.wait()
     assert first.has_leftovers()
-    allowed = await workspace.host.start(
-        ["sh", "-c", "touch go; while [ ! -e late/.envrc ]; do sleep 0.01; done; mkdir own; : >own/.envrc"],
-        str(workspace.root),
-        workspace.output.extend,
-    )
-    assert await allowed.wait() == 0
+    allowed = "touch go; while [ ! -e late/.envrc ]; do sleep 0.01; done; mkdir own; : >own/.envrc"
+    notes = await workspace.run_uncaged(allowed)
     assert [os.listdir(workspace.root / name) for name in ("late", "own")] == [[".envrc.stopped-by-ccb"]] * 2
-    assert allowed.notes[0] == "a command in the sandbox still runs, so nothing such is kept: stop it first"
+    assert notes[0] == "a command in the sandbox still runs, so nothing such is kept: stop it first"
     await first.stop()
     await workspace.run_uncaged("mv own/.envrc.stopped-by-ccb own/.envrc")
     assert (workspace.root / "own" / ".envrc").exists()
@@ -149,10 +143,9 @@ async def test_nothing_new_is_accepted_while_something_of_a_caged_command_lives(
 
 async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace: Workspace) -> None:
     """As when the system is out of memory and ends what watches commands."""
-    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
     script = _LATE.replace("sh -c '", "sh -c 'echo $$; ")
     with contextlib.closing(CageServer()) as server:
-        first = server.start(["sh", "-c", script], str(workspace.root), os.environ, rules)
+        first = server.start(["sh", "-c", script], str(workspace.root), os.environ, workspace.rules())
         assert first.wait() == 0
         late = int(first.stdout.readline())
         assert server._zygote is not None
@@ -173,7 +166,11 @@ async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace
 
 async def test_without_a_mark_no_command_starts(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a system where no temporary directory can be made. Nothing could tell whether something of it lives."""
-    monkeypatch.setattr(TemporaryDirectories, "_make_top", _refuse)
+
+    def refuse(directories: TemporaryDirectories) -> None:
+        raise OSError("read-only")
+
+    monkeypatch.setattr(TemporaryDirectories, "_make_top", refuse)
     workspace.host.close()
     workspace.host = Host()
     with pytest.raises(CageUnavailable, match="no temporary directory could be made"):
@@ -181,10 +178,6 @@ async def test_without_a_mark_no_command_starts(workspace: Workspace, monkeypatc
     (workspace.root / "sub" / ".envrc").touch()
     await workspace.run_uncaged("mkdir own; touch own/.envrc")
     assert (workspace.root / "sub" / ".envrc").exists() and (workspace.root / "own" / ".envrc").exists()
-
-
-def _refuse(directories: TemporaryDirectories) -> None:
-    raise OSError("read-only")
 
 
 async def test_what_a_lost_process_makes_is_set_aside_when_it_ends(workspace: Workspace) -> None:
@@ -196,9 +189,8 @@ async def test_what_a_lost_process_makes_is_set_aside_when_it_ends(workspace: Wo
 
 
 async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_looked_at(workspace: Workspace) -> None:
-    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
     with contextlib.closing(CageServer()) as server:
-        where = str(workspace.root), os.environ, rules
+        where = str(workspace.root), os.environ, workspace.rules()
         first = server.start(["sh", "-c", "mkdir d; echo x >d/.envrc"], *where)
         assert first.wait() == 0
         second = server.start(["true"], *where)
@@ -245,25 +237,9 @@ async def test_a_plain_file_that_is_written_makes_no_repository_known(workspace:
     assert process.notes == ["new/HEAD is now HEAD.stopped-by-ccb"]
 
 
-def _by_rename(path: Path) -> None:
-    (path.parent / "temporary").write_text("new\n")
-    (path.parent / "temporary").rename(path)
-
-
-def _anew(path: Path) -> None:
-    """As git does it. File systems like to give the number of a removed file to the next."""
-    if path.is_dir():
-        path.rmdir()
-    else:
-        path.unlink()
-    path.write_text("new\n")
-
-
-def _removed(path: Path) -> None:
-    path.unlink()
-    (path.parent / "removed").touch()
-
-
+_BY_RENAME = "echo new >temporary; mv temporary {0}"
+_ANEW = "rm -d {0}; echo new >{0}"
+"""As git does it. File systems like to give the number of a removed file to the next."""
 _WAITS = "while ! grep -qs new {0} && [ ! -e removed ]; do sleep 0.01; done; echo evil >>{0}; echo done; sleep 100"
 
 
@@ -271,18 +247,18 @@ _WAITS = "while ! grep -qs new {0} && [ ! -e removed ]; do sleep 0.01; done; ech
 @pytest.mark.parametrize(
     ("name", "act"),
     [
-        *(("AGENTS.md", _by_rename), ("AGENTS.md", _anew), ("AGENTS.md", _removed), ("tools/clean.sh", _anew)),
-        *(("included", _anew), (".envrc", _anew)),
+        *(("AGENTS.md", _BY_RENAME), ("AGENTS.md", _ANEW), ("AGENTS.md", "rm {0}; touch removed")),
+        *(("tools/clean.sh", _ANEW), ("included", _ANEW), (".envrc", _ANEW)),
     ],
 )
 async def test_what_is_replaced_beside_a_living_command_is_set_aside(
-    name: str, act: Callable[[Path], None], pins: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    name: str, act: str, pins: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The new file is no mount. `.envrc` is a placeholder before."""
     monkeypatch.setattr("ccb.remote.sandbox.outliving._MAX_OPEN", 200 if pins else 0)
     (workspace.root / "included").touch()
     process = await workspace.up(f"echo up; {_WAITS.format(name)}")
-    act(workspace.root / name)
+    workspace.person(act.format(name))
     await until(lambda: workspace.output.endswith(b"done\n"))
     await process.stop()
     new = f"{os.path.basename(name)}.stopped-by-ccb"
@@ -295,8 +271,7 @@ async def test_what_a_person_edits_in_place_stays(workspace: Workspace) -> None:
     """The mount covers it as before."""
     script = "while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f; done"
     process = await workspace.up(f"echo up; {script}; sleep 100")
-    with (workspace.root / "AGENTS.md").open("a") as file:
-        file.write("mine\n")
+    workspace.person("echo mine >>AGENTS.md")
     await until(lambda: workspace.output.count(b"Read-only file system") == 2)
     await process.stop()
     assert process.notes == []
@@ -328,12 +303,7 @@ def _open_in(root: Path) -> list[str]:
 async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
     links: dict[str, str], script: str, evil: str, workspace: Workspace
 ) -> None:
-    for name in ("d1", "d2"):
-        (workspace.root / name / "real").mkdir(parents=True)
-    (workspace.root / "d2" / "real" / "evil").touch()
-    for name, target in links.items():
-        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
-        (workspace.root / name).symlink_to(target)
+    plant(workspace.root, "d1/real/", "d2/real/evil", *(f"{name} -> {target}" for name, target in links.items()))
     await workspace.run(script)
     assert not (workspace.root / evil).exists()
 
@@ -342,43 +312,30 @@ async def test_links_between_directories_of_a_session_are_followed_where_both_ar
     workspace: Workspace,
 ) -> None:
     other = workspace.home / "other"
-    (other / "vs").mkdir(parents=True)
-    (workspace.root / ".vscode").symlink_to(other / "vs")
-    (workspace.root / "sub" / ".envrc").symlink_to(other / "env")
-    both = workspace_rules([str(workspace.root), str(other)], os.environ, str(workspace.home))
-    where = str(workspace.root), workspace.output.extend, None
-    first = await workspace.start("true")
-    await first.wait()
+    plant(workspace.root, "../other/vs/", f".vscode -> {other}/vs", f"sub/.envrc -> {other}/env")
+    await workspace.notes("true")
+    both = workspace.rules(workspace.root, other)
     script = "echo x >../other/vs/tasks.json; echo x >../other/env"
-    second = await workspace.host.start(["sh", "-c", script], *where, both)
-    await second.wait()
-    assert second.notes == ["env is now env.stopped-by-ccb"]
+    assert await workspace.notes(script, both) == ["env is now env.stopped-by-ccb"]
     assert os.listdir(other / "vs") == []
     assert await workspace.notes("true") == []
     assert sorted(os.listdir(other)) == ["env.stopped-by-ccb", "vs"]
 
 
 async def test_a_directory_that_becomes_a_repository_is_none_afterwards(workspace: Workspace) -> None:
-    rules = workspace_rules([str(workspace.root / "sub")], os.environ, str(workspace.home))
-    where = str(workspace.root / "sub"), workspace.output.extend, None, rules
-    process = await workspace.host.start(["git", "init", "-q", "--bare", "."], *where)
-    await process.wait()
-    assert process.notes == ["HEAD is now HEAD.stopped-by-ccb"]
+    notes = await workspace.notes("cd sub; git init -q --bare .", workspace.rules(workspace.root / "sub"))
+    assert notes == ["HEAD is now HEAD.stopped-by-ccb"]
 
 
 async def test_a_repository_is_not_led_elsewhere_over_a_link(workspace: Workspace) -> None:
-    workspace.git("init", "-q", "store/repo")
-    (workspace.root / "link").symlink_to("store")
-    (workspace.root / "tree").mkdir()
-    (workspace.root / "tree" / ".git").write_text("gitdir: ../link/repo/.git\n")
+    workspace.person("git init -q store/repo; ln -s store link; mkdir tree; echo gitdir: ../link/repo/.git >tree/.git")
     await workspace.run(f"git init -q s2/repo; mv s2/repo/.git s2/repo/x; git config -f s2/repo/x/config {_EVIL};"
                         " mv s2/repo/x s2/repo/.git; rm link; ln -s s2 link")  # fmt: skip
     assert os.readlink(workspace.root / "link") == "store"
 
 
 def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(5):
-        (tmp_path / f"d{number}" / "inner").mkdir(parents=True)
+    plant(tmp_path, *(f"d{number}/inner/" for number in range(5)))
     monkeypatch.setattr("ccb.remote.sandbox.outliving._TICK_NS", 0)
     census = LaterActors(str(tmp_path))
     assert census.take() == set()
@@ -396,17 +353,13 @@ def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, mon
 
 
 def test_a_link_leads_nothing_outside_to_be_set_aside(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / ".envrc").touch()
-    (tmp_path / "project" / "link").symlink_to("../outside")
+    plant(tmp_path, "outside/.envrc", "project/link -> ../outside")
     with pytest.raises(NotADirectoryError):
         set_aside(str(tmp_path / "project"), str(tmp_path / "project" / "link" / ".envrc"))
     assert (tmp_path / "outside" / ".envrc").exists()
 
 
 async def test_a_directory_that_is_itself_a_repository_has_no_cage(workspace: Workspace) -> None:
-    workspace.git("init", "-q", "--bare", "bare")
-    rules = workspace_rules([str(workspace.root / "bare")], os.environ, str(workspace.home))
+    workspace.person("git init -q --bare bare")
     with pytest.raises(CageUnavailable, match="is itself a repository"):
-        await workspace.host.start(["true"], str(workspace.root), workspace.output.extend, None, rules)
+        await workspace.start("true", workspace.rules(workspace.root / "bare"))

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.remote.tools_kit import plant
 
 from ccb.remote.sandbox import cage_rules
 from ccb.remote.sandbox.cage_rules import CageKind, program_directories, read_only_rules, workspace_rules
@@ -38,8 +39,7 @@ def test_a_command_that_reads_may_write_nothing(tmp_path: Path) -> None:
 def test_no_program_below_the_directories_of_the_session_may_run(tmp_path: Path) -> None:
     """Also where they are inside a directory of the system, or a tool chain is inside them."""
     chain = tmp_path / "chains" / "tool"
-    for name in ("bin", "lib", "project/bin", "other"):
-        (chain / name).mkdir(parents=True)
+    plant(chain, "bin/", "lib/", "project/bin/", "other/")
     project = str(chain / "project")
     path = f"{chain}/bin:{project}/bin:relative/bin:/usr/bin"
     execute = program_directories([project], {"PATH": path}, str(tmp_path))
@@ -54,10 +54,8 @@ def test_a_session_in_the_root_still_has_programs() -> None:
 
 
 def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
-    for name in (*_TOOL_CHAINS, ".local/share/keys", ".rustup/toolchains"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / ".cargo" / "credentials.toml").touch()
-    (tmp_path / ".fly" / "config.yml").touch()
+    plant(tmp_path, *(f"{name}/" for name in (*_TOOL_CHAINS, ".local/share/keys", ".rustup/toolchains")))
+    plant(tmp_path, ".cargo/credentials.toml", ".fly/config.yml")
     path = os.pathsep.join(str(tmp_path / name) for name in _TOOL_CHAINS)
     execute = program_directories((), {"PATH": path}, str(tmp_path))
     for allowed in (".cargo/bin/x", ".rustup/toolchains/x", ".local/bin/x", "bin/x", ".nvm/v22/lib/x"):
@@ -67,20 +65,15 @@ def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> N
 
 
 def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) -> None:
-    for name in ("kept/one", "kept/two", "sub"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / ".git").symlink_to("kept/one")
-    (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
+    plant(tmp_path, "kept/one/", "kept/two/", ".git -> kept/one", "sub/.git: gitdir: ../kept/two")
     found = {os.path.relpath(path, tmp_path) for path in DirectoryGuard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
 
 
 def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
-    for name in ("sub/.git", "sub/deep/.vscode", "hooks"):
-        (tmp_path / name).mkdir(parents=True)
+    plant(tmp_path, "sub/.git/", "sub/deep/.vscode/", "hooks/", "more")
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
-    (tmp_path / "more").touch()
     found = {os.path.relpath(path, tmp_path) for path in DirectoryGuard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
     assert ".husky" not in found  # it is not there, and nothing would use it
@@ -124,9 +117,7 @@ def test_a_stop_is_told_in_one_line(output: str, code: int, line: str, tmp_path:
 def test_ordinary_failures_and_texts_are_not_taken_for_stops(
     kind: CageKind, output: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("unreadable", "kept"):
-        (tmp_path / name).touch()
-    (tmp_path / "closed").mkdir()
+    plant(tmp_path, "unreadable", "kept", "closed/")
 
     def access(path: str, mode: int) -> bool:  # root may do everything, so the kernel cannot be asked
         return "unreadable" not in path and "closed" not in path and not (path.endswith("kept") and mode & os.X_OK)
@@ -147,10 +138,7 @@ def test_ordinary_failures_and_texts_are_not_taken_for_stops(
     ],
 )
 def test_a_stop_at_a_file_is_told_also_where_the_command_went_on(output: str, code: int, tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "outside").mkdir()
-    for name in ("project/kept", "outside/secret"):
-        (tmp_path / name).touch()
+    plant(tmp_path, "project/kept", "outside/secret")
     project = str(tmp_path / "project")
     rules = read_only_rules([project], _LOGIN, "")
     assert stopped(output.format(tmp_path), code, rules, project).startswith("stopped by the sandbox: ")
@@ -181,8 +169,7 @@ def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
-    (tmp_path / "outside").touch()
-    (tmp_path / "project").mkdir()
+    plant(tmp_path, "outside", "project/")
     os.link(tmp_path / "outside", tmp_path / "project" / "linked")
     rules = workspace_rules([str(tmp_path / "project")], _LOGIN, "")
     for line in (

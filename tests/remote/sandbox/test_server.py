@@ -12,7 +12,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.sandbox.workspace_kit import caged_host
 from tests.remote.tools_kit import is_alive, until
+from tests.support.machine.processes import shell_script, with_sources
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules
@@ -34,8 +34,9 @@ from ccb.remote.system.process import Process, marked
 class Caged:
     """A host whose commands all run in the cage that only reads, in a directory of their own."""
 
-    def __init__(self, root: Path) -> None:
-        self.host = caged_host()
+    def __init__(self, root: Path, most_abi: int = 99) -> None:
+        root.mkdir(exist_ok=True)
+        self.host = caged_host(most_abi)
         self.root = root
         self.rules = read_only_rules([str(root)], os.environ, os.path.expanduser("~"))
         self.output = bytearray()
@@ -51,6 +52,13 @@ class Caged:
 @pytest.fixture
 async def caged(tmp_path: Path) -> AsyncIterator[Caged]:
     made = Caged(tmp_path)
+    yield made
+    made.host.close()
+
+
+@pytest.fixture(params=[99, 0], ids=["landlock", "namespaces"])
+async def in_each_cage(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Caged]:
+    made = Caged(tmp_path / "project", request.param)
     yield made
     made.host.close()
 
@@ -74,51 +82,34 @@ async def test_its_temporary_directory_is_thrown_away(caged: Caged) -> None:
     assert not os.path.exists(os.path.dirname(path))
 
 
-@pytest.mark.parametrize("most_abi", [99, 0])
-async def test_one_file_can_be_opened_for_writing(most_abi: int, tmp_path: Path) -> None:
+async def test_one_file_can_be_opened_for_writing(in_each_cage: Caged, tmp_path: Path) -> None:
     """As for the directory in which a command ends."""
-    host = caged_host(most_abi)
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "report").touch()
-    (tmp_path / "outputs" / "other").touch()
-    (tmp_path / "project").mkdir()
-    rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
-    rules = replace(rules, write=(str(tmp_path / "outputs" / "report"),))
+    (outputs := tmp_path / "outputs").mkdir()
+    for name in ("report", "other"):
+        (outputs / name).touch()
+    rules = replace(in_each_cage.rules, write=(str(outputs / "report"),))
     script = "cd ../outputs; echo x >report; echo x >other; echo x >new; rm report"
-    process = await host.start(["sh", "-c", script], str(tmp_path / "project"), lambda data: None, None, rules)
-    await process.wait()
-    host.close()
-    assert {path.name: path.read_text() for path in (tmp_path / "outputs").iterdir()} == {"report": "x\n", "other": ""}
+    await (await in_each_cage.start("sh", "-c", script, rules=rules)).wait()
+    assert {path.name: path.read_text() for path in outputs.iterdir()} == {"report": "x\n", "other": ""}
 
 
-@pytest.mark.parametrize("most_abi", [99, 0])
-async def test_everything_can_be_opened_for_reading(most_abi: int, tmp_path: Path) -> None:
+async def test_everything_can_be_opened_for_reading(in_each_cage: Caged, tmp_path: Path) -> None:
     """As a rule that allows to read everything does."""
-    host = caged_host(most_abi)
-    (tmp_path / "project").mkdir()
     (tmp_path / "file").write_text("outside\n")
-    rules = read_only_rules([str(tmp_path / "project")], os.environ, "")
-    output = bytearray()
-    program = tmp_path / "project" / "prog"
-    program.write_text("#!/bin/sh\necho ran\n")
-    program.chmod(0o755)
+    shell_script(in_each_cage.root / "prog", "echo ran")
     if os.getuid() == 0:
         os.mknod(tmp_path / "device", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     script = 'cat ../file; ./prog; echo x >../device && echo device; echo x >../file; echo x >a; echo x >"$TMPDIR/a"'
-    argv = ["sh", "-c", f"{script} && echo fine"]
-    rules = replace(rules, read=(*rules.read, "/"))
-    process = await host.start(argv, str(tmp_path / "project"), output.extend, None, rules)
-    await process.wait()
-    host.close()
-    assert output.startswith(b"outside\n")
-    assert output.endswith(b"fine\n")
+    rules = replace(in_each_cage.rules, read=(*in_each_cage.rules.read, "/"))
+    await (await in_each_cage.start("sh", "-c", f"{script} && echo fine", rules=rules)).wait()
+    output = bytes(in_each_cage.output)
+    assert output.startswith(b"outside\n") and output.endswith(b"fine\n")
     assert (tmp_path / "file").read_text() == "outside\n"
-    assert os.listdir(tmp_path / "project") == ["prog"]
-    assert b"ran\n" not in output
-    assert b"device\n" not in output
+    assert os.listdir(in_each_cage.root) == ["prog"]
+    assert b"ran\n" not in output and b"device\n" not in output
 
 
-def test_what_a_killed_worker_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
+async def test_what_a_killed_worker_has_left_is_removed_by_the_next(tmp_path: Path) -> None:
     program = """
 import os
 from ccb.remote.sandbox.cage_directories import TemporaryDirectories
@@ -131,18 +122,16 @@ if os.environ["DIES"]:
 input()
 directories.close()
 """
-    env = {**_with_source(), "TMPDIR": str(tmp_path)}
+    env = {**with_sources(), "TMPDIR": str(tmp_path), "DIES": ""}
     argv, pipe = [sys.executable, "-c", program], subprocess.PIPE
-    alive = subprocess.Popen(argv, env={**env, "DIES": ""}, stdin=pipe, stdout=pipe, text=True)
+    alive = subprocess.Popen(argv, env=env, stdin=pipe, stdout=pipe, text=True)
     assert alive.stdin and alive.stdout
     kept = alive.stdout.readline().strip()
     done = subprocess.run(argv, check=False, env={**env, "DIES": "x"}, capture_output=True, text=True, timeout=60)
     left = os.path.dirname(done.stdout.strip())
     assert os.path.isdir(left)
-    subprocess.run(argv, check=True, env={**env, "DIES": ""}, input="\n", capture_output=True, text=True, timeout=60)
-    deadline = time.monotonic() + 10
-    while os.path.exists(left):
-        assert time.monotonic() < deadline
+    subprocess.run(argv, check=True, env=env, input="\n", capture_output=True, text=True, timeout=60)
+    await until(lambda: not os.path.exists(left))
     assert os.path.exists(kept), "that one lives"
     alive.communicate("\n", timeout=60)
     assert os.listdir(tmp_path) == []
@@ -219,9 +208,7 @@ async def test_a_disk_that_does_not_answer_holds_up_no_other_command(
     is_caged: bool, caged: Caged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_module, "_START_S", 1.0)
-    program = caged.root / "program"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
+    program = shell_script(caged.root / "program", "")
     rules = replace(caged.rules, execute=(*caged.rules.execute, str(caged.root))) if is_caged else None
     assert await caged.run("true") == 0
     with _unanswering(program):
@@ -293,7 +280,7 @@ async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:
     assert caged.output == b"a\xff\nb"
 
 
-def test_the_zygote_ends_with_its_worker(tmp_path: Path) -> None:
+async def test_the_zygote_ends_with_its_worker() -> None:
     program = """
 import os, sys
 from ccb.remote.sandbox.cage_server import CageServer
@@ -302,12 +289,10 @@ print(server.availability().mechanism.name, server._zygote.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     argv = [sys.executable, "-c", program]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=_with_source())
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, env=with_sources())
     mechanism, pid = done.stdout.split()
     assert mechanism in CageMechanism.__members__
-    deadline = time.monotonic() + 10
-    while is_alive(int(pid)):
-        assert time.monotonic() < deadline, "the zygote lives on"
+    await until(lambda: not is_alive(int(pid)))
 
 
 def test_the_zygote_starts_from_the_bundle(tmp_path: Path) -> None:
@@ -322,9 +307,8 @@ print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.
 host.close()
 """
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
-    server = CageServer()
-    expected = server.availability()
-    server.close()
+    with contextlib.closing(CageServer()) as server:
+        expected = server.availability()
     assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} <ccb>/ccb/__init__.py"
 
 
@@ -355,10 +339,6 @@ async def test_the_zygote_cannot_be_looked_into(caged: Caged) -> None:
     assert flags.st_uid == 0
 
 
-def _with_source() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-
 def _zygote_of(host: Host) -> int:
     zygote = host._cages._zygote
     assert zygote is not None
@@ -374,20 +354,19 @@ class module:
 """
 
 
-class Programs:
+class Programs(Caged):
+    """A host whose commands are programs that its zygote has loaded."""
+
     def __init__(self, root: Path, most_abi: int) -> None:
-        self.host = caged_host(most_abi)
-        self.root = root
+        super().__init__(root, most_abi)
         self.rules = replace(read_only_rules([str(root)], os.environ, "/nowhere"), own=True)
-        self.output = bytearray()
 
-    async def start(self, text: str, rules: CageRules | None = None) -> Process:
-        self.output.clear()
+    async def program(self, text: str, rules: CageRules | None = None) -> Process:
         argv = ["/no/such/python", "-I", "-S", "-c", _PROGRAM_BOOT, "program", text]
-        return await self.host.start(argv, str(self.root), self.output.extend, {"ODD": "a\nb"}, rules or self.rules)
+        return await self.start(*argv, rules=rules, env={"ODD": "a\nb"})
 
-    async def run(self, text: str) -> str:
-        assert await (await self.start(text)).wait() == 0, self.output
+    async def printed(self, text: str) -> str:
+        assert await (await self.program(text)).wait() == 0, self.output
         return self.output.decode().rstrip("\n")
 
 
@@ -402,17 +381,17 @@ async def test_it_is_loaded_once_and_before_it_is_caged(programs: Programs) -> N
     zygote = programs.host._cages._zygote
     assert zygote is not None
     show = "print(module.loaded_in, flush=True)"
-    assert [await programs.run(show) for _ in range(2)] == [str((zygote.pid, ["program"]))] * 2
+    assert [await programs.printed(show) for _ in range(2)] == [str((zygote.pid, ["program"]))] * 2
 
 
 async def test_it_is_a_process_like_that_of_a_command(programs: Programs) -> None:
     show = "import os; print([os.getsid(0) == os.getpid(), os.getcwd(), os.environ['ODD']], flush=True)"
-    assert await programs.run(show) == str([True, str(programs.root), "a\nb"])
+    assert await programs.printed(show) == str([True, str(programs.root), "a\nb"])
 
 
 async def test_nothing_of_the_zygote_is_open_in_it(programs: Programs) -> None:
     show = "import os; print([os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)], os.listdir('/proc/self/fd'))"
-    opened = await programs.run(f"{show}; import sys; sys.stdout.flush()")
+    opened = await programs.printed(f"{show}; import sys; sys.stdout.flush()")
     assert opened.startswith("['/dev/null', 'pipe:") and opened.endswith(" ['0', '1', '2', '3']")  # 3 lists them
 
 
@@ -439,31 +418,26 @@ for line in open("/proc/self/status"):
 import sys; sys.stdout.flush()
 """
     (programs.root / "there").write_text("x")
-    found = (await programs.run(tries)).splitlines()
-    command = await programs.host.start(
-        ["grep", "-E", "^(CapEff|CapPrm|NoNewPrivs|Seccomp):", "/proc/self/status"],
-        str(programs.root),
-        programs.output.extend,
-        cage=replace(programs.rules, own=False),
-    )
-    programs.output.clear()
+    found = (await programs.printed(tries)).splitlines()
+    argv = ["grep", "-E", "^(CapEff|CapPrm|NoNewPrivs|Seccomp):", "/proc/self/status"]
+    command = await programs.start(*argv, rules=replace(programs.rules, own=False))
     assert await command.wait() == 0
     assert found == ["read inside", "temporary", *(" ".join(x.split()) for x in programs.output.decode().splitlines())]
     assert os.listdir(programs.root) == ["there"]
 
 
 async def test_its_failure_is_told_and_it_can_be_stopped(programs: Programs) -> None:
-    failed = await programs.start("raise ValueError('so it is')")
+    failed = await programs.program("raise ValueError('so it is')")
     assert await failed.wait() == 1
     assert programs.output.decode().splitlines()[-1] == "ValueError: so it is"
-    endless = await programs.start("print('runs', flush=True)\nwhile True: pass")
+    endless = await programs.program("print('runs', flush=True)\nwhile True: pass")
     await until(lambda: programs.output == b"runs\n")
     await endless.stop()
     assert endless.returncode is not None and endless.returncode < 0
-    assert await programs.run("print('again', flush=True)") == "again"
+    assert await programs.printed("print('again', flush=True)") == "again"
 
 
 async def test_without_its_cage_it_does_not_run(programs: Programs) -> None:
     with pytest.raises(OSError, match="cage could not be made"):
-        await programs.start("open('made', 'w')", replace(programs.rules, read=("/\0",), write=(str(programs.root),)))
+        await programs.program("open('made', 'w')", replace(programs.rules, read=("/\0",), write=(str(programs.root),)))
     assert os.listdir(programs.root) == []

@@ -48,15 +48,9 @@ async def test_a_command_starts_although_another_removes_what_it_is_to_protect(
 
 async def test_a_file_with_a_name_outside_is_not_changed(workspace: Workspace) -> None:
     """Package managers link files of a project to their store."""
-    store = workspace.home / "store"
-    store.write_text("kept\n")
-    store.chmod(0o644)
-    (workspace.root / "pkg" / "deep").mkdir(parents=True)
-    for name in ("linked", "pkg/deep/linked"):
-        os.link(store, workspace.root / name)
-    os.link(workspace.root / "AGENTS.md", workspace.root / "another name")
-    os.link(workspace.root / "a", workspace.root / "pkg" / "a")
-    state = store.stat()
+    workspace.person("echo kept >../store; chmod 644 ../store; mkdir -p pkg/deep; ln ../store linked")
+    workspace.person("ln ../store pkg/deep/linked; ln AGENTS.md 'another name'; ln a pkg/a")
+    state = (store := workspace.home / "store").stat()
     script = "for f in linked pkg/deep/linked moved/deep/linked; do echo x >>$f; : >$f; chmod 777 $f; touch -d @1 $f"
     script += "; echo x 1<>$f; python3 -c 'import os,sys; os.truncate(sys.argv[1], 1)' $f; test -d pkg && mv pkg moved"
     await workspace.run(f"{script}; done; echo x >'another name'; cat linked; echo both >moved/a")
@@ -80,23 +74,18 @@ async def test_a_link_that_is_made_while_a_caged_command_lives_is_told(workspace
     """No mount can be added to what runs already."""
     (workspace.home / "store").write_text("one\n")
     running = await workspace.up("echo up; sleep 100")
-    where = str(workspace.root), workspace.output.extend
-    script = "mkdir pkg && for f in a b; do ln ../store pkg/$f; done && ln a c"
-    allowed = await workspace.host.start(["sh", "-c", script], *where)
-    await allowed.wait()
+    notes = await workspace.run_uncaged("mkdir pkg && for f in a b; do ln ../store pkg/$f; done && ln a c")
     told = f"{workspace.root}/pkg/a and 1 more: hard links to files elsewhere, which that command could write"
-    assert allowed.notes == ["a command in the sandbox still runs, so nothing such is kept: stop it first", told]
-    again = await workspace.host.start(["true"], *where)
-    await again.wait()
-    assert again.notes == []
+    assert notes == ["a command in the sandbox still runs, so nothing such is kept: stop it first", told]
+    assert await workspace.run_uncaged("true") == []
     await running.stop()
 
 
 async def test_many_linked_files_are_protected_with_their_directory(workspace: Workspace) -> None:
-    store = workspace.home / "store"
-    store.write_text("kept\n")
+    (store := workspace.home / "store").write_text("kept\n")
+    for number in range(10):
+        (workspace.root / "node_modules" / f"p{number}").mkdir(parents=True)
     for number in range(1100):
-        (workspace.root / "node_modules" / f"p{number % 10}").mkdir(parents=True, exist_ok=True)
         os.link(store, workspace.root / "node_modules" / f"p{number % 10}" / str(number))
     os.link(store, workspace.root / "linked")
     printed = await workspace.run("echo x >node_modules/p1/1; echo x >node_modules/new; echo x >linked")
@@ -204,8 +193,7 @@ async def test_placeholders_stay_for_another_session_and_go_after_a_killed_worke
 
 
 async def test_a_command_waits_for_a_session_that_removes_its_placeholders(workspace: Workspace) -> None:
-    placeholder = workspace.root / ".envrc"
-    placeholder.mkdir()
+    (placeholder := workspace.root / ".envrc").mkdir()
     placeholder.chmod(0o1700)
     other = os.open(placeholder, os.O_RDONLY)
     fcntl.flock(other, fcntl.LOCK_EX)
@@ -219,9 +207,8 @@ async def test_a_command_waits_for_a_session_that_removes_its_placeholders(works
 async def test_a_program_that_cannot_be_run_is_the_usual_error(workspace: Workspace) -> None:
     (workspace.root / "program").write_bytes(b"\x7fno format of programs\n")
     (workspace.root / "program").chmod(0o755)
-    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
     with pytest.raises(OSError, match="program") as raised:
-        await workspace.host.start(["./program"], str(workspace.root), workspace.output.extend, None, rules)
+        await workspace.host.start(["./program"], str(workspace.root), workspace.output.extend, None, workspace.rules())
     assert raised.value.errno == errno.ENOEXEC
 
 
@@ -246,6 +233,5 @@ async def test_the_worker_that_starts_later_cannot_be_changed_from_a_workspace_a
     rules = Cages(workspace.host.cages, workspace.environ, "/nowhere").workspace([str(workspace.root)], network=False)
     assert rules is not None
     script = "echo evil >cache/ccb/worker/bundle.code; mv cache/ccb c; mv cache c; rm -rf cache; echo done >a"
-    process = await workspace.host.start(["bash", "-c", script], str(workspace.root), lambda _: None, None, rules)
-    await process.wait()
+    await workspace.notes(script, rules)
     assert ((workspace.root / "a").read_text(), copy.read_text()) == ("done\n", "compiled")

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.remote.tools_kit import until
+from tests.remote.tools_kit import plant, until
 
-from ccb.remote.sandbox.cage_rules import workspace_rules
+from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.sandbox.cage_server import CageMechanism, CageServer
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import Process
@@ -36,16 +36,15 @@ class Workspace:
         (self.root / "sub").mkdir(parents=True)
         for where in (self.root, self.root / "sub"):
             subprocess.run(["git", "init", "-q"], cwd=where, check=True, env={**os.environ, **_GIT})
-        (self.root / "AGENTS.md").write_text("instructions\n")
-        (self.root / "CLAUDE.md").symlink_to("AGENTS.md")
-        (self.root / ".husky").mkdir()
-        (self.root / ".husky" / "pre-commit").write_text("true\n")
-        (self.root / "a").write_text("one\n")
+        plant(self.root, "AGENTS.md: instructions", "CLAUDE.md -> AGENTS.md", ".husky/pre-commit: true", "a: one")
 
-    async def start(self, script: str, network: bool = False) -> Process:
+    def rules(self, *directories: Path) -> CageRules:
+        return workspace_rules([str(each) for each in directories or (self.root,)], os.environ, str(self.home))
+
+    async def start(self, script: str, rules: CageRules | None = None) -> Process:
         self.output.clear()
-        rules = workspace_rules([str(self.root)], os.environ, str(self.home), network)
-        return await self.host.start(["bash", "-c", script], str(self.root), self.output.extend, None, rules)
+        argv, cage = ["bash", "-c", script], rules or self.rules()
+        return await self.host.start(argv, str(self.root), self.output.extend, None, cage)
 
     async def run(self, script: str) -> str:
         process = await self.start(script)
@@ -53,9 +52,9 @@ class Workspace:
         await process.stop()
         return self.output.decode()
 
-    async def notes(self, script: str) -> list[str]:
+    async def notes(self, script: str, rules: CageRules | None = None) -> list[str]:
         """Return what is told of a command at its end."""
-        process = await self.start(script)
+        process = await self.start(script, rules)
         await process.wait()
         return process.notes
 
@@ -65,16 +64,19 @@ class Workspace:
         await until(lambda: self.output.startswith(b"up\n"))
         return process
 
-    async def run_uncaged(self, script: str) -> None:
+    async def run_uncaged(self, script: str) -> list[str]:
+        """Run an allowed command, and return what is told of it at its end."""
         process = await self.host.start(["bash", "-c", script], str(self.root), self.output.extend)
         assert await process.wait() == 0
+        return process.notes
 
     @property
     def environ(self) -> dict[str, str]:
         return {**os.environ, **_GIT, "HOME": str(self.home)}
 
-    def git(self, *arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=self.root, check=True, env=self.environ)
+    def person(self, script: str) -> None:
+        """Let a person run commands in the project, in their own terminal."""
+        subprocess.run(["sh", "-ec", script], cwd=self.root, check=True, env=self.environ)
 
     def everything(self) -> dict[str, object]:
         found: dict[str, object] = {}

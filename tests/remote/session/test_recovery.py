@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import shutil
-from typing import Any
 
 import pytest
 from tests.remote.agent_kit import calls, says
-from tests.remote.worker_process import Laptop, WorkerHost, alive, until
+from tests.remote.worker_process import WorkerHost, alive, until
 
-from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.frames import Event
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
+def _is_input(input_id: str, event: Event) -> bool:
+    return event.kind == "input" and bool(event.body["id"] == input_id)
+
+
 async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session: str) -> None:
-    first = await host.connect(session)
-    hello = await first.attach()
-    await first.say("go")
-    await first.call()
+    first = await host.drive(session)
+    await first.opened("go")
     await first.kill()
     second = await host.drive(session)
     result = await second.message("result")
     assert result["subtype"] == "error_during_execution"
     assert "stopped in the middle" in result["errors"][0]
-    hello = second.frames[0]  # type: ignore[assignment]
     await second.kill()
     third = await host.drive(session)
-    await third.say("and now?")
-    await third.answers(says("now it works"))
-    await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > hello.seq + 3)
+    await third.begin("and now?", says("now it works"))
+    await third.next(Event, lambda event: event.kind == "turn_end" and event.seq > second.hello.seq + 3)
     results = [r["body"] for r in host.journal(session) if r["body"].get("type") == "result"]
     assert [each["subtype"] for each in results] == ["error_during_execution", "success"]
     kinds = [r["kind"] for r in host.journal(session)]
@@ -39,10 +39,8 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
 
 async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Write"]))
-    await first.say("go")
     written = host.project / "deep" / "written"
-    write = {"file_path": str(written), "content": "x"}
-    await first.tell(calls(("toolu_1", "Write", write)))
+    await first.begin("go", calls(("toolu_1", "Write", {"file_path": str(written), "content": "x"})))
     await until(written.exists, "the file is written")
     await first.kill()
     names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
@@ -60,8 +58,7 @@ async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, 
 async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
     assert "move_async_message" in first.hello.capabilities
-    await first.say("running")
-    await first.call()
+    await first.opened("running")
     for each in ("b", "c", "d"):
         await first.say(each, input_id=each)
     for subtype, fields, said in (
@@ -70,9 +67,8 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
         ("cancel_async_message", {"message_uuid": "b"}, {"cancelled": True}),
     ):
         assert (await first.request(subtype, **fields))["response"] == said
-    edited = {"type": "user", "message": {"role": "user", "content": "b, edited"}, "before": ["b", "c"]}
     for _ in range(2):  # as after a reconnect: the same input comes again
-        await first.send(Input(first.epoch, "b2", edited))
+        await first.say("b, edited", "b2", before=["b", "c"])
     assert (await first.request("move_async_message", message_uuid="c", before=[]))["response"] == {"moved": True}
     await first.kill()
     second = await host.drive(session)
@@ -91,20 +87,13 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
 ) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     assert "steer" in first.hello.capabilities
-    await first.say("go")
-    await first.call()
-
-    async def say(laptop: Laptop, text: str, **fields: Any) -> None:
-        body = {"type": "user", "message": {"role": "user", "content": text}, "uuid": text, **fields}
-        await laptop.send(Input(laptop.epoch, text, body))
-        await laptop.next(Event, lambda event: event.kind == "input" and event.body["id"] == text)
-
-    await say(first, "queued", priority="later")
-    await say(first, "promoted", priority="later")
-    await say(first, "steers")
+    await first.opened("go")
+    for text, fields in (("queued", {"priority": "later"}), ("promoted", {"priority": "later"}), ("steers", {})):
+        await first.say(text, text, uuid=text, **fields)
+        await first.next(Event, functools.partial(_is_input, text))
     await first.request("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
     again = await host.drive(session)  # the connection is lost, and the same input comes once more
-    await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
+    await again.say("steers", "steers")
     await again.answers(calls(("toolu_1", "Bash", {"command": "true"})))
     _, body = await again.call()
     last = json.loads(body)["messages"][-1]["content"]
@@ -119,11 +108,9 @@ async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_wai
 
 async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.say("go")
-    await first.call()
+    await first.opened("go")
     for each in ("b", "c"):
-        waits = {"type": "user", "message": {"role": "user", "content": each}, "priority": "later"}
-        await first.send(Input(first.epoch, each, waits))
+        await first.say(each, each, priority="later")
     await first.request("move_async_message", message_uuid="c", before=["b"], steer=True)
     await first.kill()
     second = await host.drive(session)
@@ -133,9 +120,8 @@ async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: Wor
 
 async def test_the_small_files_of_a_killed_worker_go_with_its_processes(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
-    await first.say("go")
     command = "trap - TERM; echo $$ > pid; touch started; sleep 600"
-    await first.tell(calls(("toolu_1", "Bash", {"command": command})))
+    await first.begin("go", calls(("toolu_1", "Bash", {"command": command})))
     await until((host.project / "started").exists, "the tool has started")
     await first.kill()
     pid = int((host.project / "pid").read_text())
@@ -159,16 +145,15 @@ async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_c
     second = await host.drive(session, cwd="~/elsewhere")
     assert second.hello.cwd == str(host.project)
     await second.stop()
-    third = await host.connect(session, "~/elsewhere", named=True)
-    assert (await third.attach()).cwd == str(host.home / "elsewhere")
+    third = await host.drive(session, cwd="~/elsewhere", named=True)
+    assert third.hello.cwd == str(host.home / "elsewhere")
     await third.stop()
     shutil.rmtree(host.home / "elsewhere")
     for cwd, missing in (("", "elsewhere"), ("~/missing", "missing")):
         refused = await host.refused(session, cwd)
         assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.home / missing))
     assert (host.state(session) / "journal.jsonl").exists()
-    fourth = await host.connect(session)
-    assert (await fourth.attach()).cwd == str(host.project)
+    assert (await host.greeted(session)).cwd == str(host.project)
 
 
 @pytest.mark.thorough

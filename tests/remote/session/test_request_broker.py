@@ -48,6 +48,7 @@ DEPLOY: RequestKind[Json, Json] = RequestKind(
     "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.RESTART
 )
 APPROVAL = ToolApproval("Bash", "Bash", {"command": "make"}, "toolu_1")
+STAGING = Request(DEPLOY, {"to": "staging"}, id="d1")
 
 
 @dataclass
@@ -93,7 +94,7 @@ def opened(*, person: bool = True) -> tuple[Out, RequestBroker]:
 
 
 def asked(door: RequestBroker, request_id: str) -> asyncio.Task[ToolPermission]:
-    return asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=request_id)))
+    return asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=request_id, about="Bash")))
 
 
 def resumed(out: Out, *journal: Content) -> RequestBroker:
@@ -117,20 +118,16 @@ def ask(door: RequestBroker, request_id: str, subtype: str, **fields: object) ->
     door.take_request(line)
 
 
-def success(request_id: str, payload: Json | None = None) -> Answer:
-    return Success(request_id, payload)
-
-
 async def test_a_request_is_the_public_object_and_its_first_answer_counts() -> None:
     out, door = opened()
-    asking = asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, about="Bash", id="q1")))
+    asking = asked(door, "q1")
     called = {"tool_name": "Bash", "display_name": "Bash", "input": {"command": "make"}, "tool_use_id": "toolu_1"}
     reasons = {"permission_suggestions": (), "decision_reason": "", "decision_reason_type": ""}
     request = {"subtype": "can_use_tool", **called, **reasons}
     assert await out.next() == {"type": "control_request", "request_id": "q1", "request": request}
     assert door.waits_for(AnsweredBy.PERSON) and door.subjects(AnsweredBy.PERSON) == ["Bash"]
-    door.take_answer(success("q1", {"behavior": "deny", "message": "no", "interrupt": True}))
-    door.take_answer(success("q1", {"behavior": "allow"}))
+    door.take_answer(Success("q1", {"behavior": "deny", "message": "no", "interrupt": True}))
+    door.take_answer(Success("q1", {"behavior": "allow"}))
     assert await asking == ToolPermission(False, "no", interrupt=True)
     assert out.facts == [("late_answer", {"request_id": "q1"})]
     assert not door.waits_for(AnsweredBy.PERSON) and not out.messages
@@ -143,7 +140,7 @@ async def test_a_cancelled_request_is_withdrawn_and_its_answer_is_late() -> None
     await out.next()
     asking.cancel()
     assert await out.next() == {"type": "control_cancel_request", "request_id": "q1"}
-    door.take_answer(success("q1", {"behavior": "allow"}))
+    door.take_answer(Success("q1", {"behavior": "allow"}))
     assert out.facts == [("late_answer", {"request_id": "q1"})]
 
 
@@ -151,13 +148,13 @@ async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> 
     out, door = opened()
     asking = asked(door, "q1")
     await out.next()
-    deploying = asyncio.create_task(door.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    deploying = asyncio.create_task(door.request(STAGING))
     await out.next()
     door.withdraw(AnsweredBy.PERSON)
     assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}]
     with pytest.raises(asyncio.CancelledError):
         await asking
-    door.take_answer(success("d1", {"url": "https://staging"}))
+    door.take_answer(Success("d1", {"url": "https://staging"}))
     assert await deploying == {"url": "https://staging"}
 
 
@@ -211,33 +208,31 @@ async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> No
 
 async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() -> None:
     (before, first), after = opened(), Out()
-    asking = asyncio.create_task(first.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    asking = asyncio.create_task(first.request(STAGING))
     question = await before.next()
     first.suspend()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert not before.messages, "the worker ends, the request does not"
     second = resumed(after, MessageRecord(question))
-    again = asyncio.create_task(second.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
+    again = asyncio.create_task(second.request(STAGING))
     await asyncio.sleep(0)
     assert not after.messages, "it is in the journal already"
     after.emit(answered("d1", {"url": "u"}))
-    second.take_answer(success("d1", {"url": "u"}))
+    second.take_answer(Success("d1", {"url": "u"}))
     assert await again == {"url": "u"}
-    assert await second.request(Request(DEPLOY, {"to": "staging"}, id="d1")) == {"url": "u"}, "it is done only once"
+    assert await second.request(STAGING) == {"url": "u"}, "it is done only once"
 
 
 async def test_an_answer_that_comes_before_the_asker_is_back_is_kept_for_it() -> None:
     out = Out()
-    first, second = Request(DEPLOY, {"to": "live"}, id="d0"), Request(DEPLOY, {"to": "staging"}, id="d1")
-    journal = MessageRecord(first.public()), answered("d0", {"url": "0"}), MessageRecord(second.public())
-    door = resumed(out, *journal)
-    out.emit(answered("d1", {"url": "1"}))
-    door.take_answer(success("d1", {"url": "1"}))
-    out.emit(answered("d1", {"url": "2"}))
-    door.take_answer(success("d1", {"url": "2"}))
+    first = Request(DEPLOY, {"to": "live"}, id="d0")
+    door = resumed(out, MessageRecord(first.public()), answered("d0", {"url": "0"}), MessageRecord(STAGING.public()))
+    for url in ("1", "2"):
+        out.emit(answered("d1", {"url": url}))
+        door.take_answer(Success("d1", {"url": url}))
     assert [fact for fact in out.facts if fact[0] != "input"] == [("late_answer", {"request_id": "d1"})]
-    assert await door.request(second) == {"url": "1"}
+    assert await door.request(STAGING) == {"url": "1"}
     assert await door.request(first) == {"url": "0"}
 
 

@@ -16,13 +16,9 @@ def messages(laptop: Laptop) -> list[Json]:
     return [frame.body for frame in laptop.frames if isinstance(frame, Event) and frame.kind == "message"]
 
 
-def user(text: str, identity: str) -> Json:
-    return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
-
-
 async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
-    await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
+    await laptop.say("hello", "i1", uuid="u-1")
     await laptop.tell(says("hi"))
     await laptop.message("result")
     kinds = [(body["type"], body.get("subtype") or body.get("isReplay") or "") for body in messages(laptop)]
@@ -32,12 +28,12 @@ async def test_echoes_come_after_init_under_the_clients_own_uuid(host: WorkerHos
 
 async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(replay_user_messages=True))
-    await laptop.send(Input(laptop.epoch, "i1", user("hello", "u-1")))
+    await laptop.say("hello", "i1", uuid="u-1")
     await laptop.tell(says("hi"))
     await laptop.message("result")
-    await laptop.send(Input(laptop.epoch, "i2", user("hello", "u-1")))
+    await laptop.say("hello", "i2", uuid="u-1")
     assert (await laptop.message("user"))["uuid"] == "u-1"
-    await laptop.send(Input(laptop.epoch, "i3", user("other", "u-2")))
+    await laptop.say("other", "i3", uuid="u-2")
     request = await laptop.tell(says("ho", "msg_2"))
     assert [block["text"] for block in request["messages"][-1]["content"]] == ["other"]
     await laptop.message("result")
@@ -45,10 +41,9 @@ async def test_a_message_sent_again_under_another_id_is_echoed_and_not_run(host:
 
 async def test_an_interrupt_withdraws_the_question_before_it_is_answered(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session, SessionOptions(permission_prompts="stdio"))
-    await laptop.say("go")
-    await laptop.answers(calls(("toolu_1", "Bash", {"command": "touch made"})))
+    await laptop.begin("go", calls(("toolu_1", "Bash", {"command": "touch made"})))
     asked = await laptop.message("control_request")
-    await laptop.send(Input(laptop.epoch, "next", user("later", "u-later")))
+    await laptop.say("later", "next", uuid="u-later")
     interrupt = await laptop.control("interrupt")
     await laptop.message("result")
     after = messages(laptop)[messages(laptop).index(asked) + 1 :]
@@ -65,9 +60,7 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
     laptop = await host.drive(session)
     before = (await laptop.request("get_context_usage"))["response"]
     assert 0 < before["totalTokens"] < before["maxTokens"], "an estimate of what the first turn will send"
-    await laptop.say("go")
-    await laptop.tell(says("done"))
-    result = await laptop.message("result")
+    result = await laptop.turn("go", says("done"))
     await laptop.control("get_context_usage")
     opened, _ = await laptop.call()
     assert opened.path == "/v1/messages/count_tokens"

@@ -28,15 +28,9 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-
     @functools.wraps(test)
     def run(**given: Any) -> None:
-        loop = asyncio.new_event_loop()
-        try:
-            loop.run_until_complete(test(**given))
-            loop.run_until_complete(loop.shutdown_default_executor())
-        finally:
-            loop.close()
+        asyncio.run(test(**given))
 
     return run
 
@@ -63,6 +57,10 @@ def reopened(path: Path, lines: Sequence[bytes]) -> Journal:
 
 def read(journal: Journal) -> list[tuple[int, int | None]]:
     return [(record.seq, record.body.get("n")) for record in journal.read(0)]
+
+
+def zeroed(lines: list[bytes], *places: int) -> list[bytes]:
+    return [b"\0" * (len(line) - 1) + b"\n" if at in places else line for at, line in enumerate(lines)]
 
 
 def ends_turn(after: int, event: Event) -> bool:
@@ -209,9 +207,8 @@ async def recorded(host: WorkerHost, session: str) -> list[bytes]:
 async def test_whichever_record_is_damaged_the_history_is_valid(host: WorkerHost, session: str, tmp_path: Path) -> None:
     lines = await recorded(host, session)
     assert len(lines) > 40
-    for at, line in enumerate(lines):
-        damaged = [*lines[:at], b"\0" * (len(line) - 1) + b"\n", *lines[at + 1 :]]
-        journal = reopened(tmp_path / f"{at}.jsonl", damaged)
+    for at in range(len(lines)):
+        journal = reopened(tmp_path / f"{at}.jsonl", zeroed(lines, at))
         records = list(journal.read(0))
         numbers = [record.seq for record in records]
         assert numbers == list(range(1, len(numbers) + 1))
@@ -234,9 +231,7 @@ async def test_a_damaged_session_goes_on_says_so_once_and_runs_nothing_again(hos
     lines = await recorded(host, session)
     kinds = [json.loads(line)["kind"] for line in lines]
     lost = [at for at, kind in enumerate(kinds) if kind in ("prompt", "tool_start")]
-    for at in lost:
-        lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
-    (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
+    (host.state(session) / "journal.jsonl").write_bytes(b"".join(zeroed(lines, *lost)))
     said: list[str] = []
     for number in range(2):
         laptop = await host.drive(session, SessionOptions())
@@ -258,11 +253,9 @@ async def test_a_prompt_that_is_not_run_again_for_damage_has_its_one_result(host
     """Its sender waits for one. A prompt answered before the damage, or whose turn was cut, gets no second one."""
     lines = await recorded(host, session)
     kinds = [json.loads(line)["kind"] for line in lines]
-    for at in [at for at, kind in enumerate(kinds) if kind == "prompt"]:
-        lines[at] = b"\0" * (len(lines[at]) - 1) + b"\n"
+    prompts = [at for at, kind in enumerate(kinds) if kind == "prompt"]
     last_start = max(at for at, kind in enumerate(kinds) if kind == "turn_start")
-    lines[last_start] = b"\0" * (len(lines[last_start]) - 1) + b"\n"
-    (host.state(session) / "journal.jsonl").write_bytes(b"".join(lines))
+    (host.state(session) / "journal.jsonl").write_bytes(b"".join(zeroed(lines, *prompts, last_start)))
     for _ in range(2):
         laptop = await host.drive(session, SessionOptions(), have=len(lines))
         await laptop.next(Event, lambda event: event.kind == "driver")

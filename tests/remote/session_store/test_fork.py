@@ -22,6 +22,14 @@ def copy() -> str:
     return str(uuid.uuid4())
 
 
+@pytest.fixture
+async def original(host: WorkerHost, session: str) -> Laptop:
+    """A session with one turn."""
+    laptop = await host.drive(session)
+    await laptop.turn("one", says("1"))
+    return laptop
+
+
 async def test_a_fork_knows_the_conversation_and_the_original_stays_as_it_was(
     host: WorkerHost, session: str, copy: str
 ) -> None:
@@ -87,10 +95,8 @@ async def test_what_a_running_original_has_open_does_not_go_on_in_the_fork(
 
 @pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
 async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_made(
-    how: Json, host: WorkerHost, session: str, copy: str
+    how: Json, host: WorkerHost, session: str, copy: str, original: Laptop
 ) -> None:
-    first = await host.drive(session)
-    await first.turn("one", says("1"))
     wanted = {**how, "fork_of": session} if "fork_of" in how else how
     second = await host.connect(copy, **wanted, fresh=True)
     await second.next(Hello)
@@ -100,25 +106,18 @@ async def test_a_connection_that_broke_off_before_hello_finds_the_copy_it_has_ma
     assert [r["body"] for r in host.journal(copy) if r["kind"] == "forked"] == [{"from": session}]
 
 
-async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
-    copied: Json = {"fork_of": source} if source else {}
-    laptop = await host.drive(other, **copied)
-    await laptop.turn("mine", says("yes", "msg_9"))
-    await until(lambda: host.journal(other)[-1]["kind"] == "turn_end", "the turn is in the journal")
-    return laptop
-
-
 @pytest.mark.parametrize("ended", [False, True])
 @pytest.mark.parametrize("retried", [False, True])
 @pytest.mark.parametrize("is_a_copy", [False, True])
 @pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
 @pytest.mark.quick_rows(4)
 async def test_a_copy_is_not_made_over_a_session_that_exists(
-    how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str
+    how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str, original: Laptop
 ) -> None:
-    first = await host.drive(session)
-    await first.turn("one", says("1"))
-    other = await make_other(host, copy, session if is_a_copy else "")
+    copied: Json = {"fork_of": session} if is_a_copy else {}
+    other = await host.drive(copy, **copied)
+    await other.turn("mine", says("yes", "msg_9"))
+    await until(lambda: host.journal(copy)[-1]["kind"] == "turn_end", "the turn is in the journal")
     if ended:
         await other.stop()
     before = (host.state(copy) / "journal.jsonl").read_bytes()
@@ -155,10 +154,8 @@ async def test_a_large_output_stays_readable_when_the_original_is_removed(
     assert str(mine) in text and str(kept) not in text
 
 
-async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str) -> None:
-    first = await host.drive(session)
-    await first.turn("one", says("1"))
-    await first.end()
+async def test_a_torn_last_record_is_not_copied(host: WorkerHost, session: str, copy: str, original: Laptop) -> None:
+    await original.end()
     path = host.state(session) / "journal.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b'{"seq":99,"time":1,"kind":"mess')

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-import resource
-import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.remote.worker_process import file_limit
 
 from ccb.remote.daemon.hello import _last_records
 from ccb.remote.session_store import journal as journal_module
@@ -22,26 +22,30 @@ from ccb.remote.session_store.journal import Journal, JournalError
 from ccb.tunnel.wire.journal_records import MessageRecord, Record, RewindRecord, parse_line
 
 
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    made = Journal(str(tmp_path / "journal.jsonl"))
+    yield made
+    await made.close()
+
+
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
     return [(record.seq, record.kind, record.body) for record in journal.read(after)]
 
 
-async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path / "journal.jsonl"))
+async def test_only_durable_records_are_given_to_readers(journal: Journal) -> None:
     journal.append(MessageRecord({}))
     assert records(journal) == []
     await journal.commit()
     assert len(records(journal)) == 1
-    await journal.close()
 
 
 @pytest.mark.parametrize("ring", [1, 1 << 20], ids=["from-the-file", "from-memory"])
 async def test_a_whole_journal_is_looked_through_beside_the_loop(
-    ring: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ring: int, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A laptop that hears nothing for 15 s drops its link."""
     monkeypatch.setattr(journal_module, "_RING_BYTES", ring)
-    journal = Journal(str(tmp_path / "journal.jsonl"))
     for number in range(3):
         journal.append(MessageRecord({"n": number}))
     going_on = threading.Event()
@@ -55,13 +59,11 @@ async def test_a_whole_journal_is_looked_through_beside_the_loop(
     journal.append(MessageRecord({"n": "too late"}))
     going_on.set()
     assert await looking == [1, 2, 3]
-    await journal.close()
 
 
 async def test_many_who_commit_together_share_the_writes_to_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(str(tmp_path / "journal.jsonl"))
     synced = []
     real = os.fdatasync
 
@@ -78,7 +80,6 @@ async def test_many_who_commit_together_share_the_writes_to_disk(
     await asyncio.gather(*(say() for _ in range(50)))
     assert journal.durable == 50
     assert len(synced) <= 3
-    await journal.close()
 
 
 @settings(max_examples=20, deadline=None)
@@ -97,31 +98,17 @@ def test_any_tail_is_complete_and_in_order_from_memory_and_from_the_file(
         assert [seq for seq, _, _ in records(journal, after)] == list(range(after + 1, len(sizes) + 1))
         await journal.close()
 
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(scenario())
-        loop.run_until_complete(loop.shutdown_default_executor())
-    finally:
-        loop.close()
+    asyncio.run(scenario())
 
 
-async def test_a_full_disk_leaves_no_half_record(tmp_path: Path) -> None:
+async def test_a_full_disk_leaves_no_half_record(journal: Journal, tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    journal = Journal(str(path))
     journal.append(MessageRecord({"x": "a" * 1000}))
     before = path.read_bytes()
-    signal_before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, limits[1]))
-    try:
-        with pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
-            journal.append(MessageRecord({"x": "b" * 5000}))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, signal_before)
+    with file_limit(2000), pytest.raises(JournalError, match=os.strerror(errno.EFBIG)):
+        journal.append(MessageRecord({"x": "b" * 5000}))
     assert path.read_bytes() == before
     assert journal.append(MessageRecord({"x": "c"})).seq == 2
-    await journal.close()
 
 
 @pytest.mark.parametrize("size", [0, 10, 70_000, 2_000_000])
@@ -138,14 +125,11 @@ async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path
     journal = Journal(str(tmp_path / "journal.jsonl"))
     journal.append(MessageRecord({}))
     await journal.close()
-    others = [(tmp_path / str(number)).open("wb") for number in range(4)]
-    try:
+    with contextlib.ExitStack() as opened:
+        others = [opened.enter_context((tmp_path / str(number)).open("wb")) for number in range(4)]
         with pytest.raises(JournalError):
             journal.append(MessageRecord({}))
         assert [os.fstat(each.fileno()).st_size for each in others] == [0] * 4
-    finally:
-        for each in others:
-            each.close()
 
 
 async def test_a_fresh_journal_is_parsed_once_unless_a_rewind_must_be_known_before(

@@ -19,8 +19,8 @@ from ccb.tunnel.wire.frames import Event, Hello
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
-async def begin(host: WorkerHost, session: str, **params: Any) -> tuple[Laptop, Hello]:
-    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]), **params)
+async def begin(host: WorkerHost, session: str) -> tuple[Laptop, Hello]:
+    laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
     await laptop.next(Event)
     return laptop, laptop.hello
 
@@ -51,8 +51,8 @@ async def test_a_runtime_directory_that_a_logout_took_costs_the_running_work_not
     await until((host.project / "count").exists, "the tool runs")
     shutil.rmtree(host.runtime / "ccb")
     await laptop.drop()
-    again = await host.connect(session)
-    assert (await again.attach()).pid == hello.pid
+    again = await host.drive(session)
+    assert again.hello.pid == hello.pid
     (host.project / "go").touch()
     await again.call()
     assert (host.project / "count").read_text() == "run\nfinished\n"

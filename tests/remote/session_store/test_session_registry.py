@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.remote.tools_kit import plant
 
 from ccb.remote.session_store import process_identity, session_directory, session_registry
 from ccb.tunnel.wire.frames import Json
@@ -55,6 +56,12 @@ def described(session: str) -> Json:
     return session_registry.described(entry)
 
 
+def filled(directory: Path) -> Path:
+    """A directory with one file, which is what an identity looks at."""
+    plant(directory, "file")
+    return directory
+
+
 def ours(states: Path) -> list[str]:
     return [entry.session for entry in session_registry.sessions() if entry.directory.startswith(str(states))]
 
@@ -95,9 +102,7 @@ def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(sta
 
 
 def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tmp_path: Path) -> None:
-    project = tmp_path / "t"
-    project.mkdir()
-    (project / "file").touch()
+    project = filled(tmp_path / "t")
     root = session_directory.identity_of(str(project))
     session = make(states, str(project), updated=10.0, root=root, earlier=["/once"])
     project.rename(tmp_path / "t2")
@@ -107,9 +112,7 @@ def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tm
 
 
 def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved(states: Path, tmp_path: Path) -> None:
-    tree = tmp_path / "t/.claude/worktrees/fix"
-    tree.mkdir(parents=True)
-    (tree / "file").touch()
+    tree = filled(tmp_path / "t/.claude/worktrees/fix")
     session = make(states, str(tree), root=session_directory.identity_of(str(tree)))
     (tmp_path / "t").rename(tmp_path / "t2")
     assert latest(tmp_path / "t2") == session
@@ -167,10 +170,8 @@ def test_ids_are_found_by_their_start(states: Path) -> None:
     first = make(states, "/a", session="aaaa1111-0000-4000-8000-000000000000")
     second = make(states, "/a", session="aaaa2222-0000-4000-8000-000000000000")
     assert {entry.session for entry in session_registry.by_prefix("aaaa")} == {first, second}
-    assert [entry.session for entry in session_registry.by_prefix("aaaa1")] == [first]
-    assert session_registry.by_prefix("aaa") == []
-    assert session_registry.by_prefix("zzzz") == []
-    assert [entry.session for entry in session_registry.by_prefix(second)] == [second]
+    for start, found in (("aaaa1", [first]), ("aaa", []), ("zzzz", []), (second, [second])):
+        assert [entry.session for entry in session_registry.by_prefix(start)] == found
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "empty", "link", "list"])
@@ -190,12 +191,8 @@ def test_without_a_summary_the_journal_tells(states: Path, damage: str) -> None:
 
 
 def test_what_is_no_session_is_passed_over(states: Path) -> None:
-    (states / "empty").mkdir()
-    (states / "begun").mkdir()
-    (states / "begun" / "journal.jsonl").touch()
-    (states / "file").write_text("x")
     real = make(states, "/a")
-    (states / "linked").symlink_to(states / real)
+    plant(states, "empty/", "begun/journal.jsonl", "file: x", f"linked -> {real}")
     assert ours(states) == [real]
 
 
@@ -221,9 +218,7 @@ def test_a_session_of_another_host_that_shares_the_home_says_so(states: Path, wh
 
 def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tmp_path: Path) -> None:
     session = make(states, "/a")
-    runtime = tmp_path / "run/ccb"
-    runtime.mkdir(parents=True)
-    (runtime / f"{session}.lock").write_text(json.dumps(process_identity.own_identity()))
+    plant(tmp_path / "run/ccb", f"{session}.lock: {json.dumps(process_identity.own_identity())}")
     assert described(session)["pid"] == os.getpid()
 
 
@@ -232,9 +227,7 @@ MOVES = {"beside": "t2", "in place of another": "t2", "with the directory around
 
 @pytest.mark.parametrize("way", MOVES)
 async def test_a_directory_that_was_moved_is_found_under_the_directories_around_it(tmp_path: Path, way: str) -> None:
-    before = tmp_path / "p" / "t"
-    before.mkdir(parents=True)
-    (before / "file").touch()
+    before = filled(tmp_path / "p" / "t")
     directory = session_directory.SessionDirectory(str(before))
     now = Path(os.path.normpath(before.parent / MOVES[way]))
     if way.startswith("with"):
@@ -249,9 +242,7 @@ async def test_a_directory_that_was_moved_is_found_under_the_directories_around_
 
 
 async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:
-    before, now = tmp_path / "caf\udce9", tmp_path / "th\udce9"
-    before.mkdir()
-    (before / "file").touch()
+    before, now = filled(tmp_path / "caf\udce9"), tmp_path / "th\udce9"
     directory = session_directory.SessionDirectory(str(before))
     before.rename(now)
     assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await directory.news()

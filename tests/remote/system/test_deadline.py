@@ -11,16 +11,13 @@ import sys
 import time
 
 import pytest
+from tests.support.machine.processes import with_sources
 
 from ccb.remote.system.deadline import Threads, within
 
 
-async def value() -> int:
-    return 7
-
-
 async def test_the_result_comes_in_time() -> None:
-    assert await within(5, value()) == 7
+    assert await within(5, asyncio.sleep(0, 7)) == 7
 
 
 async def test_work_that_is_late_is_cancelled() -> None:
@@ -84,11 +81,6 @@ print(Threads().submit(deep, 300).result())
 
 
 def test_a_recursion_that_python_allows_fits_on_the_stack_of_a_thread() -> None:
-    given = subprocess.run(
-        ["sh", "-c", 'ulimit -s 160; exec "$@"', "sh", sys.executable, "-c", DEEP],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = ["sh", "-c", 'ulimit -s 160; exec "$@"', "sh", sys.executable, "-c", DEEP]
+    given = subprocess.run(argv, env=with_sources(), capture_output=True, text=True, check=False)
     assert (given.returncode, given.stdout) == (0, "300\n"), given.stderr

@@ -14,39 +14,48 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.machine.processes import shell_script
 
 from ccb.remote.system import regular_files
 from ccb.remote.system.host import DirEntry, Host
-from ccb.remote.system.regular_files import ABSENT, FileChanged, FileKind, NotAFile, digest_of
+from ccb.remote.system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 
 OLD = b"old content\n"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    (path := tmp_path / "a").write_bytes(OLD)
+    return path
+
+
+async def _replace(path: Path, new: bytes = b"new", known: bytes = OLD, unkept: str = "") -> FileInfo:
+    return await Host().replace(str(path), new, digest_of(known), unkept=unkept)
 
 
 def _names(directory: Path) -> list[str]:
     return sorted(os.listdir(directory))
 
 
-async def test_replace_keeps_the_mode_and_leaves_no_temporary_file(tmp_path: Path) -> None:
-    path = tmp_path / "run.sh"
-    path.write_bytes(OLD)
-    path.chmod(0o4751)
-    info = await Host().replace(str(path), b"new", digest_of(OLD))
-    assert path.read_bytes() == b"new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o4751
-    assert (info.size, info.mtime_ns) == (3, path.stat().st_mtime_ns)
-    assert _names(tmp_path) == ["run.sh"]
+async def test_replace_keeps_the_mode_and_leaves_no_temporary_file(old: Path, tmp_path: Path) -> None:
+    old.chmod(0o4751)
+    info = await _replace(old)
+    assert old.read_bytes() == b"new"
+    assert stat.S_IMODE(old.stat().st_mode) == 0o4751
+    assert (info.size, info.mtime_ns) == (3, old.stat().st_mtime_ns)
+    assert _names(tmp_path) == ["a"]
 
 
 async def test_replace_refuses_a_file_that_is_another_version(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"somebody was faster")
     with pytest.raises(FileChanged):
-        await Host().replace(str(path), b"new", digest_of(OLD))
+        await _replace(path)
     with pytest.raises(FileChanged):
         await Host().replace(str(path), b"new", ABSENT)
     assert path.read_bytes() == b"somebody was faster"
     with pytest.raises(FileChanged):
-        await Host().replace(str(tmp_path / "gone"), b"new", digest_of(OLD))
+        await _replace(tmp_path / "gone")
     assert _names(tmp_path) == ["a"]
 
 
@@ -80,26 +89,21 @@ async def test_a_new_file_gets_its_directories_and_the_usual_mode(tmp_path: Path
     assert _names(path.parent) == ["a"]
 
 
-async def test_replace_writes_through_a_link(tmp_path: Path) -> None:
-    target = tmp_path / "real" / "a"
-    target.parent.mkdir()
-    target.write_bytes(OLD)
-    link = tmp_path / "link"
-    link.symlink_to("real/a")
-    await Host().replace(str(link), b"new", digest_of(OLD))
-    assert link.is_symlink()
-    assert target.read_bytes() == b"new"
+async def test_replace_writes_through_a_link(old: Path, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (link := tmp_path / "sub" / "link").symlink_to("../a")
+    await _replace(link)
+    assert link.is_symlink() and _names(link.parent) == ["link"]
+    assert old.read_bytes() == b"new"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
-async def test_replace_keeps_the_owner(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(OLD)
-    os.chown(path, 12345, 54321)
-    path.chmod(0o6755)
-    await Host().replace(str(path), b"new", digest_of(OLD))
-    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o6755
+async def test_replace_keeps_the_owner(old: Path) -> None:
+    os.chown(old, 12345, 54321)
+    old.chmod(0o6755)
+    await _replace(old)
+    assert (old.stat().st_uid, old.stat().st_gid) == (12345, 54321)
+    assert stat.S_IMODE(old.stat().st_mode) == 0o6755
 
 
 @contextlib.contextmanager
@@ -116,13 +120,12 @@ def _largest_file(size: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("names", [["a"], ["a", "b"]], ids=["renamed", "in place"])
-async def test_a_full_disk_changes_nothing(tmp_path: Path, names: list[str]) -> None:
-    (path := tmp_path / "a").write_bytes(OLD)
+async def test_a_full_disk_changes_nothing(old: Path, tmp_path: Path, names: list[str]) -> None:
     for other in names[1:]:
-        os.link(path, tmp_path / other)
+        os.link(old, tmp_path / other)
     with _largest_file(1000), pytest.raises(OSError, match="too large"):
-        await Host().replace(str(path), b"x" * 5000, digest_of(OLD))
-    assert path.read_bytes() == OLD
+        await _replace(old, b"x" * 5000)
+    assert old.read_bytes() == OLD
     assert _names(tmp_path) == names
 
 
@@ -159,12 +162,10 @@ async def test_entries_say_what_they_are(tmp_path: Path) -> None:
 
 def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:
     project, system = tmp_path / "project" / "bin", tmp_path / "system"
-    for directory in (project, system):
+    for directory in (project, system, link := tmp_path / "links"):
         directory.mkdir(parents=True)
-        (directory / "rg").write_text("#!/bin/sh\n")
-        (directory / "rg").chmod(0o755)
-    link = tmp_path / "links"
-    link.mkdir()
+    for directory in (project, system):
+        shell_script(directory / "rg", "")
     (link / "rg").symlink_to(project / "rg")
 
     def found(*directories: object) -> str | None:
@@ -178,68 +179,62 @@ def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:
     assert found(project, system) == str(system / "rg")
 
 
-class OtherUser:
-    """Runs `work` in a child process of another user, with the groups given. What it raises comes back as text."""
-
-    def __init__(self, uid: int = 12345, groups: tuple[int, ...] = ()) -> None:
-        self._uid, self._groups = uid, groups
-
-    def run(self, work: Callable[[], Coroutine[Any, Any, object]]) -> str:
-        out, into = os.pipe()
-        pid = os.fork()
-        if not pid:
-            said = b"ok"
-            try:
-                os.setgroups(self._groups)
-                os.setgid(self._uid)
-                os.setuid(self._uid)
-                asyncio.run(work())
-            except BaseException as error:  # noqa: BLE001 - the parent reads it
-                said = f"{type(error).__name__}: {error}".encode()
-            os.write(into, said)
-            os._exit(0)
-        os.close(into)
-        with open(out, "rb") as said_by:
-            text = said_by.read().decode()
-        os.waitpid(pid, 0)
-        return text
+def as_other_user(work: Callable[[], Coroutine[Any, Any, object]], groups: tuple[int, ...] = ()) -> str:
+    """Run `work` in a child process of another user, with the groups given. What it raises comes back as text."""
+    out, into = os.pipe()
+    pid = os.fork()
+    if not pid:
+        said = b"ok"
+        try:
+            os.setgroups(groups)
+            os.setgid(12345)
+            os.setuid(12345)
+            asyncio.run(work())
+        except BaseException as error:  # noqa: BLE001 - the parent reads it
+            said = f"{type(error).__name__}: {error}".encode()
+        os.write(into, said)
+        os._exit(0)
+    os.close(into)
+    with open(out, "rb") as said_by:
+        text = said_by.read().decode()
+    os.waitpid(pid, 0)
+    return text
 
 
-async def test_all_hard_links_of_a_file_see_the_new_content(tmp_path: Path) -> None:
-    (one := tmp_path / "one").write_bytes(OLD)
+async def test_all_hard_links_of_a_file_see_the_new_content(old: Path, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    os.link(one, two := tmp_path / "sub" / "two")
-    inode = one.stat().st_ino
-    info = await Host().replace(str(two), b"new, and longer than before\n", digest_of(OLD))
-    assert one.read_bytes() == two.read_bytes() == b"new, and longer than before\n"
-    assert (one.stat().st_ino, info.links, info.size) == (inode, 2, 28)
-    await Host().replace(str(one), b"short", digest_of(two.read_bytes()))
-    assert two.read_bytes() == b"short" and _names(tmp_path) == ["one", "sub"] and _names(two.parent) == ["two"]
+    os.link(old, two := tmp_path / "sub" / "two")
+    inode = old.stat().st_ino
+    info = await _replace(two, b"new, and longer than before\n")
+    assert old.read_bytes() == two.read_bytes() == b"new, and longer than before\n"
+    assert (old.stat().st_ino, info.links, info.size) == (inode, 2, 28)
+    await _replace(old, b"short", two.read_bytes())
+    assert two.read_bytes() == b"short" and _names(tmp_path) == ["a", "sub"] and _names(two.parent) == ["two"]
 
 
-async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Path) -> None:
-    (one := tmp_path / "one").write_bytes(OLD)
-    os.link(one, tmp_path / "two")
+async def test_what_is_written_in_place_must_have_been_kept_before(old: Path, tmp_path: Path) -> None:
+    os.link(old, tmp_path / "two")
     with pytest.raises(OSError, match=r"could not be kept before \(the disk is full\)"):
-        await Host().replace(str(one), b"new", digest_of(OLD), unkept="the disk is full")
-    assert one.read_bytes() == OLD
+        await _replace(old, unkept="the disk is full")
+    assert old.read_bytes() == OLD
 
 
-async def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one := tmp_path / "one").write_bytes(OLD)
-    os.link(one, tmp_path / "two")
+async def test_a_link_in_the_place_of_the_file_is_not_followed(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.link(old, tmp_path / "two")
     (secret := tmp_path / "secret").write_bytes(OLD)
     check = regular_files._to_change
 
     def swapped(path: str) -> os.stat_result:
         found = check(path)
-        one.unlink()
-        one.symlink_to(secret)
+        old.unlink()
+        old.symlink_to(secret)
         return found
 
     monkeypatch.setattr(regular_files, "_to_change", swapped)
     with pytest.raises(FileChanged):
-        await Host().replace(str(one), b"new", digest_of(OLD))
+        await _replace(old)
     assert secret.read_bytes() == OLD
 
 
@@ -253,12 +248,10 @@ async def test_the_file_of_a_colleague_stays_theirs(tmp_path: Path) -> None:
         os.chown(path, 2222, 3333)
         path.chmod(mode)
     before = shared.stat()
-    assert OtherUser(groups=(3333,)).run(lambda: Host().replace(str(shared), b"new", digest_of(OLD))) == "ok"
+    assert as_other_user(lambda: _replace(shared), (3333,)) == "ok"
     after = shared.stat()
     assert shared.read_bytes() == b"new"
-    assert (after.st_ino, after.st_uid, after.st_gid, after.st_mode) == (
-        before.st_ino, before.st_uid, before.st_gid, before.st_mode
-    )  # fmt: skip
+    assert all(getattr(after, name) == getattr(before, name) for name in ("st_ino", "st_uid", "st_gid", "st_mode"))
     assert _names(team) == ["plan.md"]
 
 
@@ -271,11 +264,11 @@ async def test_a_writable_file_is_written_where_no_name_may_change(tmp_path: Pat
     (path := place / "app.conf").write_bytes(OLD)
     path.chmod(0o666)
     place.chmod(mode)
-    assert OtherUser().run(lambda: Host().replace(str(path), b"new", digest_of(OLD))) == "ok"
+    assert as_other_user(lambda: _replace(path)) == "ok"
     assert path.read_bytes() == b"new" and path.stat().st_uid == 0
     assert _names(place) == ["app.conf"]
     path.chmod(0o444)
-    said = OtherUser().run(lambda: Host().replace(str(path), b"newer", digest_of(b"new")))
+    said = as_other_user(lambda: _replace(path, b"newer", b"new"))
     assert said.startswith("PermissionError") and path.read_bytes() == b"new"
 
 
@@ -286,21 +279,20 @@ async def test_a_file_that_is_mounted_by_itself_is_written_in_place(tmp_path: Pa
     if subprocess.run(["mount", "--bind", source, path], capture_output=True, check=False).returncode:
         pytest.skip("nothing can be mounted here")
     try:
-        await Host().replace(str(path), b"new", digest_of(OLD))
+        await _replace(path)
         assert source.read_bytes() == b"new"
     finally:
         subprocess.run(["umount", path], check=True)
     assert path.read_bytes() == b"under the mount" and _names(tmp_path) == ["mounted", "source"]
 
 
-async def test_attributes_are_kept_and_none_is_added(tmp_path: Path) -> None:
-    (path := tmp_path / "a").write_bytes(OLD)
+async def test_attributes_are_kept_and_none_is_added(old: Path) -> None:
     try:
-        os.setxattr(path, "user.note", b"mine")
+        os.setxattr(old, "user.note", b"mine")
     except OSError:
         pytest.skip("the file system has no attributes")
-    await Host().replace(str(path), b"new", digest_of(OLD))
-    assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.note": b"mine"}
+    await _replace(old)
+    assert {name: os.getxattr(old, name) for name in os.listxattr(old)} == {"user.note": b"mine"}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
@@ -313,7 +305,7 @@ async def test_a_container_that_has_the_file_mounted_sees_the_new_content(tmp_pa
         assert container.stdin and container.stdout
         if container.stdout.readline() != b"mounted\n":
             pytest.skip("nothing can be mounted here")
-        await Host().replace(str(path), b"new", digest_of(OLD))
+        await _replace(path)
         assert container.communicate(b"\n", timeout=60)[0] == b"new"
     assert _names(tmp_path) == ["app conf", "in the container"]
 

@@ -34,15 +34,45 @@ SHELLS = {
 }
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    given = {"HOME": str(home), "PATH": "/usr/bin:/bin", "USER": "ann", "SSH_CONNECTION": "::1 1 ::1 22", **more}
-    (home / ".bash_profile").write_text("test -f ~/.bashrc && . ~/.bashrc\n", encoding="utf-8")
-    return given
+class Home:
+    """A home with start-up files, what a connection to it sets, and the environments that its shells give."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.environ = {"HOME": str(path), "PATH": "/usr/bin:/bin", "USER": "ann", "SSH_CONNECTION": "::1 1 ::1 22"}
+        self.write(".bash_profile", "test -f ~/.bashrc && . ~/.bashrc")
+
+    def write(self, name: str, text: str = "") -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n", encoding="utf-8")
+
+    async def ask(self, shell: str = "/bin/bash", session: str = "", seconds: float = 10) -> dict[str, str]:
+        with contextlib.closing(CageServer()) as cages:
+            return await login_shell.ask(shell, self.environ, cages, session, seconds)
+
+    @contextlib.asynccontextmanager
+    async def begun(
+        self, environ: dict[str, str], cache: object, shell: str = "/bin/bash", session: str = ""
+    ) -> AsyncIterator[LoginEnvironment]:
+        with contextlib.closing(CageServer()) as cages:
+            login = LoginEnvironment(environ, session, cages)
+            login.begin(str(cache), shell)
+            try:
+                yield login
+            finally:
+                await login.close()
+
+    async def settled(self, shell: str = "/bin/bash", cache: Path | None = None) -> tuple[str, dict[str, str]]:
+        """Return what a start says, and the environment after it."""
+        own = dict(self.environ)
+        async with self.begun(own, cache or self.path, shell) as login:
+            return await login.settle(lambda text: None), own
 
 
-async def ask(shell: str, environ: dict[str, str], session: str = "", seconds: float = 10) -> dict[str, str]:
-    with contextlib.closing(CageServer()) as cages:
-        return await login_shell.ask(shell, environ, cages, session, seconds)
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
 
 
 def shell_called(name: str, directory: Path) -> str:
@@ -53,18 +83,10 @@ def shell_called(name: str, directory: Path) -> str:
     return str(link)
 
 
-def write(home: Path, name: str, text: str) -> None:
-    path = home / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", encoding="utf-8")
-
-
 @pytest.mark.parametrize("shell", SHELLS)
-async def test_every_login_shell_gives_what_its_start_up_files_set(tmp_path: Path, shell: str) -> None:
-    program = shell_called(shell, tmp_path)
-    environ = environment(tmp_path)
-    write(tmp_path, *SHELLS[shell])
-    found = await ask(program, environ)
+async def test_every_login_shell_gives_what_its_start_up_files_set(home: Home, shell: str) -> None:
+    home.write(*SHELLS[shell])
+    found = await home.ask(shell_called(shell, home.path))
     assert found["PATH"].split(":")[0] == FIRST
     assert found["NVM_DIR"] == "/opt/nvm"
 
@@ -84,10 +106,9 @@ ODD = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-async def test_start_up_files_may_do_what_they_want(tmp_path: Path, odd: str) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", f"{ODD[odd]}\n{POSIX_LINE}")
-    found = await ask("/bin/bash", environ)
+async def test_start_up_files_may_do_what_they_want(home: Home, odd: str) -> None:
+    home.write(".bashrc", f"{ODD[odd]}\n{POSIX_LINE}")
+    found = await home.ask()
     assert found["PATH"].startswith(f"{FIRST}:")
     assert odd != "functions and odd values" or (found["ODD_HOME"], found["EMPTY_HOME"]) == ("a\nb=c", "")
 
@@ -96,27 +117,25 @@ ENDS = {"exec": "exec zsh", "tmux": "exec tmux", "exit": "exit 0", "killed": "ki
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_a_shell_that_its_start_up_files_replace_is_said_to_be_one(tmp_path: Path, how: str) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", ENDS[how])
+async def test_a_shell_that_its_start_up_files_replace_is_said_to_be_one(home: Home, how: str) -> None:
+    home.write(".bashrc", ENDS[how])
     with pytest.raises(ShellFailed, match="was ended by its start-up files"):
-        await ask("/bin/bash", environ)
+        await home.ask()
 
 
-async def test_a_shell_that_hangs_is_ended_with_all_that_it_has_started(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", "setsid sleep 1000 & sleep 1000")
+async def test_a_shell_that_hangs_is_ended_with_all_that_it_has_started(home: Home) -> None:
+    home.write(".bashrc", "setsid sleep 1000 & sleep 1000")
     with pytest.raises(ShellFailed, match="was not ready within 1 s"):
-        await ask("/bin/bash", environ, session="hangs", seconds=1)
+        await home.ask(session="hangs", seconds=1)
     assert marked("hangs") == []
 
 
-async def test_a_container_has_no_login_shell(tmp_path: Path) -> None:
+async def test_a_container_has_no_login_shell(home: Home) -> None:
     """It would set the PATH of the image aside."""
-    environ = environment(tmp_path, SSH_CONNECTION="")
-    write(tmp_path, ".bash_profile", "export PATH=/wrong")
-    write(tmp_path, ".bashrc", POSIX_LINE)
-    assert (await ask("/bin/bash", environ))["PATH"] == f"{FIRST}:/usr/bin:/bin"
+    home.environ["SSH_CONNECTION"] = ""
+    home.write(".bash_profile", "export PATH=/wrong")
+    home.write(".bashrc", POSIX_LINE)
+    assert (await home.ask())["PATH"] == f"{FIRST}:/usr/bin:/bin"
 
 
 def test_only_what_a_person_expects_is_kept() -> None:
@@ -144,136 +163,103 @@ def test_path_finds_nothing_in_the_present_directory() -> None:
     assert kept_variables({"PATH": ".:/a::node_modules/.bin:/b:"}) == {"PATH": "/a:/b"}
 
 
-@contextlib.asynccontextmanager
-async def begun(
-    environ: dict[str, str], cache: object, shell: str = "/bin/bash", session: str = ""
-) -> AsyncIterator[LoginEnvironment]:
-    with contextlib.closing(CageServer()) as cages:
-        login = LoginEnvironment(environ, session, cages)
-        login.begin(str(cache), shell)
-        try:
-            yield login
-        finally:
-            await login.close()
-
-
-async def settled(environ: dict[str, str], cache: Path, shell: str = "/bin/bash") -> str:
-    async with begun(environ, cache, shell) as login:
-        return await login.settle(lambda text: None)
-
-
 @pytest.fixture(autouse=True)
 def _own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a session's shell sets goes into the environment of the process."""
     monkeypatch.setattr(os, "environ", dict(os.environ))
 
 
-async def test_a_warm_start_waits_for_no_shell(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", f"test -e ~/slow && sleep 1000\n{POSIX_LINE}\nexport PS1=x API_TOKEN=secret")
+async def test_a_warm_start_waits_for_no_shell(home: Home) -> None:
+    home.write(".bashrc", f"test -e ~/slow && sleep 1000\n{POSIX_LINE}\nexport PS1=x API_TOKEN=secret")
     for _ in range(3):
-        own = dict(environ)
-        assert await settled(own, tmp_path) == ""
-        assert (own["PATH"].split(":")[0], own["NVM_DIR"]) == (FIRST, "/opt/nvm")
+        said, own = await home.settled()
+        assert (said, own["PATH"].split(":")[0], own["NVM_DIR"]) == ("", FIRST, "/opt/nvm")
         assert "API_TOKEN" not in own
-        write(tmp_path, "slow", "")
-    assert "secret" not in (tmp_path / CACHE).read_text()
-    assert (tmp_path / CACHE).stat().st_mode & 0o777 == 0o600
+        home.write("slow")
+    assert "secret" not in (home.path / CACHE).read_text()
+    assert (home.path / CACHE).stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_change_of_a_start_up_file_counts_at_the_next_start(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
+async def test_a_change_of_a_start_up_file_counts_at_the_next_start(home: Home) -> None:
     for step in ("/opt/one", "/opt/two"):
-        write(tmp_path, ".bashrc", f"export PATH={step}")
-        own = dict(environ)
-        await settled(own, tmp_path)
-        assert own["PATH"] == step
+        home.write(".bashrc", f"export PATH={step}")
+        assert (await home.settled())[1]["PATH"] == step
 
 
-async def test_what_no_start_up_file_tells_counts_from_the_next_turn_on(tmp_path: Path) -> None:
+async def test_what_no_start_up_file_tells_counts_from_the_next_turn_on(home: Home) -> None:
     """A version of a tool, or a file that the start-up files read."""
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", 'for D in ~/v*; do PATH="$D:$PATH"; done; export PATH')
-    (tmp_path / "v20").mkdir()
-    await settled(dict(environ), tmp_path)
-    (tmp_path / "v20").rename(tmp_path / "v22")
-    async with begun(environ, tmp_path) as login:
+    home.write(".bashrc", 'for D in ~/v*; do PATH="$D:$PATH"; done; export PATH')
+    (home.path / "v20").mkdir()
+    await home.settled()
+    (home.path / "v20").rename(home.path / "v22")
+    environ = dict(home.environ)
+    async with home.begun(environ, home.path) as login:
         await login.settle(lambda text: None)
         before = environ["PATH"]
-        assert before.startswith(f"{tmp_path}/v20:"), "a start waits for nothing"
+        assert before.startswith(f"{home.path}/v20:"), "a start waits for nothing"
         deadline = time.monotonic() + 60
         while environ["PATH"] == before:
             assert time.monotonic() < deadline
             await login.settle(lambda text: None)
             await asyncio.sleep(0.005)
         assert environ["PATH"] == before.replace("v20", "v22")
-    own = environment(tmp_path)
-    await settled(own, tmp_path)
-    assert own["PATH"].startswith(f"{tmp_path}/v22:")
+    assert (await home.settled())[1]["PATH"].startswith(f"{home.path}/v22:")
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", '{"at": "x"}', "null", ""])
-async def test_a_damaged_file_or_none_that_can_be_kept_costs_only_time(tmp_path: Path, damage: str) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", POSIX_LINE)
-    (tmp_path / CACHE).write_text(damage, encoding="utf-8")
-    assert await settled(environ, tmp_path if damage else tmp_path / "missing") == ""
-    assert environ["NVM_DIR"] == "/opt/nvm"
+async def test_a_damaged_file_or_none_that_can_be_kept_costs_only_time(home: Home, damage: str) -> None:
+    home.write(".bashrc", POSIX_LINE)
+    (home.path / CACHE).write_text(damage, encoding="utf-8")
+    said, own = await home.settled(cache=home.path if damage else home.path / "missing")
+    assert (said, own["NVM_DIR"]) == ("", "/opt/nvm")
 
 
-async def test_a_file_that_others_can_write_does_not_count(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", POSIX_LINE)
-    await settled(dict(environ), tmp_path)
-    data = json.loads((tmp_path / CACHE).read_text())
+async def test_a_file_that_others_can_write_does_not_count(home: Home) -> None:
+    home.write(".bashrc", POSIX_LINE)
+    await home.settled()
+    data = json.loads((home.path / CACHE).read_text())
     data["variables"]["PATH"] = "/evil"
-    (tmp_path / CACHE).write_text(json.dumps(data), encoding="utf-8")
-    (tmp_path / CACHE).chmod(0o666)
-    own = dict(environ)
-    await settled(own, tmp_path)
-    assert own["PATH"].startswith(FIRST)
+    (home.path / CACHE).write_text(json.dumps(data), encoding="utf-8")
+    (home.path / CACHE).chmod(0o666)
+    assert (await home.settled())[1]["PATH"].startswith(FIRST)
 
 
-async def test_a_failure_is_said_at_each_start_and_only_the_first_one_waits_for_it(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", "test -e ~/slow && sleep 1000; exit")
+async def test_a_failure_is_said_at_each_start_and_only_the_first_one_waits_for_it(home: Home) -> None:
+    home.write(".bashrc", "test -e ~/slow && sleep 1000; exit")
     for _ in range(2):
-        assert await settled(dict(environ), tmp_path) == (
+        assert (await home.settled())[0] == (
             "Your shell /bin/bash was ended by its start-up files, so what they set is missing. "
             "Commands get the PATH of the connection, /usr/bin:/bin; `env` in the settings sets another one."
         )
-        write(tmp_path, "slow", "")
+        home.write("slow")
 
 
-async def test_an_account_without_a_shell_is_left_as_it_is(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    assert await settled(environ, tmp_path, "/usr/sbin/nologin") == ""
-    assert environ["PATH"] == "/usr/bin:/bin"
+async def test_an_account_without_a_shell_is_left_as_it_is(home: Home) -> None:
+    assert await home.settled("/usr/sbin/nologin") == ("", home.environ)
 
 
-async def test_a_shell_that_is_missing_is_said(tmp_path: Path) -> None:
-    said = await settled(environment(tmp_path), tmp_path, "/no/shell")
+async def test_a_shell_that_is_missing_is_said(home: Home) -> None:
+    said, _ = await home.settled("/no/shell")
     assert said.startswith("Your shell /no/shell cannot be started (No such file or directory). Commands get the PATH")
 
 
-async def test_a_wait_for_the_shell_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_for_the_shell_is_said(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_shell, "_SILENT_S", 0.01)
-    environ, said = environment(tmp_path), list[str]()
-    write(tmp_path, ".bashrc", f"while ! test -e ~/go; do sleep 0.01; done\n{POSIX_LINE}")
+    said: list[str] = []
+    home.write(".bashrc", f"while ! test -e ~/go; do sleep 0.01; done\n{POSIX_LINE}")
 
     def waits(text: str) -> None:
         said.append(text)
-        (tmp_path / "go").touch()
+        home.write("go")
 
-    async with begun(environ, "") as login:
+    async with home.begun(dict(home.environ), "") as login:
         assert await login.settle(waits) == ""
     assert said == ["Waiting for the start-up files of your shell on the host, for 10 s at most."]
 
 
-async def test_the_end_of_a_session_ends_its_shell(tmp_path: Path) -> None:
-    environ = environment(tmp_path)
-    write(tmp_path, ".bashrc", "sleep 1000")
-    async with begun(environ, tmp_path, session="ended") as login:
+async def test_the_end_of_a_session_ends_its_shell(home: Home) -> None:
+    home.write(".bashrc", "sleep 1000")
+    async with home.begun(dict(home.environ), home.path, session="ended") as login:
         await until(lambda: len(marked("ended")) > 1)
         started = time.monotonic()
         await login.close()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests.remote.tools_kit import plant
+from tests.support.worker.cages import NO_CAGES, sandbox
 
 from ccb.remote.context.git_state import Git, current_branch
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
 from ccb.remote.context.system_prompt import style_text
 from ccb.remote.permissions.git_repositories import why_unsafe
-from ccb.remote.permissions.modes import Cages, repository_around
-from ccb.remote.sandbox.cage_server import Availability, CageMechanism
-from ccb.remote.settings.project_switches import read_project
+from ccb.remote.permissions.modes import repository_around
+from ccb.remote.settings.project_switches import Project, read_project
 from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_files import discover
 from ccb.remote.subagents.agent_catalogue import Catalogue
@@ -30,16 +32,19 @@ _STRANGER = 4711
 def shared(tmp_path: Path) -> Path:
     """A directory as /tmp, with a repository, settings and instructions of somebody in it, and a directory of ours."""
     top = tmp_path / "shared"
-    (top / "own").mkdir(parents=True)
+    plant(top, "own/", ".git/HEAD: ref: refs/heads/main", ".claude/CLAUDE.md: Run evil.", "CLAUDE.md: Run the evil.")
+    plant(top, "CLAUDE.local.md: Run all evil.")
+    plant(top, '.claude/settings.json: {"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}')
     (top / "own").chmod(0o755)
-    (top / ".git").mkdir()
-    (top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    (top / ".claude").mkdir()
-    (top / ".claude" / "settings.json").write_text('{"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}')
-    (top / ".claude" / "CLAUDE.md").write_text("Run evil.\n")
-    (top / "CLAUDE.md").write_text("Run the evil.\n")
-    (top / "CLAUDE.local.md").write_text("Run all evil.\n")
     return top
+
+
+def _instructions(directory: object) -> list[str]:
+    return [file.text for file in find_instructions(str(directory), "/nowhere")]
+
+
+def _project(directory: object) -> Project:
+    return read_project(str(directory), "/nowhere", frozenset(("project",)))
 
 
 def _counts(shared: Path) -> list[bool]:
@@ -78,50 +83,36 @@ def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: P
     if os.geteuid() == 0:
         for path in shared.rglob("*"):
             os.chown(path, _STRANGER, _STRANGER)
-    found = find_instructions(str(shared), str(shared.parent / "home"))
-    assert [file.text for file in found] == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
-    assert read_project(str(shared), "/nowhere", frozenset(("project",))).switches
+    assert _instructions(shared) == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
+    assert _project(shared).switches
 
 
 def test_only_what_is_ours_counts_between_a_project_and_its_repository(shared: Path) -> None:
-    (shared / "open" / "cwd").mkdir(parents=True)
-    (shared / "open" / "CLAUDE.md").write_text("Do.\n")
+    plant(shared / "open", "cwd/", "CLAUDE.md: Do.")
     (shared / "open").chmod(0o777)
-    project = read_project(str(shared / "open" / "cwd"), "/nowhere", frozenset(("project",)))
-    assert project.directories == (f"{shared}/open/cwd", str(shared))
-    assert all(file.text != "Do.\n" for file in find_instructions(f"{shared}/open/cwd", "/nowhere"))
+    assert _project(shared / "open" / "cwd").directories == (f"{shared}/open/cwd", str(shared))
+    assert "Do.\n" not in _instructions(shared / "open" / "cwd")
 
 
 def test_an_instruction_file_of_a_clone_leads_nowhere_out_of_it(tmp_path: Path) -> None:
     clone = tmp_path / "clone"
-    (clone / ".git").mkdir(parents=True)
-    (clone / "sub").mkdir()
-    (tmp_path / "passwords.txt").write_text("secret\n")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "CLAUDE.md").write_text("secret\n")
-    for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"):
-        (clone / name).symlink_to("../passwords.txt")
-    (clone / ".claude").symlink_to("../notes")
-    assert find_instructions(str(clone), "/nowhere") == []
-    assert find_instructions(str(clone / "sub"), "/nowhere") == []
-    (clone / "sub" / "CLAUDE.md").write_text("inside\n")
+    plant(clone, ".git/", "sub/", "../passwords.txt: secret", "../notes/CLAUDE.md: secret", ".claude -> ../notes")
+    plant(clone, *(f"{name} -> ../passwords.txt" for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md")))
+    assert _instructions(clone) == _instructions(clone / "sub") == []
     (clone / "CLAUDE.md").unlink()
-    (clone / "CLAUDE.md").symlink_to("sub/CLAUDE.md")
-    assert [file.text for file in find_instructions(str(clone), "/nowhere")] == ["inside\n"]
+    plant(clone, "sub/CLAUDE.md: inside", "CLAUDE.md -> sub/CLAUDE.md")
+    assert _instructions(clone) == ["inside\n"]
 
 
 def test_a_link_of_ours_above_a_project_may_lead_anywhere_that_is_ours(tmp_path: Path) -> None:
-    (tmp_path / "dotfiles").mkdir()
-    (tmp_path / "dotfiles" / "me.md").write_text("mine\n")
-    (tmp_path / "CLAUDE.md").symlink_to("dotfiles/me.md")
-    (tmp_path / "project").mkdir()
-    assert [file.text for file in find_instructions(str(tmp_path / "project"), "/nowhere")] == ["mine\n"]
+    plant(tmp_path, "dotfiles/me.md: mine", "CLAUDE.md -> dotfiles/me.md", "project/")
+    assert _instructions(tmp_path / "project") == ["mine\n"]
     (tmp_path / "dotfiles").chmod(0o777)
-    assert find_instructions(str(tmp_path / "project"), "/nowhere") == []
+    assert _instructions(tmp_path / "project") == []
 
 
 def test_the_local_file_of_a_clone_is_not_called_the_users_own(tmp_path: Path) -> None:
-    (tmp_path / "CLAUDE.local.md").write_text("Do.\n")
+    plant(tmp_path, "CLAUDE.local.md: Do.")
     (file,) = find_instructions(str(tmp_path), "/nowhere")
     assert "own" not in instruction_text(file).splitlines()[0].replace(str(tmp_path), "")
 
@@ -134,12 +125,10 @@ def test_what_is_missing_is_not_ours(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_path: Path) -> None:
-    (tmp_path / ".claude").mkdir()
-    path = tmp_path / ".claude" / "settings.json"
-    path.write_text('{"model": "m"}')
-    mine = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
-    os.chown(path, _STRANGER, _STRANGER)
-    theirs = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
+    plant(tmp_path, '.claude/settings.json: {"model": "m"}')
+    mine = _project(tmp_path)
+    os.chown(tmp_path / ".claude" / "settings.json", _STRANGER, _STRANGER)
+    theirs = _project(tmp_path)
     assert [each.owner for each in (*mine.switches, *theirs.switches)] == ["root", str(_STRANGER)]
     assert mine.fingerprint == theirs.fingerprint
 
@@ -147,30 +136,25 @@ def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_pat
 async def test_no_git_that_ccb_runs_finds_a_repository_above_that_others_can_make(shared: Path) -> None:
     subprocess.run(["git", "init", "-q", str(shared)], check=True)
     (shared / "own" / ".git").mkdir()  # no repository: git goes on to look above it
-    cages = Cages(lambda: Availability(CageMechanism.NONE, 0, False), dict(os.environ), "/nowhere")
-    host = Host()
-    try:
-        ours = Git(host, cages, str(shared))
-        assert await ours.run("rev-parse", "--show-toplevel") == f"{shared}\n"
-        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") is None
+    cages = sandbox(offered=NO_CAGES).cages
+    asked = ("rev-parse", "--show-toplevel")
+    with contextlib.closing(Host()) as host:
+        assert await Git(host, cages, str(shared)).run(*asked) == f"{shared}\n"
+        assert await Git(host, cages, str(shared / "own")).run(*asked) is None
         (shared / "own" / ".git").rmdir()
-        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") == f"{shared}\n"
+        assert await Git(host, cages, str(shared / "own")).run(*asked) == f"{shared}\n"
         assert current_branch(str(shared / "own"))
         shared.chmod(0o1777)
         assert not Git(host, cages, str(shared / "own")).available
         assert current_branch(str(shared / "own")) == ""
-    finally:
-        host.close()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_path: Path) -> None:
-    made = tmp_path / "theirs"
-    subprocess.run(["git", "init", "-q", str(made)], check=True)
-    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
-    subprocess.run(["git", "-C", str(made), *commit], check=True)
-    tree = tmp_path / "tree"
-    subprocess.run(["git", "-C", str(made), "worktree", "add", "-q", str(tree)], check=True)
+    made, tree = tmp_path / "theirs", tmp_path / "tree"
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
+    script = f"git init -q theirs; cd theirs; {commit}; git worktree add -q ../tree"
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, check=True)
     assert repository_around(str(tree), "/nowhere") == [str(made / ".git")]
     assert why_unsafe(str(tree), [str(tree)], "/nowhere") == ""
     for path in (made, *made.rglob("*")):
@@ -181,23 +165,16 @@ def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_p
 
 @pytest.mark.parametrize("how", ["file", "directory"])
 def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_path: Path, how: str) -> None:
-    text = "---\nname: x\ndescription: x\n---\nsecret\n"
+    text = "---\nname: x\ndescription: x\n---\nsecret"
     clone, other = tmp_path / "clone", tmp_path / "other"
     names = ("commands/x.md", "agents/x.md", "skills/y/SKILL.md", "output-styles/x.md")
     for top in (other, clone / "docs"):
-        for name in names:
-            (top / name).parent.mkdir(parents=True)
-            (top / name).write_text(text)
+        plant(top, *(f"{name}: {text}" for name in names))
     (clone / ".git").mkdir()
 
     def lead(target: Path) -> None:
-        for name in names:
-            if how == "file":
-                (clone / ".claude" / name).parent.mkdir(parents=True, exist_ok=True)
-                (clone / ".claude" / name).symlink_to(target / name)
-            else:
-                (clone / ".claude").mkdir(exist_ok=True)
-                (clone / ".claude" / name.partition("/")[0]).symlink_to(target / name.partition("/")[0])
+        led = names if how == "file" else [name.partition("/")[0] for name in names]
+        plant(clone / ".claude", *(f"{name} -> {target}/{name}" for name in led))
 
     def read() -> tuple[list[str], list[str]]:
         problems: list[str] = []
@@ -215,5 +192,6 @@ def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_
     found, problems = read()
     assert found == [""]
     assert [each.rpartition(":")[2] for each in problems] == [" it is behind a link that leads out of the project"] * 3
-    shown = read_project(str(clone), "/nowhere", frozenset(("project",))).switches
-    assert [each.detail for each in shown] == ["(it is behind a link that leads out of the project)"] * 3
+    assert [each.detail for each in _project(clone).switches] == [
+        "(it is behind a link that leads out of the project)"
+    ] * 3

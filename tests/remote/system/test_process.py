@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 from tests.remote.tools_kit import is_alive, until
+from tests.support.machine.processes import with_sources
 
 from ccb.remote.sandbox import cage_server, running
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules
 from ccb.remote.system import process as process_module
 from ccb.remote.system.host import Host
-from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
+from ccb.remote.system.process import MARK, Process, child_environment, new_mark, stop_marked, without_ccb
 from ccb.tunnel.wire import process_tree
 
 
@@ -31,6 +32,12 @@ from ccb.tunnel.wire import process_tree
 def host() -> Iterator[Host]:
     with contextlib.closing(Host()) as made:
         yield made
+
+
+def _caged(host: Host, directory: Path) -> CageRules:
+    if not host.cages().workspace:
+        pytest.skip(host.cages().why)
+    return workspace_rules([str(directory)], os.environ, "")
 
 
 async def _start(host: Host, script: str, cwd: Path, rules: CageRules | None = None) -> tuple[Process, bytearray]:
@@ -57,33 +64,30 @@ async def test_input_is_empty_and_the_process_leads_its_own_session(host: Host, 
     assert sid == pid != str(os.getsid(0)).encode()
 
 
-async def test_children_see_nothing_of_ours() -> None:
-    env = child_environment({"ANTHROPIC_API_KEY": "k", "CCB_SESSION": "s", "PATH": "/bin", "LANG": "C"}, "m")
-    assert not [name for name in env if name.startswith(("ANTHROPIC_", "CCB_")) and name != MARK]
-    assert env[MARK] == "m"
-    assert (env["PATH"], env["LANG"], env["TERM"]) == ("/bin", "C", "dumb")
+_ASKING = ("SUDO_ASKPASS", "SSH_ASKPASS", "GIT_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
+_WAITING = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR")
+_OWN = ("KUBE_EDITOR", "SYSTEMD_EDITOR", "MANPAGER", "AWS_PAGER")
+_ELSEWHERE = ("CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS", "PWD", "OLDPWD")
 
 
-async def test_no_child_is_led_to_an_editor_or_a_screen_where_it_would_wait() -> None:
-    asking = ("SUDO_ASKPASS", "SSH_ASKPASS", "GIT_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
-    editors = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR")
-    own = ("KUBE_EDITOR", "SYSTEMD_EDITOR", "MANPAGER", "AWS_PAGER")
-    env = child_environment(dict.fromkeys((*asking, *editors, *own), "waits"))
-    assert not {*asking, *own}.intersection(env)
-    assert {env[name] for name in editors} == {"true"}
-    assert (env["SSH_ASKPASS_REQUIRE"], env["DEBIAN_FRONTEND"]) == ("never", "noninteractive")
+@pytest.mark.parametrize(
+    ("environ", "left_out"),
+    [
+        ({"PATH": "/bin", "LANG": "C"}, ("ANTHROPIC_API_KEY", "CCB_SESSION")),  # nothing of ours
+        ({}, (*_ASKING, *_WAITING, *_OWN)),  # no editor or screen where it would wait
+        *(({"GIT_SSH": "/opt/ssh"}, ()), ({"GIT_SSH_COMMAND": "/opt/ssh"}, ())),  # the ssh that the person chose
+        ({"PATH": "/bin"}, _ELSEWHERE),  # what sends cd or wildcards elsewhere than where commands are judged
+    ],
+)
+def test_children_see_what_a_person_has_set_and_nothing_of_ours_or_that_asks(
+    environ: dict[str, str], left_out: tuple[str, ...]
+) -> None:
+    nobody = child_environment({})
+    assert {nobody[name] for name in _WAITING} == {"true"}
+    told = {"SSH_ASKPASS_REQUIRE": "never", "DEBIAN_FRONTEND": "noninteractive", "TERM": "dumb"}
+    assert told.items() <= nobody.items() and not {*_ASKING, *_OWN, *_ELSEWHERE}.intersection(nobody)
+    assert child_environment({**environ, **dict.fromkeys(left_out, "x")}, "m") == {**nobody, **environ, MARK: "m"}
     assert without_ccb({"DISPLAY": ":1", "CCB_X": "1"}) == {"DISPLAY": ":1"}, "a server's description may name it"
-
-
-@pytest.mark.parametrize("name", ["GIT_SSH", "GIT_SSH_COMMAND"])
-async def test_the_ssh_that_the_person_chose_for_git_stays(name: str) -> None:
-    env = child_environment({name: "/opt/ssh"})
-    assert {key: value for key, value in env.items() if key.startswith("GIT_SSH")} == {name: "/opt/ssh"}
-
-
-async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_are_judged() -> None:
-    names = ("CDPATH", "GLOBIGNORE", "BASHOPTS", "SHELLOPTS", "PWD", "OLDPWD")
-    assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
 async def test_stop_kills_what_ignores_its_request(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,16 +99,6 @@ async def test_stop_kills_what_ignores_its_request(host: Host, tmp_path: Path, m
     assert output.split()[1:] == [b"asked"]
     assert process.returncode == -signal.SIGKILL
     await until(lambda: not is_alive(child))
-
-
-async def test_nothing_is_left_at_the_moment_stop_returns(host: Host, tmp_path: Path) -> None:
-    deaf = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300 & sleep 300 & wait; wait'"
-    process, output = await _start(host, f"{deaf} & {deaf} & wait", tmp_path)
-    await until(lambda: output.count(b"\n") == 2 and len(marked(host.session)) == 7)
-    began = time.monotonic()
-    await process.stop()
-    assert marked(host.session) == []
-    assert time.monotonic() - began < 20
 
 
 async def test_a_cancelled_stop_kills_at_once(host: Host, tmp_path: Path) -> None:
@@ -136,8 +130,7 @@ async def test_marks_find_the_processes_of_one_session_only(host: Host, tmp_path
     own, first = await _start(host, "echo $$; exec sleep 300", tmp_path)
     with contextlib.closing(Host()) as other:
         foreign, second = await _start(other, "echo $$; exec sleep 300", tmp_path)
-        await _pid_from(first)
-        await _pid_from(second)
+        await asyncio.gather(_pid_from(first), _pid_from(second))
         await stop_marked(host.session)
         assert await own.wait() == -signal.SIGTERM
         assert foreign.returncode is None
@@ -172,9 +165,7 @@ async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Ho
     if script.startswith(_IN_PYTHON):
         (tmp_path / "program.py").write_text(script)
         script = f"{os.path.realpath(sys.executable)} program.py &"
-    if is_caged and not host.cages().workspace:
-        pytest.skip(host.cages().why)
-    rules = workspace_rules([str(tmp_path)], os.environ, "") if is_caged else None
+    rules = _caged(host, tmp_path) if is_caged else None
     process, output = await _start(host, f"{script} sleep 300", tmp_path, rules)
     child = await _pid_from(output)
     assert is_alive(child)
@@ -184,10 +175,8 @@ async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Ho
 
 
 async def test_no_caged_command_ends_its_supervisor(host: Host, tmp_path: Path) -> None:
-    if not host.cages().workspace:
-        pytest.skip(host.cages().why)
-    rules = workspace_rules([str(tmp_path)], os.environ, "")
-    process, output = await _start(host, f"{_LOST} kill -9 $PPID; kill -STOP $PPID; echo end", tmp_path, rules)
+    script = f"{_LOST} kill -9 $PPID; kill -STOP $PPID; echo end"
+    process, output = await _start(host, script, tmp_path, _caged(host, tmp_path))
     assert await process.wait() == 0
     child = int(output.split()[0])
     assert process.left() == [f"sleep (pid {child})"]
@@ -203,9 +192,10 @@ async def test_the_kernel_ends_what_is_unlisted(most_abi: int, tmp_path: Path, m
     packed = marshal.dumps((b"compile the sources", blind))
     monkeypatch.setattr(cage_server, "load_modules", lambda: len(packed).to_bytes(4, "little") + packed)
     with contextlib.closing(Host(cages=cage_server.CageServer(most_abi))) as host:
-        if not host.cages().workspace or (host.cages().abi < 6) is (most_abi == 99):
+        rules = _caged(host, tmp_path)
+        if (host.cages().abi < 6) is (most_abi == 99):
             pytest.skip(f"this kernel has ABI {host.cages().abi} of Landlock")
-        process, output = await _start(host, _LOST, tmp_path, workspace_rules([str(tmp_path)], os.environ, ""))
+        process, output = await _start(host, _LOST, tmp_path, rules)
         child = await _pid_from(output)
         process.kill()
         if most_abi >= 6:
@@ -276,9 +266,8 @@ async def _in_worker(
     directory: Path, script: str, awaited: str, patch: tuple[str, str] = ("", ""), user: int | None = None
 ) -> list[Any]:
     """What a worker tells of a command, with a change to what its zygote loads. `awaited` is what it does about it."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = (sys.executable, "-c", _WORKER, script, awaited, *patch)
-    worker = await asyncio.create_subprocess_exec(*command, stdout=-1, cwd=directory, env=env, user=user)
+    worker = await asyncio.create_subprocess_exec(*command, stdout=-1, cwd=directory, env=with_sources(), user=user)
     try:
         said, _ = await worker.communicate()
     finally:
@@ -290,18 +279,20 @@ async def _in_worker(
 
 _ZYGOTE = f"zygote=$(cut -d' ' -f4 /proc/$PPID/stat); {_LOST}"
 _UNABLE = ("os.kill(pid, number)", "os.write(os.open(os.readlink('/proc/%d/cwd' % pid) + '/kills', 0o2101), b'x')")
+_AS_IT_IS = ("", "")
+_AFTER = f"{_LOST} (until [ -e go ]; do sleep 0.01; done; exec >&-; kill -9 $PPID) & exit 3"
 _LOST_SUPERVISORS: dict[str, tuple[str, str, int, tuple[str, str]]] = {
-    "killed": (f"{_LOST} kill -9 $PPID; sleep 300", "gone", -9, ("", "")),
-    "killed with the zygote": (f"{_ZYGOTE} kill -9 $zygote $PPID; sleep 300", "gone", -9, ("", "")),
-    "killed beside a stopped zygote": (f"{_ZYGOTE} kill -STOP $zygote; kill -9 $PPID; sleep 300", "gone", -9, ("", "")),
-    "killed after the command": (
-        f"{_LOST} (until [ -e go ]; do sleep 0.01; done; exec >&-; kill -9 $PPID) & exit 3",
+    "killed": (f"{_LOST} kill -9 $PPID; sleep 300", "gone", -9, _AS_IT_IS),
+    "killed with the zygote": (f"{_ZYGOTE} kill -9 $zygote $PPID; sleep 300", "gone", -9, _AS_IT_IS),
+    "killed beside a stopped zygote": (
+        f"{_ZYGOTE} kill -STOP $zygote; kill -9 $PPID; sleep 300",
         "gone",
-        3,
-        ("", ""),
+        -9,
+        _AS_IT_IS,
     ),
-    "stopped": (f"{_LOST} kill -STOP $PPID; echo; sleep 300", "stop", -9, ("", "")),
-    "stopped, and the command has ended": (f"{_LOST} kill -STOP $PPID; echo", "stop", -9, ("", "")),
+    "killed after the command": (_AFTER, "gone", 3, _AS_IT_IS),
+    "stopped": (f"{_LOST} kill -STOP $PPID; echo; sleep 300", "stop", -9, _AS_IT_IS),
+    "stopped, and the command has ended": (f"{_LOST} kill -STOP $PPID; echo", "stop", -9, _AS_IT_IS),
     "failed": (f"{_LOST} echo; sleep 300", "stop", -9, ("if _KILL in said:", "if self.nothing:")),
     "unable to kill": (f"{_LOST} echo; sleep 300", "stop", -9, _UNABLE),
     "unable to list": ("echo $$; echo; exec sleep 300", "stop", -15, ("found = [top]", "return []")),
@@ -351,8 +342,8 @@ _STOP = (  # once the supervisor ignores the SIGHUP that comes with the end of a
 @pytest.mark.parametrize(("is_caged", "before"), [(False, ""), (True, ""), (False, _STOP)])
 async def test_a_killed_worker_leaves_only_marked_ones(is_caged: bool, before: str, host: Host, tmp_path: Path) -> None:
     """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
-    if is_caged and not host.cages().workspace:
-        pytest.skip(host.cages().why)
+    if is_caged:
+        _caged(host, tmp_path)
     mark = new_mark()
     program = f"""
 import asyncio, os
@@ -369,8 +360,7 @@ async def main():
     os.kill(os.getpid(), 9)
 asyncio.run(main())
 """
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=-1, env=env)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=-1, env=with_sources())
     assert process.stdout is not None
     marked_one, lost = map(int, (await process.stdout.read()).split())
     await process.wait()

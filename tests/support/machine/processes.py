@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def shell_script(path: Path, text: str) -> Path:
     path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
+
+
+def with_sources() -> dict[str, str]:
+    """Return the environment of a Python that imports what this one does."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def name_of(process: psutil.Process) -> str:

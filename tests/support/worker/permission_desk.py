@@ -10,7 +10,7 @@ from tests.support.worker.cages import sandbox
 
 from ccb.remote.permissions.engine import LaunchRules, NamedTool, PermissionEngine
 from ccb.remote.permissions.paths import PathScope
-from ccb.remote.permissions.rules import Decision
+from ccb.remote.permissions.rules import Behavior, Decision
 
 Named = NamedTool
 
@@ -43,3 +43,13 @@ def bash(engine: PermissionEngine, command: str, **more: Any) -> Decision:
 
 def on_file(engine: PermissionEngine, tool: str, path: object, **more: Any) -> Decision:
     return engine.decide(Named(tool), {"file_path": str(path)}, **more)
+
+
+def differing(engine: PermissionEngine, expected: Behavior, *calls: str) -> list[str]:
+    """Return the calls, each `Tool path` or `$ command line`, that are not decided as expected."""
+    found = []
+    for call in calls:
+        tool, _, rest = call.partition(" ")
+        decision = bash(engine, rest) if tool == "$" else on_file(engine, tool, rest)
+        found += [call] if decision.behavior is not expected else []
+    return found

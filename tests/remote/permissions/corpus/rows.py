@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.remote.tools_kit import plant
 from tests.support.worker.permission_desk import Desk
 
 from ccb.remote.permissions.rules import Behavior
@@ -67,13 +67,7 @@ def make_project(root: Path) -> Desk:
     """Make a project with links: `link`, `-link`, `-`, `é` and `sub/same` lead to ../other/c, `out` to ../other, `l` to
     sub/inner/deep, `way` to secrets."""
     desk = Desk(root)
-    for directory in ("sub/inner/deep", "secrets"):
-        (desk.cwd / directory).mkdir(parents=True)
-    for file in ("c", "secrets/key", "src/same", "sub/inner/deep/x", "all"):
-        (desk.cwd / file).write_text("x\n")
-    for link in ("link", "-link", "-", "é", "sub/same"):
-        os.symlink(desk.root / "other/c", desk.cwd / link)
-    os.symlink("../other", desk.cwd / "out")
-    os.symlink("sub/inner/deep", desk.cwd / "l")
-    os.symlink("secrets", desk.cwd / "way")
+    plant(desk.cwd, *(f"{file}: x" for file in ("c", "secrets/key", "src/same", "sub/inner/deep/x", "all")))
+    plant(desk.cwd, *(f"{link} -> {desk.root}/other/c" for link in ("link", "-link", "-", "é", "sub/same")))
+    plant(desk.cwd, "out -> ../other", "l -> sub/inner/deep", "way -> secrets")
     return desk

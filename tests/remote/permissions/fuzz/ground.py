@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.remote.permissions.corpus.rows import make_project
 from tests.remote.sandbox.hostile_world import snapshot
+from tests.support.machine.processes import shell_script
 
 from ccb.remote.sandbox.cage_rules import read_only_rules
 from ccb.remote.sandbox.cage_server import CageServer
@@ -66,18 +67,15 @@ class Ground:
         canary = self.top / "canary"
         canary.mkdir()
         for program in _PROGRAMS:
-            path = self.desk.cwd / program
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(f"#!/bin/sh\n: > {canary}/ran.$$\n")
-            path.chmod(0o755)
+            (self.desk.cwd / program).parent.mkdir(exist_ok=True)
+            shell_script(self.desk.cwd / program, f": > {canary}/ran.$$")
         for place in (self.top / "other", self.desk.home, self.desk.home / ".ssh"):
             (place / self.mark).write_text("")
         for secret in (self.top / "other/c", self.desk.home / ".ssh/id", self.desk.home / "x"):
             secret.write_text(f"{self.secret}\n")
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.desk.home), "GIT_CONFIG_NOSYSTEM": "1"}
-        own = ("-c", "user.name=a", "-c", "user.email=a@b")
-        for arguments in (("init", "-q"), ("add", "a.txt", "src"), (*own, "commit", "-q", "-m", "one")):
-            subprocess.run(["git", *arguments], cwd=self.desk.cwd, env=environ, check=True, capture_output=True)
+        script = "git init -q; git add a.txt src; git -c user.name=a -c user.email=a@b commit -q -m one"
+        subprocess.run(["sh", "-ec", script], cwd=self.desk.cwd, env=environ, check=True, capture_output=True)
         self.top.chmod(0o755)
         if os.geteuid() == 0 and self._cages is None:
             for path in (self.top, *self.top.rglob("*")):
@@ -149,16 +147,9 @@ class Ground:
             return self._caged_output(argv, number)
         try:
             done = subprocess.run(
-                [*_as_nobody(), *argv],
-                cwd=self.desk.cwd,
-                env=self.environ(number),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=_LINE_S,
-                check=False,
-                start_new_session=True,
-            )
+                [*_as_nobody(), *argv], cwd=self.desk.cwd, env=self.environ(number), timeout=_LINE_S, check=False,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
         except subprocess.TimeoutExpired as late:
             return late.stdout or b""
         return done.stdout

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.remote.permissions.corpus.rows import cases
+from tests.remote.tools_kit import plant
+from tests.support.machine.processes import shell_script
 from tests.support.worker.cages import NO_CAGES, sandbox
 from tests.support.worker.permission_desk import Desk, bash
 
@@ -131,17 +133,10 @@ FAMILIES: list[tuple[str, list[str], list[dict[str, Any]], Behavior | tuple[Beha
 def desk(tmp_path: Path) -> Desk:
     """`link` and `sub/same` lead to `../other/c`; `list` names it."""
     desk = Desk(tmp_path)
-    (desk.root / "other/c").write_text(f"{SECRET}\n")
-    (desk.root / "other/deep").mkdir()
-    (desk.root / "other/deep/c.json").write_text(f'"{SECRET}"\n')
-    (desk.cwd / "secrets").mkdir()
-    for file, text in (("c", SECRET), ("same", "x"), ("list", "../other/c\0"), ("all", "."), ("json", "{}")):
-        (desk.cwd / file).write_text(text)
-    for file in ("src/same", "secrets/key"):
-        (desk.cwd / file).write_text("x\n")
-    for link in ("link", "sub/same"):
-        os.symlink(desk.root / "other/c", desk.cwd / link)
-    os.symlink(desk.root / "other/deep", desk.cwd / "sub/deep")
+    plant(desk.root / "other", f"c: {SECRET}", f'deep/c.json: "{SECRET}"')
+    plant(desk.cwd, f"c: {SECRET}", "same: x", "all: .", "json: {}", "src/same: x", "secrets/key: x")
+    plant(desk.cwd, f"link -> {desk.root}/other/c", f"sub/same -> {desk.root}/other/c", "sub/deep -> ../../other/deep")
+    (desk.cwd / "list").write_text("../other/c\0")
     return desk
 
 
@@ -180,9 +175,8 @@ def test_paths_count_from_where_the_shell_is(desk: Desk) -> None:
 
 @pytest.mark.parametrize("command", cases("what would write is asked about"))
 def test_what_would_write_is_asked_about(desk: Desk, command: str) -> None:
-    (desk.cwd / "+").write_text("")
-    (desk.cwd / "run").write_text("#!/bin/sh\ntouch made\n")
-    (desk.cwd / "run").chmod(0o755)
+    (desk.cwd / "+").touch()
+    shell_script(desk.cwd / "run", "touch made")
     subprocess.run(["bash", "-c", command], cwd=desk.cwd, capture_output=True, check=False, timeout=30)
     assert (desk.cwd / "made").exists() or list(desk.cwd.glob("*made*")), "the line is harmless: it proves nothing"
     for mode, allowed in (
@@ -195,9 +189,7 @@ def test_what_would_write_is_asked_about(desk: Desk, command: str) -> None:
 @pytest.mark.parametrize("command", cases("no file outside is read unasked"))
 def test_no_file_outside_is_read_unasked(desk: Desk, command: str) -> None:
     """Most of them print the secret here, which shows that they are worth asking about."""
-    (desk.cwd / "prog").write_text('import "c" as $c {search:"../other/deep"}; $c\n')
-    (desk.cwd / "e").write_text("x")
-    (desk.cwd / "secret").write_text("x")
+    plant(desk.cwd, 'prog: import "c" as $c {search:"../other/deep"}; $c', "e: x", "secret: x")
     (desk.cwd / "-link").symlink_to(desk.root / "other/c")
     done = subprocess.run(["bash", "-c", command], cwd=desk.cwd, capture_output=True, check=False, timeout=30)
     assert SECRET.encode() in done.stdout + done.stderr or done.returncode, "the line is harmless: it proves nothing"
@@ -210,9 +202,7 @@ def test_no_file_outside_is_read_unasked(desk: Desk, command: str) -> None:
 def test_git_is_not_run_where_a_directory_could_configure_it(desk: Desk) -> None:
     """The configuration of a bare repository, which the agent could have written as plain files, starts programs."""
     bare = desk.cwd / "sub"
-    for name in ("objects", "refs", "below/deep"):
-        (bare / name).mkdir(parents=True)
-    (bare / "HEAD").write_text("ref: refs/heads/main\n")
+    plant(bare, "objects/", "refs/", "below/deep/", "HEAD: ref: refs/heads/main")
     inside = str(bare / "below" / "deep")
     assert bash(desk.engine(), "git status", shell_cwd=inside).behavior is ASK
     (bare / "below" / ".git").mkdir()  # git looks on when that is no repository

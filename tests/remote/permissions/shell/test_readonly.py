@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.permissions.corpus.rows import cases
+from tests.remote.tools_kit import plant
+from tests.support.machine.processes import shell_script
 
 from ccb.remote.permissions.shell.read_only import changes_directory, is_read_only_command
 
@@ -29,13 +31,9 @@ def test_commands_that_may_do_more(command: str) -> None:
 
 def test_a_version_is_asked_of_programs_that_obey_no_file_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A shim asks the project which program to run: those of pyenv and asdf lie in `shims`, others are links."""
-    for directory in ("bin", "root/shims"):
-        (tmp_path / directory).mkdir(parents=True)
+    plant(tmp_path, "bin/python3 -> python3.11", "bin/node -> volta-shim", "root/shims/")
     for program in ("bin/python3.11", "bin/volta-shim", "bin/ruby", "root/shims/python3"):
-        (tmp_path / program).write_text("#!/bin/sh\n")
-        (tmp_path / program).chmod(0o755)
-    (tmp_path / "bin/python3").symlink_to("python3.11")
-    (tmp_path / "bin/node").symlink_to("volta-shim")
+        shell_script(tmp_path / program, "")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     assert is_read_only_command("python3 --version; python3 -V; ruby --version")
     assert not is_read_only_command("node --version")
