@@ -94,20 +94,20 @@ async def connect_session(
         choice = settings_choice(arguments)
         host = host_label(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
-        loading = opening.SessionLoading(
+        loader = starting.StartupLoader(
             lambda: starting.load_dialing_startup(environ, choice),
             lambda basics: starting.load_session_startup(environ, basics, models, prompts, host),
         )
-        loading = await stack.enter_async_context(loading)
+        await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
-            await _credential_name(arguments, await loading.all(), environ)
-        dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
+            await _credential_name(arguments, await loader.all(), environ)
+        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
         dialer.begin(parameters)
         new = bool(parameters.get("create"))
-        startup = await loading.all()
+        startup = await loader.all()
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..credentials.credential_sources import api_key_source
@@ -199,9 +199,9 @@ async def connect_host(
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loader = opening.startup_loader(lambda: starting.load_startup(environ))
-        loader = await stack.enter_async_context(loader)
-        transport = await opening.first_transport(arguments, prompts, environ, loader)
+        loader = await stack.enter_async_context(starting.StartupLoader(lambda: starting.load_startup(environ)))
+        log_in = partial(opening.open_transport, arguments, environ, loader)
+        transport = await opening.first_transport(log_in, prompts)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle
 
@@ -210,21 +210,20 @@ async def _first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    loader: starting.StartupLoader[starting.LoadedBasics],
+    loader: starting.StartupLoader,
     stack: AsyncExitStack,
     kept: SpareTransport | None,
 ) -> tuple[Dialer, starting.LoadedBasics]:
-    async def log_in(ask: bool) -> Transport:
-        def open_with(answering: Prompts) -> Awaitable[Transport]:
-            return opening.open_transport(arguments, answering, environ, loader)
+    log_in = partial(opening.open_transport, arguments, environ, loader)
 
+    async def log_in_again(ask: bool) -> Transport:
         if ask:
-            return await open_with(prompts)
-        return await opening.log_in_unattended(open_with, prompts, host_label(arguments.connection))
+            return await log_in(prompts)
+        return await opening.log_in_unattended(log_in, prompts, host_label(arguments.connection))
 
     transport = await kept.take() if kept is not None else None
     if transport is None:
-        transport = await opening.first_transport(arguments, prompts, environ, loader)
+        transport = await opening.first_transport(log_in, prompts)
     else:
         loader.start()
     async with AsyncExitStack() as on_error:
@@ -233,7 +232,7 @@ async def _first_dialer(
         from .dialer import Dialer
 
         on_error.pop_all()
-    dialer = Dialer(log_in, basics.bundle, transport)
+    dialer = Dialer(log_in_again, basics.bundle, transport)
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)

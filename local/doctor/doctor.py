@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import os
 import shutil
@@ -10,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 
 from ccb.deploy import bundle
 from ccb.deploy.bundle import Bundle
@@ -25,7 +25,7 @@ from ..config.log import Redactor
 from ..config.settings import Settings
 from ..config.settings_loading import load_sharing
 from ..connect.host_sessions import HostSessions
-from ..connect.open_transport import first_transport
+from ..connect.open_transport import first_transport, open_transport
 from ..connect.startup import LoadedBasics, StartupLoader, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
@@ -86,8 +86,9 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
 
 async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
     """Log in as a session would, even if the settings or the credential of this machine are wrong."""
-    async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
-        transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
+    async with StartupLoader(lambda: _startup(environ)) as loader:
+        log_in = partial(open_transport, arguments, environ, loader, sharing=NOTHING_SHARED)
+        transport = await first_transport(log_in, prompts)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(transport.close)
             worker = (await loader.loaded()).bundle
