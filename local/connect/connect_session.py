@@ -118,11 +118,11 @@ async def connect_session(
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .dialer import FileConnection
-        from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
+        from .laptop_services import laptop_servers, open_servers
         from .project_trust import ProjectDesk
 
-        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
-        await unlock_for(servers, startup.stored.secrets)
+        secrets = startup.stored.secrets
+        servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
         files, left = requests.own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
@@ -153,8 +153,7 @@ async def connect_session(
         mcp: LaptopServers | None = None
         hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         if servers or arguments.streams.input_format == "stream-json":
-            permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
+            mcp = await open_servers(arguments, startup, options, desk, session, servers, hooks, new=new, stack=stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,8 +32,8 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
-_MAX_BLOCKS = 10_000
-"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
+_MAX_PARTS = 20_000
+"""Parts of a message (blocks begun, ended, grown) that are remembered. Others are printed again after a reconnect."""
 
 
 @dataclass(eq=False)
@@ -272,21 +273,14 @@ class EventPrinter:
             await self.questions.closed(public.request_id)
 
 
-@dataclass
-class _PrintedBlock:
-    """How much of a content block was printed, and how much of it the host has sent again since the last reconnect."""
-
-    chars: int = 0
-    other_deltas: int = 0  # deltas without text
-    stopped: bool = False
-    chars_again: int = 0
-    other_deltas_again: int = 0
-
-
-@dataclass
 class PartialEvents:
-    _message_id: str = ""
-    _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
+    """Passes each part of a message on once. After a reconnect the host sends the message again from its start, with
+    the deltas of a block joined."""
+
+    def __init__(self) -> None:
+        self._message_id = ""
+        self._passed: Counter[tuple[int, str]] = Counter()  # by block and kind of event: characters, or events
+        self._again: Counter[tuple[int, str]] = Counter()  # the same since the message was begun last
 
     def new_part(self, message: Json) -> Json | None:
         """Return the part of a `stream_event` that was not printed before, or None; other messages unchanged."""
@@ -294,46 +288,22 @@ class PartialEvents:
         parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
         if message.get("type") != "stream_event" or parsed is None:
             return message
-        if isinstance(parsed, messages.MessageStart):
-            return self._started(message, parsed.message_id)
-        if isinstance(parsed, messages.MessageStop):
-            self._message_id = ""
-            self._blocks.clear()
-        if isinstance(parsed, messages.MessageStop) or not self._message_id:
+        if isinstance(parsed, messages.MessageStart | messages.MessageStop):
+            begun = parsed.message_id if isinstance(parsed, messages.MessageStart) else ""
+            again = bool(begun) and begun == self._message_id
+            self._message_id = begun
+            self._again.clear()
+            if not again:
+                self._passed.clear()
+            return None if again else message
+        delta = parsed if isinstance(parsed, messages.ContentBlockDelta) and parsed.field else None
+        part = (parsed.index, delta.field if delta is not None else type(parsed).__name__)
+        if not self._message_id or (part not in self._passed and len(self._passed) >= _MAX_PARTS):
             return message
-        known = self._blocks.get(parsed.index)
-        if isinstance(parsed, messages.ContentBlockStart):
-            if len(self._blocks) < _MAX_BLOCKS:
-                self._blocks.setdefault(parsed.index, _PrintedBlock())
-            return message if known is None else None
-        if known is None:
-            return message
-        if isinstance(parsed, messages.ContentBlockStop):
-            stopped, known.stopped = known.stopped, True
-            return None if stopped else message
-        return _new_part_of_delta(known, message, parsed)
-
-    def _started(self, message: Json, message_id: str) -> Json | None:
-        if message_id and message_id == self._message_id:
-            for block in self._blocks.values():
-                block.chars_again = block.other_deltas_again = 0
+        self._again[part] += len(delta.text) if delta is not None else 1
+        new = self._again[part] - self._passed[part]
+        if new < 0 or (new == 0 and (delta is None or delta.text)):
             return None
-        self._message_id = message_id
-        self._blocks.clear()
-        return message
-
-
-def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:
-    if not delta.field:
-        block.other_deltas_again += 1
-        if block.other_deltas_again <= block.other_deltas:
-            return None
-        block.other_deltas = block.other_deltas_again
-        return message
-    block.chars_again += len(delta.text)
-    new = block.chars_again - block.chars
-    if new < 0 or (new == 0 and delta.text):
-        return None
-    block.chars = block.chars_again
-    known = len(delta.text) - new
-    return message if known <= 0 else messages.with_text(message, delta, delta.text[known:])
+        self._passed[part] = self._again[part]
+        known = len(delta.text) - new if delta is not None else 0
+        return messages.with_text(message, delta, delta.text[known:]) if delta is not None and known else message
