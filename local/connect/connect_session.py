@@ -24,6 +24,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
+from ..terminal.stdio import cancelled
 from . import open_transport as opening
 from . import session_request as requests
 from . import startup as starting
@@ -161,11 +162,11 @@ async def connect_session(
 
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
-        stack.push_async_callback(opening.cancelled, watching)
+        stack.push_async_callback(cancelled, watching)
         asking = known_models.refresh_lists(
             chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0
         )
-        stack.push_async_callback(opening.cancelled, asyncio.create_task(asking, name="lists of models"))
+        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
@@ -182,7 +183,7 @@ async def connect_session(
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
-            FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate),
+            FileConnection(lambda: session.state, lambda: dialer.current, lambda: dialer.open_transport(False)),
             notifications,
             startup.settings.notify,
             startup.settings.openWith,

@@ -23,6 +23,7 @@ from ..config.settings import settings_path
 from ..config.settings_file import read_settings_file
 from ..config.settings_loading import load_sharing
 from ..session.dialing import FIRST_TRIES
+from ..terminal.stdio import cancelled
 from .startup import StartupLoader
 
 if TYPE_CHECKING:
@@ -101,13 +102,6 @@ async def open_transport(
         if not connecting.cancelled() and connecting.exception() is None:
             await connecting.result().close()  # the transport was made, but nobody will use it
         raise
-
-
-async def cancelled(task: asyncio.Task[object]) -> None:
-    """Cancel a task on leaving, and wait for its end. Its error is not raised."""
-    if not task.done():
-        task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 class _BannerWatch(NobodyToAsk):

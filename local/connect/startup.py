@@ -15,7 +15,7 @@ from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
-from ..terminal.stdio import in_thread
+from ..terminal.stdio import cancelled, in_thread
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -154,10 +154,7 @@ class StartupLoader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = [self._basics, *([self._rest] if self._rest is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*filter(None, (self._basics, self._rest)))
 
     def start(self) -> None:
         self._started.set()

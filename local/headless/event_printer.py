@@ -18,6 +18,7 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
+from ..terminal.stdio import cancelled
 from . import output_formats as formats
 from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
@@ -123,10 +124,7 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        tasks = [*self._looking, *filter(None, [self._earlier_damage])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*self._looking, *filter(None, [self._earlier_damage]))
 
     async def _look_for(self, input_id: str) -> None:
         begun = time.monotonic()

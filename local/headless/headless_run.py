@@ -25,7 +25,7 @@ from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import Writer
+from ..terminal.stdio import Writer, cancelled
 from ..terminal.terminal_prompts import prompts_for
 from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers
@@ -121,9 +121,9 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
             await _first_of(interrupting, interrupts.second)
             if not interrupting.done():
-                await _cancelled(interrupting)
+                await cancelled(interrupting)
                 await run.stop_at_once()
-            await _cancelled(interrupting, work)
+            await cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
         await run.results.finish()
         await _drain(writer, interrupts)
@@ -140,7 +140,7 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
         await asyncio.wait({draining}, timeout=HURRIED_GOODBYE_S)
     else:
         await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
-    await _cancelled(draining)
+    await cancelled(draining)
 
 
 class HeadlessRun:
@@ -217,7 +217,7 @@ class HeadlessRun:
                 task = asyncio.current_task()
                 if stops and task is not None and not task.cancelling():  # who cancels this stops the session
                     await self._stop(session)
-                await _cancelled(feeding, printing)
+                await cancelled(feeding, printing)
                 await printer.close()
                 self._session = None
         return self.results.exit_code
@@ -336,9 +336,3 @@ class HeadlessRun:
 
 async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _cancelled(*tasks: asyncio.Task[ExitCode] | asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
