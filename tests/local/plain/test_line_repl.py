@@ -66,13 +66,6 @@ class Person:
         await self.until(lambda: all(text in self.text for text in texts))
 
 
-@pytest.fixture(autouse=True)
-def ahead(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """The parameter is the seconds after a question in which a line is no answer."""
-    monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", getattr(request, "param", 0.0))
-    monkeypatch.setattr(line_repl, "_TICK_S", 0.01)
-
-
 @pytest.fixture
 async def at() -> AsyncIterator[Person]:
     async with plain() as person:
@@ -81,22 +74,30 @@ async def at() -> AsyncIterator[Person]:
 
 @asynccontextmanager
 async def plain(
-    *, waits: bool = False, laptop: LaptopSide = NO_LAPTOP, cwd: str = "/srv/shop"
+    session: ScriptedSession | None = None,
+    *,
+    waits: bool = False,
+    ahead: float = 0.0,
+    laptop: LaptopSide = NO_LAPTOP,
+    cwd: str = "/srv/shop",
 ) -> AsyncIterator[Person]:
-    """The session as lines."""
-    session = ScriptedSession(greeting=hello(cwd=cwd))
+    """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
+    session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
     repl = LineRepl(session, info, lambda *lines: printed.extend(map(as_line, lines)), laptop)
     person = Person(repl, session, printed)
-    person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
-    try:
-        yield person
-    finally:
-        person.typed.put_nowait(None)
-        person.running.cancel()
-        await asyncio.gather(person.running, return_exceptions=True)
-        await session.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
+        patch.setattr(line_repl, "_TICK_S", 0.01)
+        person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
+        try:
+            yield person
+        finally:
+            person.typed.put_nowait(None)
+            person.running.cancel()
+            await asyncio.gather(person.running, return_exceptions=True)
+            await session.close()
 
 
 async def test_a_turn_is_printed_once_each_part_when_it_is_complete(at: Person) -> None:
@@ -150,13 +151,13 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory() -> None:
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
 
 
-@pytest.mark.parametrize("ahead", [3600], indirect=True)
-async def test_a_line_typed_before_the_question_could_be_read_is_no_answer(at: Person) -> None:
-    asked = at.session.ask("q1", "Bash", {"command": "rm -r build"})
-    await at.reads("$ rm -r build")
-    at.types("1")
-    await at.reads("so it is no answer")
-    assert not asked.done()
+async def test_a_line_typed_before_the_question_could_be_read_is_no_answer() -> None:
+    async with plain(ahead=3600) as at:
+        asked = at.session.ask("q1", "Bash", {"command": "rm -r build"})
+        await at.reads("$ rm -r build")
+        at.types("1")
+        await at.reads("so it is no answer")
+        assert not asked.done()
 
 
 async def test_a_call_that_is_too_long_to_read_can_only_be_denied(at: Person) -> None:

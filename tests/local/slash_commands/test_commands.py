@@ -288,9 +288,9 @@ async def test_on_the_screen(home: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if there(case, Place.LINES)], ids=ids)
-async def test_in_lines(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_lines(case: Case) -> None:
     session = scripted(case)
-    async with plain(monkeypatch, session, laptop=laptop()) as at:
+    async with plain(session, laptop=laptop()) as at:
         await at.reads("There are two.", "waits for you")
         at.types(case.line)
         await at.reads(*(case.said if case.lines is None else case.lines))
@@ -349,10 +349,8 @@ async def test_a_command_of_the_project_goes_before_one_of_the_laptop_in_a_headl
         (["/resume 1", "/stop"], None),
     ],
 )
-async def test_lines_lead_to_another_session_or_away(
-    monkeypatch: pytest.MonkeyPatch, typed: list[str], following: NextSession | None
-) -> None:
-    async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
+async def test_lines_lead_to_another_session_or_away(typed: list[str], following: NextSession | None) -> None:
+    async with plain(scripted(), laptop=laptop()) as at:
         await at.reads("waits for you")
         at.types(*typed)
         assert at.running is not None and await at.running is None
@@ -360,10 +358,8 @@ async def test_lines_lead_to_another_session_or_away(
         assert not at.session.prompts
 
 
-async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
+async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else() -> None:
+    async with plain(scripted(), laptop=laptop()) as at:
         await at.reads("waits for you")
         at.session.control_answers.update(DIFF)
         at.types("/diff", "1")
@@ -372,8 +368,8 @@ async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else(
         await at.until(lambda: at.session.prompts == ["1"])
 
 
-async def test_prompts_that_wait_are_listed_and_dropped_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
+async def test_prompts_that_wait_are_listed_and_dropped_in_lines() -> None:
+    async with plain() as at:
         at.types("first")
         await at.until(lambda: at.session.prompts)
         at.session.begin()
@@ -387,11 +383,9 @@ async def test_prompts_that_wait_are_listed_and_dropped_in_lines(monkeypatch: py
         await at.reads("The agent has taken this prompt already.")
 
 
-async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_screen_has(
-    monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_screen_has(home: Path) -> None:
     (home / "ccb/settings.json").write_text("{")
-    async with plain(monkeypatch) as at:
+    async with plain() as at:
         revoked: list[int] = []
         at.repl._api.info = replace(INFO, revoke=lambda: revoked.append(1))
         at.types("/revoke", "/reconnect", "/config", "/theme dark")
@@ -400,7 +394,7 @@ async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_
 
 
 async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    async with plain(monkeypatch) as at:
+    async with plain() as at:
         at.types("my secret plan")
         await at.until(lambda: at.session.prompts)
         at.session.begin()
