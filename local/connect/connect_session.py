@@ -32,6 +32,7 @@ from . import startup as starting
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.transports.login_prompts import Prompts
+    from ccb.tunnel.transports.pipe import Sharing
 
     from ..config.settings import Settings
     from ..mcp.mcp_service import LaptopServers
@@ -195,12 +196,16 @@ async def connect_session(
 
 @asynccontextmanager
 async def connect_host(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    load: Callable[[Mapping[str, str]], starting.LoadedBasics] = starting.load_startup,
+    sharing: Sharing | None = None,
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loader = await stack.enter_async_context(starting.StartupLoader(lambda: starting.load_startup(environ)))
-        log_in = partial(opening.open_transport, arguments, environ, loader)
+        loader = await stack.enter_async_context(starting.StartupLoader(lambda: load(environ)))
+        log_in = partial(opening.open_transport, arguments, environ, loader, sharing=sharing)
         transport = await opening.first_transport(log_in, prompts)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle

@@ -9,14 +9,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 
 from ccb.deploy import bundle
-from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.command_transport import words_of
-from ccb.tunnel.transports.login_prompts import Prompts
-from ccb.tunnel.transports.pipe import NOTHING_SHARED, Transport
+from ccb.tunnel.transports.pipe import NOTHING_SHARED
 
 from ..command_line.arguments import Arguments, private_texts
 from ..command_line.exit_codes import ExitCode
@@ -24,9 +21,9 @@ from ..command_line.transport_choice import TransportKind, host_label, ssh_targe
 from ..config.log import Redactor
 from ..config.settings import Settings
 from ..config.settings_loading import load_sharing
+from ..connect.connect_session import connect_host
 from ..connect.host_sessions import HostSessions
-from ..connect.open_transport import first_transport, open_transport
-from ..connect.startup import LoadedBasics, StartupLoader, load_startup
+from ..connect.startup import LoadedBasics, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
@@ -58,20 +55,20 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
             key_known |= (finding.where, finding.name, finding.state) == (CONNECTION, "known_hosts", FindingState.OK)
             yield finding
     began = time.monotonic()
-    try:
-        transport, worker = await _connected(arguments, prompts, environ)
-    except CcbError as error:
-        yield login_failed(error)
-        return
-    try:
+    async with AsyncExitStack() as stack:
+        connecting = connect_host(arguments, prompts, environ, _startup, NOTHING_SHARED)
+        try:
+            transport, worker = await stack.enter_async_context(connecting)
+            await transport.logged_in()
+        except CcbError as error:
+            yield login_failed(error)
+            return
         asked_s = prompts.asked_s if isinstance(prompts, TerminalPrompts) else 0.0
         took_s = time.monotonic() - began - asked_s
         for finding in login_findings(transport, took_s, key_known=key_known, verbose_login=verbose_login):
             yield finding
         async for finding in host_findings(transport, worker):
             yield finding
-    finally:
-        await transport.close()
 
 
 async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
@@ -84,20 +81,8 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
             yield finding
 
 
-async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
-    """Log in as a session would, even if the settings or the credential of this machine are wrong."""
-    async with StartupLoader(lambda: _startup(environ)) as loader:
-        log_in = partial(open_transport, arguments, environ, loader, sharing=NOTHING_SHARED)
-        transport = await first_transport(log_in, prompts)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(transport.close)
-            worker = (await loader.loaded()).bundle
-            await transport.logged_in()
-            stack.pop_all()
-    return transport, worker
-
-
 def _startup(environ: Mapping[str, str]) -> LoadedBasics:
+    """Let the doctor log in as a session would, even if the settings or the credential of this machine are wrong."""
     try:
         return load_startup(environ)
     except CcbError:  # the checks of this machine have reported the error
