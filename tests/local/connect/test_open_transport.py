@@ -46,10 +46,9 @@ async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_c
         raise ConfigError("the settings cannot be read")
 
     hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader:
-        async with asyncio.timeout(5):  # of the ten that it has
-            with pytest.raises(ConfigError, match="settings"):
-                await open_transport(parse_arguments(["ssh", "h"]), os.environ, loader, NobodyToAsk())
+    async with StartupLoader(settings) as loader, asyncio.timeout(5):  # of the ten that it has
+        with pytest.raises(ConfigError, match="settings"):
+            await open_transport(parse_arguments(["ssh", "h"]), os.environ, loader, NobodyToAsk())
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
