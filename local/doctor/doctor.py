@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import time
@@ -27,7 +28,7 @@ from ..connect.startup import LoadedBasics, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
-from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_json, finding_lines, summary
+from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_lines, summary
 from .host_checks import host_findings
 from .laptop_checks import laptop_findings
 from .ssh_checks import login_failed, login_findings, ssh_findings
@@ -101,7 +102,7 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
         if as_json:
-            print_line(finding_json(finding))
+            print_line(json.dumps({**dataclasses.asdict(finding), "state": finding.state.value}))
             continue
         if finding.where != where:
             title = titles.get(finding.where) or public(finding.where)

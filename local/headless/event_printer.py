@@ -44,10 +44,8 @@ class EventPrinter:
     None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
     session: RemoteSession
-    output: formats.HeadlessOutput
     results: TurnResults
     own: OwnAnswers
-    _retries: formats.RetryReports
     mirror: formats.TranscriptMirror | None
     hides: Callable[[str], bool] | None
     goodbye: str = ""
@@ -230,11 +228,11 @@ class EventPrinter:
         elif isinstance(message.public, messages.StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
-                await self.output.progress(new)
+                await self.results.output.progress(new)
         else:
             if isinstance(message.public, messages.SystemMessage):
-                self._retries.system(message.public)
-            await self.output.progress(message.body)
+                self.results.retries.system(message.public)
+            await self.results.output.progress(message.body)
 
     async def _result(self, body: Json) -> None:
         await self.results.from_host(body)
@@ -255,14 +253,14 @@ class EventPrinter:
         if isinstance(public, messages.SystemMessage):
             unasked = public.subtype == "permission_denied" and public.decision_behavior == "ask"
             self.results.denied_unasked = self.results.denied_unasked or unasked
-            self._retries.system(public)
+            self.results.retries.system(public)
         elif isinstance(public, messages.AssistantMessage):
-            self._retries.assistant(public)
+            self.results.retries.assistant(public)
             of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
             only_words = all(block.get("type") != "tool_use" for block in public.blocks)
             if of_agent and only_words and not self.own.forwards_text:
                 return
-        await self.output.message(body)
+        await self.results.output.message(body)
         if self.mirror is not None:
             await self.mirror.message(public, body)
         if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:

@@ -279,7 +279,7 @@ class InputPump:
             if isinstance(message, ControlRequest):
                 answer = printer.own.payload(message)
                 if answer is not None:
-                    await printer.output.message(public_answer(Success(message.request_id, answer)))
+                    await printer.results.output.message(public_answer(Success(message.request_id, answer)))
                     if message.subtype == END:
                         break
                     continue
