@@ -280,26 +280,34 @@ class PartialEvents:
 
     def new_part(self, message: Json) -> Json | None:
         """Return the part of a `stream_event` that was not printed before, or None; other messages unchanged."""
-        event = message.get("event")
+        event = message.get("event") if message.get("type") == "stream_event" else None
         parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
-        if message.get("type") != "stream_event" or parsed is None:
-            return message
         if isinstance(parsed, messages.MessageStart | messages.MessageStop):
             begun = parsed.message_id if isinstance(parsed, messages.MessageStart) else ""
-            again = bool(begun) and begun == self._message_id
-            self._message_id = begun
-            self._again.clear()
-            if not again:
-                self._passed.clear()
-            return None if again else message
-        delta = parsed if isinstance(parsed, messages.ContentBlockDelta) and parsed.field else None
-        part = (parsed.index, delta.field if delta is not None else type(parsed).__name__)
-        if not self._message_id or (part not in self._passed and len(self._passed) >= _MAX_PARTS):
+            return None if self._begins_again(begun) else message
+        if parsed is None or not self._message_id:
             return message
-        self._again[part] += len(delta.text) if delta is not None else 1
+        if not isinstance(parsed, messages.ContentBlockDelta) or not parsed.field:
+            return message if self._new((parsed.index, type(parsed).__name__), 1) > 0 else None
+        size = len(parsed.text)
+        new = self._new((parsed.index, parsed.field), size)
+        if new == size:
+            return message
+        return messages.with_text(message, parsed, parsed.text[size - new :]) if new > 0 else None
+
+    def _begins_again(self, message_id: str) -> bool:
+        again = bool(message_id) and message_id == self._message_id
+        self._message_id = message_id
+        self._again.clear()
+        if not again:
+            self._passed.clear()
+        return again
+
+    def _new(self, part: tuple[int, str], size: int) -> int:
+        """Return how much of a piece of this size was not passed on before: nothing of it if that is not above 0."""
+        if part not in self._passed and len(self._passed) >= _MAX_PARTS:
+            return size
+        self._again[part] += size
         new = self._again[part] - self._passed[part]
-        if new < 0 or (new == 0 and (delta is None or delta.text)):
-            return None
-        self._passed[part] = self._again[part]
-        known = len(delta.text) - new if delta is not None else 0
-        return messages.with_text(message, delta, delta.text[known:]) if delta is not None and known else message
+        self._passed[part] = max(self._passed[part], self._again[part])
+        return new
