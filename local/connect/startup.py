@@ -177,10 +177,11 @@ class StartupLoader:
         return await in_thread(lambda: _paused(load))
 
     async def _load_rest(self, load: Callable[[LoadedBasics], SessionStartup]) -> SessionStartup:
-        basics = await self.loaded()
+        await self.loaded()
         with suppress(TimeoutError):
             async with asyncio.timeout(_QUICK_LOGIN_S):
                 await self._asked.wait()
+        basics = await self.loaded()  # in these turns of the loop, what starts the worker is sent: it goes first
         return await in_thread(lambda: _paused(lambda: load(basics)))
 
 
