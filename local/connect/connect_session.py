@@ -24,6 +24,7 @@ from ..command_line.arguments import Arguments
 from ..command_line.transport_choice import host_label, resume_command
 from ..config.settings import settings_choice
 from ..session.dialing import AttachOptions
+from ..terminal.stdio import cancelled
 from . import open_transport as opening
 from . import session_request as requests
 from . import startup as starting
@@ -31,6 +32,7 @@ from . import startup as starting
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.transports.login_prompts import Prompts
+    from ccb.tunnel.transports.pipe import Sharing
 
     from ..config.settings import Settings
     from ..mcp.mcp_service import LaptopServers
@@ -94,20 +96,20 @@ async def connect_session(
         choice = settings_choice(arguments)
         host = host_label(arguments.connection)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
-        loading = opening.SessionLoading(
+        loader = starting.StartupLoader(
             lambda: starting.load_dialing_startup(environ, choice),
             lambda basics: starting.load_session_startup(environ, basics, models, prompts, host),
         )
-        loading = await stack.enter_async_context(loading)
+        await stack.enter_async_context(loader)
         if _is_checked_first(models, environ):
-            await _credential_name(arguments, await loading.all(), environ)
-        dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
+            await _credential_name(arguments, await loader.all(), environ)
+        dialer, basics = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         parameters = await requests.session_parameters(
             arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
         dialer.begin(parameters)
         new = bool(parameters.get("create"))
-        startup = await loading.all()
+        startup = await loader.all()
         proxy, proxy_desk = await starting.open_proxy(arguments, startup, environ, stack)
         from ..config.project_records import Projects
         from ..credentials.credential_sources import api_key_source
@@ -118,11 +120,11 @@ async def connect_session(
         from ..session.own_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .dialer import FileConnection
-        from .laptop_services import laptop_permissions, laptop_servers, open_servers, unlock_for
+        from .laptop_services import laptop_servers, open_servers
         from .project_trust import ProjectDesk
 
-        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
-        await unlock_for(servers, startup.stored.secrets)
+        secrets = startup.stored.secrets
+        servers, mcp_warnings = await laptop_servers(arguments, startup.settings, environ, secrets)
         files, left = requests.own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=new)
         not_found = await check_models(chosen, environ, startup.settings, startup.stored)
@@ -153,8 +155,7 @@ async def connect_session(
         mcp: LaptopServers | None = None
         hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         if servers or arguments.streams.input_format == "stream-json":
-            permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            mcp = await open_servers(arguments, session, servers, permissions, startup.stored.secrets, hooks, stack)
+            mcp = await open_servers(arguments, startup, options, desk, session, servers, hooks, new=new, stack=stack)
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.web_fetch import WEB_FETCH
 
@@ -162,11 +163,11 @@ async def connect_session(
 
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
-        stack.push_async_callback(opening.cancelled, watching)
+        stack.push_async_callback(cancelled, watching)
         asking = known_models.refresh_lists(
             chosen or ["default"], environ, startup.settings, startup.stored, after_s=5.0
         )
-        stack.push_async_callback(opening.cancelled, asyncio.create_task(asking, name="lists of models"))
+        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         proxy_desk.serves(CallPlace(requests.counted_session(parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
@@ -183,7 +184,7 @@ async def connect_session(
             _resume(arguments, hello),
             desk,
             HostSessions(lambda: dialer.transport(ask=False), startup.bundle),
-            FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate),
+            FileConnection(lambda: session.state, lambda: dialer.current, lambda: dialer.open_transport(False)),
             notifications,
             startup.settings.notify,
             startup.settings.openWith,
@@ -195,13 +196,17 @@ async def connect_session(
 
 @asynccontextmanager
 async def connect_host(
-    arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]
+    arguments: Arguments,
+    prompts: Prompts,
+    environ: Mapping[str, str],
+    load: Callable[[Mapping[str, str]], starting.LoadedBasics] = starting.load_startup,
+    sharing: Sharing | None = None,
 ) -> AsyncIterator[tuple[Transport, Bundle]]:
     """Yield a connection for host commands, and the worker bundle that runs them. Raises CcbError."""
     async with AsyncExitStack() as stack:
-        loader = opening.startup_loader(lambda: starting.load_startup(environ))
-        loader = await stack.enter_async_context(loader)
-        transport = await opening.first_transport(arguments, prompts, environ, loader)
+        loader = await stack.enter_async_context(starting.StartupLoader(lambda: load(environ)))
+        log_in = partial(opening.open_transport, arguments, environ, loader, sharing=sharing)
+        transport = await opening.first_transport(log_in, prompts)
         stack.push_async_callback(transport.close)
         yield transport, (await loader.loaded()).bundle
 
@@ -210,21 +215,20 @@ async def _first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    loader: starting.StartupLoader[starting.LoadedBasics],
+    loader: starting.StartupLoader,
     stack: AsyncExitStack,
     kept: SpareTransport | None,
 ) -> tuple[Dialer, starting.LoadedBasics]:
-    async def log_in(ask: bool) -> Transport:
-        def open_with(answering: Prompts) -> Awaitable[Transport]:
-            return opening.open_transport(arguments, answering, environ, loader)
+    log_in = partial(opening.open_transport, arguments, environ, loader)
 
+    async def log_in_again(ask: bool) -> Transport:
         if ask:
-            return await open_with(prompts)
-        return await opening.log_in_unattended(open_with, prompts, host_label(arguments.connection))
+            return await log_in(prompts)
+        return await opening.log_in_unattended(log_in, prompts, host_label(arguments.connection))
 
     transport = await kept.take() if kept is not None else None
     if transport is None:
-        transport = await opening.first_transport(arguments, prompts, environ, loader)
+        transport = await opening.first_transport(log_in, prompts)
     else:
         loader.start()
     async with AsyncExitStack() as on_error:
@@ -233,7 +237,7 @@ async def _first_dialer(
         from .dialer import Dialer
 
         on_error.pop_all()
-    dialer = Dialer(log_in, basics.bundle, transport)
+    dialer = Dialer(log_in_again, basics.bundle, transport)
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)

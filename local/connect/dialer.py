@@ -16,6 +16,7 @@ from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.dialing import KnownSession, WorkerConnection
+from ..terminal.stdio import cancelled
 
 if TYPE_CHECKING:
     from ccb.tunnel.proxy.auth_proxy import AuthProxy
@@ -35,8 +36,7 @@ _LOOK_S = 0.25
 
 
 async def _give_up(launching: asyncio.Task[Launched]) -> None:
-    launching.cancel()
-    await asyncio.gather(launching, return_exceptions=True)
+    await cancelled(launching)
     if not launching.cancelled() and launching.exception() is None:
         await launching.result().pipe.close()
 
@@ -46,7 +46,7 @@ class Dialer:
 
     def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
         self._parameters: Parameters = {}
-        self._open_transport = open_transport
+        self.open_transport = open_transport
         self._bundle = bundle
         self._transport = transport
         self._early: tuple[Transport, asyncio.Task[Launched]] | None = None
@@ -57,10 +57,6 @@ class Dialer:
     def current(self) -> Transport | None:
         """The transport of the session now. None between two connections."""
         return self._transport if self._transport is not None and self._transport.alive else None
-
-    async def separate(self) -> Transport:
-        """Log in once more, asking nobody, and return the transport, which belongs to the caller. Raises CcbError."""
-        return await self._open_transport(False)
 
     def release(self) -> Transport | None:
         transport, self._transport = self._transport, None
@@ -87,7 +83,7 @@ class Dialer:
             if self._transport is not None and not self._transport.alive:
                 await self._drop_transport()
             if self._transport is None:
-                self._transport = await self._open_transport(ask)
+                self._transport = await self.open_transport(ask)
             return self._transport
 
     @asynccontextmanager
@@ -147,7 +143,7 @@ class Dialer:
             return link, hello
 
     async def _drop_transport(self) -> None:
-        transport, self._transport = self._transport, None
+        transport = self.release()
         if transport is not None:
             transport.abort()
             await transport.close()

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..credentials.secret_store import SecretStore
     from ..mcp.mcp_config import ServerConfig
-    from ..mcp.mcp_permissions import LaptopPermissions
     from ..mcp.mcp_service import LaptopServers
+    from .startup import SessionStartup
 
 log = logging.getLogger(__name__)
 _MAX_BODY = 4 << 20  # bytes
@@ -32,10 +32,11 @@ _MAX_AT_ONCE = 4
 _TEXT = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml", "application/yaml")
 
 
-def laptop_servers(
-    arguments: Arguments, settings: Settings, environ: Mapping[str, str]
+async def laptop_servers(
+    arguments: Arguments, settings: Settings, environ: Mapping[str, str], secrets: SecretStore
 ) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
-    """Return the MCP servers that run on this laptop, and warnings. Raises ConfigError."""
+    """Return the MCP servers that run on this laptop, and warnings. If a server may want a login from the store, it is
+    unlocked before the session takes the terminal. Raises ConfigError."""
     described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
     if arguments.sdk.mcp_config:
         from ..mcp.mcp_config import mcp_servers
@@ -43,73 +44,60 @@ def laptop_servers(
         described |= mcp_servers(arguments.sdk.mcp_config)
     if all(server.get("type") == "sdk" for server in described.values()):
         return {}, ()
-    from ..mcp.mcp_config import server_configs
+    from ..mcp.mcp_config import HttpServer, server_configs
     from ..mcp.mcp_service import MISSING, package_missing
 
-    return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
-
-
-async def unlock_for(servers: Mapping[str, ServerConfig], secrets: SecretStore) -> None:
-    """Unlock the store before the session takes the terminal, if a server may want a login from it."""
-    if not servers:
-        return
-    from ..mcp.mcp_config import HttpServer
-
+    if package_missing():
+        return {}, (MISSING,)
+    servers = server_configs(described, environ)
     if any(isinstance(each, HttpServer) and not each.headers for each in servers.values()):
         with suppress(CcbError):
             await secrets.unlock()
+    return servers, ()
 
 
-def laptop_permissions(
+async def open_servers(
     arguments: Arguments,
-    settings: Settings,
+    startup: SessionStartup,
     options: SessionOptions,
     desk: ProjectDesk,
     session: RemoteSession,
+    servers: Mapping[str, ServerConfig],
+    hooks: Mapping[str, Any],
     *,
     new: bool,
-) -> LaptopPermissions:
-    """Return what decides on the calls of a session. `new`: the mode of `options` is the one that this laptop set."""
+    stack: AsyncExitStack,
+) -> LaptopServers | None:
+    """Let the worker use the servers of this laptop, which `stack` ends, and those inside the driving program. `new`:
+    the mode of `options` is the one that this laptop set."""
     from ..mcp.mcp_permissions import LaptopPermissions
+    from ..mcp.mcp_service import LaptopServers, guard_client_servers
+    from ..session.own_hooks import FormHooks
 
     async def ask(question: control.ToolApproval) -> control.ToolPermission:
         return await session.ask_reader(control.Request(control.CAN_USE_TOOL, question))
 
     def rules() -> Mapping[str, Sequence[str]]:
-        own = {"allow": options.allowed_tools, "deny": options.disallowed_tools, "ask": settings.permissions.ask}
+        own = {
+            "allow": options.allowed_tools,
+            "deny": options.disallowed_tools,
+            "ask": startup.settings.permissions.ask,
+        }
         return {kind: [*texts, *desk.kept_rules.get(kind, ())] for kind, texts in own.items()}
 
-    can_ask = options.permission_prompts == "stdio"
-    mode = options.permission_mode if new else flagged_mode(arguments) or "default"
     permissions = LaptopPermissions(
         rules,
-        ask if can_ask else None,
-        mode=mode,
+        ask if options.permission_prompts == "stdio" else None,
+        mode=options.permission_mode if new else flagged_mode(arguments) or "default",
         may_bypass=options.allow_bypass,
         prompt_tool="" if options.permission_prompts in ("stdio", "none") else options.permission_prompts,
     )
     session.watched_by(permissions)
-    return permissions
-
-
-async def open_servers(
-    arguments: Arguments,
-    session: RemoteSession,
-    servers: Mapping[str, ServerConfig],
-    permissions: LaptopPermissions,
-    secrets: SecretStore,
-    hooks: Mapping[str, Any],
-    stack: AsyncExitStack,
-) -> LaptopServers | None:
-    """Let the worker use the servers of this laptop, which `stack` ends, and those inside the driving program."""
-    from ..mcp.mcp_service import LaptopServers, guard_client_servers
-    from ..session.own_hooks import FormHooks
-
     if arguments.streams.input_format == "stream-json":
         guard_client_servers(session, permissions)
     if not servers:
         return None
-    made = LaptopServers(session, servers, permissions, secrets, FormHooks(hooks))
+    made = LaptopServers(session, servers, permissions, startup.stored.secrets, FormHooks(hooks))
     return await stack.enter_async_context(made)
 
 

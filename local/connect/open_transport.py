@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, Unreachable
-from ccb.tunnel.heavy_imports import collection_paused
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.reconnecting import waits
 from ccb.tunnel.ssh.past_logins import PastLogins
@@ -24,14 +23,15 @@ from ..config.settings import settings_path
 from ..config.settings_file import read_settings_file
 from ..config.settings_loading import load_sharing
 from ..session.dialing import FIRST_TRIES
-from ..terminal.stdio import in_thread
-from .startup import LoadedBasics, SessionStartup, StartupLoader, T
+from ..terminal.stdio import cancelled
+from .startup import StartupLoader
 
 if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Sharing
 
 log = logging.getLogger(__name__)
-_QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
+LogIn = Callable[[Prompts], Awaitable[Transport]]
+"""Connects and logs in with such prompts. Raises CcbError."""
 BANNER_LIMIT_S = 20.0
 """Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
 _MAX_QUOTED = 160
@@ -52,75 +52,26 @@ def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> Pa
     return PastLogins(state_dir(environ) / "logins")
 
 
-def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
-    return StartupLoader(lambda: _in_paused_thread(load))
-
-
-class SessionLoading:
-    """Loads `basics`, with which the worker can be started, and then the rest, which competes with the login for one
-    interpreter: it begins when somebody asks for it, or when the login takes long. Use as a context manager."""
-
-    def __init__(self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup]) -> None:
-        self._load_basics = basics
-        self._load_rest = rest
-        self.basics = StartupLoader(self._basics)
-        self._rest = StartupLoader(self._session)
-
-    async def __aenter__(self) -> SessionLoading:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._rest.close()
-        await self.basics.close()
-
-    async def all(self) -> SessionStartup:
-        """Return what a session needs. Raise what prevents it: ConfigError, CredentialError."""
-        self.basics.start()
-        self._rest.start()
-        return await self._rest.loaded()
-
-    async def _basics(self) -> LoadedBasics:
-        basics = await _in_paused_thread(self._load_basics)
-        asyncio.get_running_loop().call_later(_QUICK_LOGIN_S, self._rest.start)
-        return basics
-
-    async def _session(self) -> SessionStartup:
-        basics = await self.basics.loaded()
-        return await _in_paused_thread(lambda: self._load_rest(basics))
-
-
-async def _in_paused_thread(load: Callable[[], T]) -> T:
-    def work() -> T:
-        with collection_paused():
-            return load()
-
-    return await in_thread(work)
-
-
-async def first_transport(
-    arguments: Arguments,
-    prompts: Prompts,
-    environ: Mapping[str, str],
-    startup: StartupLoader[LoadedBasics],
-    sharing: Sharing | None = None,
-) -> Transport:
-    """Return what `open_transport` returns. Try again if the connection breaks off (MaxStartups). Raises CcbError."""
-    delays = waits()
-    for number in range(2, FIRST_TRIES + 1):
+async def first_transport(log_in: LogIn, prompts: Prompts) -> Transport:
+    """Log in, and try again if the connection breaks off (MaxStartups). Raises CcbError."""
+    delays, number = waits(), 1
+    while True:
         try:
-            return await open_transport(arguments, prompts, environ, startup, sharing)
+            return await log_in(prompts)
         except Dropped as error:
+            number += 1
+            if number > FIRST_TRIES:
+                raise
             log.info("the first connection: %s", error)
             prompts.banner(f"{error.what}; trying again ({number} of {FIRST_TRIES})")
             await asyncio.sleep(next(delays))
-    return await open_transport(arguments, prompts, environ, startup, sharing)
 
 
 async def open_transport(
     arguments: Arguments,
-    prompts: Prompts,
     environ: Mapping[str, str],
-    startup: StartupLoader[LoadedBasics],
+    startup: StartupLoader,
+    prompts: Prompts,
     sharing: Sharing | None = None,
 ) -> Transport:
     """Connect, and start the loader once the network is busy. `sharing`: None for what the settings allow."""
@@ -153,13 +104,6 @@ async def open_transport(
         raise
 
 
-async def cancelled(task: asyncio.Task[object]) -> None:
-    """Cancel a task on leaving, and wait for its end. Its error is not raised."""
-    if not task.done():
-        task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-
-
 class _BannerWatch(NobodyToAsk):
     def __init__(self, prompts: Prompts, first: Callable[[], None]) -> None:
         super().__init__(prompts.memory)
@@ -175,7 +119,7 @@ class _BannerWatch(NobodyToAsk):
 
 
 async def log_in_unattended(
-    log_in: Callable[[Prompts], Awaitable[Transport]], prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
+    log_in: LogIn, prompts: Prompts, host: str, *, limit_s: float = BANNER_LIMIT_S
 ) -> Transport:
     """Log in with prompts that ask nobody. Raises AuthFailed with the banners after `limit_s` from the first one."""
     if isinstance(prompts, NobodyToAsk):

@@ -93,9 +93,12 @@ def _paths(top: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, name: Path, entry: Path) -> OwnFile | str:
-    why = why_kept(path, entry)
-    if why:
-        return why
+    """Return a file, or why it stays on the laptop. `entry` is what the person has put into `~/.claude`."""
+    real, own = (Path(os.path.realpath(each)) for each in (path, entry))
+    if any(_SECRET_NAME.fullmatch(each.name) for each in (path, real)):
+        return "its name is that of a secret"
+    if not real.is_relative_to(own):
+        return f"a link leads out of {own}"
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE:
             return f"it has more than {_MAX_FILE >> 10} KB" if path.is_file() else "it is no file"
@@ -105,14 +108,6 @@ def _read(path: Path, name: Path, entry: Path) -> OwnFile | str:
     if "\0" in text or _SECRET.search(text):
         return "it is no text" if "\0" in text else "it seems to hold a key"
     return OwnFile(str(name), text, os.access(path, os.X_OK))
-
-
-def why_kept(path: Path, entry: Path) -> str:
-    """Return why a file stays on the laptop. `entry` is what the person has put into a directory of `~/.claude`."""
-    real, own = (Path(os.path.realpath(each)) for each in (path, entry))
-    if any(_SECRET_NAME.fullmatch(each.name) for each in (path, real)):
-        return "its name is that of a secret"
-    return "" if real.is_relative_to(own) else f"a link leads out of {own}"
 
 
 async def session_parameters(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.heavy_imports import collection_paused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.model_facts import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
+from ..terminal.stdio import cancelled, in_thread
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from ..ledger.proxy_control import ProxyControl
 
 
+T = TypeVar("T")
+_QUICK_LOGIN_S = 0.25  # longer than it takes to load asyncssh and to log in to a host nearby
 _NEEDED_NEXT = (
     *("ccb.local.connect.laptop_services", "ccb.tunnel.proxy.auth_proxy"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.proxy_control", "ccb.local.providers.known_models"),
@@ -135,35 +139,52 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
     return found
 
 
-T = TypeVar("T", bound=LoadedBasics, covariant=True)
+class StartupLoader:
+    """Loads `basics`, with which the worker can be started, once `start` is called. `rest` competes with the login for
+    one interpreter: it is loaded when somebody asks for it, or when the login takes long. Use as a context manager."""
 
+    def __init__(
+        self, basics: Callable[[], LoadedBasics], rest: Callable[[LoadedBasics], SessionStartup] | None = None
+    ) -> None:
+        self._started, self._asked = asyncio.Event(), asyncio.Event()
+        self._basics = asyncio.create_task(self._load_basics(basics), name="load")
+        self._rest = asyncio.create_task(self._load_rest(rest), name="load the rest") if rest is not None else None
 
-class StartupLoader(Generic[T]):
-    """Runs `load` once `start` is called. Use as a context manager: leaving it cancels a load that has not ended."""
-
-    def __init__(self, load: Callable[[], Awaitable[T]]) -> None:
-        self._started = asyncio.Event()
-
-        async def run() -> T:
-            await self._started.wait()
-            return await load()
-
-        self._task = asyncio.create_task(run(), name="load")
-
-    async def __aenter__(self) -> StartupLoader[T]:
+    async def __aenter__(self) -> StartupLoader:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancelled(*filter(None, (self._basics, self._rest)))
 
     def start(self) -> None:
         self._started.set()
 
-    async def loaded(self) -> T:
+    async def loaded(self) -> LoadedBasics:
         """Wait until `start` was called and the load has ended; return its result or raise its error."""
-        await asyncio.wait((self._task,))
-        return self._task.result()
+        await asyncio.wait((self._basics,))
+        return self._basics.result()
+
+    async def all(self) -> SessionStartup:
+        """Return what a session needs. Raise what prevents it: ConfigError, CredentialError."""
+        assert self._rest is not None
+        self._started.set()
+        self._asked.set()
+        await asyncio.wait((self._rest,))
+        return self._rest.result()
+
+    async def _load_basics(self, load: Callable[[], LoadedBasics]) -> LoadedBasics:
+        await self._started.wait()
+        return await in_thread(lambda: _paused(load))
+
+    async def _load_rest(self, load: Callable[[LoadedBasics], SessionStartup]) -> SessionStartup:
+        await self.loaded()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_QUICK_LOGIN_S):
+                await self._asked.wait()
+        basics = await self.loaded()  # in these turns of the loop, what starts the worker is sent: it goes first
+        return await in_thread(lambda: _paused(lambda: load(basics)))
+
+
+def _paused(load: Callable[[], T]) -> T:
+    with collection_paused():
+        return load()

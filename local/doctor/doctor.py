@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
+import json
 import os
 import shutil
 import time
@@ -12,11 +12,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
 from ccb.deploy import bundle
-from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.command_transport import words_of
-from ccb.tunnel.transports.login_prompts import Prompts
-from ccb.tunnel.transports.pipe import NOTHING_SHARED, Transport
+from ccb.tunnel.transports.pipe import NOTHING_SHARED
 
 from ..command_line.arguments import Arguments, private_texts
 from ..command_line.exit_codes import ExitCode
@@ -24,13 +22,13 @@ from ..command_line.transport_choice import TransportKind, host_label, ssh_targe
 from ..config.log import Redactor
 from ..config.settings import Settings
 from ..config.settings_loading import load_sharing
+from ..connect.connect_session import connect_host
 from ..connect.host_sessions import HostSessions
-from ..connect.open_transport import first_transport
-from ..connect.startup import LoadedBasics, StartupLoader, load_startup
+from ..connect.startup import LoadedBasics, load_startup
 from ..terminal.console import print_line
 from ..terminal.signals import run_command
 from ..terminal.terminal_prompts import TerminalPrompts, prompts_for
-from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_json, finding_lines, summary
+from .doctor_findings import CONNECTION, HOST, LAPTOP, Finding, FindingState, finding_lines, summary
 from .host_checks import host_findings
 from .laptop_checks import laptop_findings
 from .ssh_checks import login_failed, login_findings, ssh_findings
@@ -58,20 +56,20 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
             key_known |= (finding.where, finding.name, finding.state) == (CONNECTION, "known_hosts", FindingState.OK)
             yield finding
     began = time.monotonic()
-    try:
-        transport, worker = await _connected(arguments, prompts, environ)
-    except CcbError as error:
-        yield login_failed(error)
-        return
-    try:
+    async with AsyncExitStack() as stack:
+        connecting = connect_host(arguments, prompts, environ, _startup, NOTHING_SHARED)
+        try:
+            transport, worker = await stack.enter_async_context(connecting)
+            await transport.logged_in()
+        except CcbError as error:
+            yield login_failed(error)
+            return
         asked_s = prompts.asked_s if isinstance(prompts, TerminalPrompts) else 0.0
         took_s = time.monotonic() - began - asked_s
         for finding in login_findings(transport, took_s, key_known=key_known, verbose_login=verbose_login):
             yield finding
         async for finding in host_findings(transport, worker):
             yield finding
-    finally:
-        await transport.close()
 
 
 async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
@@ -84,19 +82,8 @@ async def attached_findings(sessions: HostSessions | None, environ: Mapping[str,
             yield finding
 
 
-async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[str, str]) -> tuple[Transport, Bundle]:
-    """Log in as a session would, even if the settings or the credential of this machine are wrong."""
-    async with StartupLoader(lambda: asyncio.to_thread(_startup, environ)) as loader:
-        transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(transport.close)
-            worker = (await loader.loaded()).bundle
-            await transport.logged_in()
-            stack.pop_all()
-    return transport, worker
-
-
 def _startup(environ: Mapping[str, str]) -> LoadedBasics:
+    """Let the doctor log in as a session would, even if the settings or the credential of this machine are wrong."""
     try:
         return load_startup(environ)
     except CcbError:  # the checks of this machine have reported the error
@@ -115,7 +102,7 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
         finding = dataclasses.replace(each, found=public(each.found), fix=public(each.fix))
         counts[finding.state] += 1
         if as_json:
-            print_line(finding_json(finding))
+            print_line(json.dumps({**dataclasses.asdict(finding), "state": finding.state.value}))
             continue
         if finding.where != where:
             title = titles.get(finding.where) or public(finding.where)

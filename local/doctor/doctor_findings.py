@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
-from dataclasses import asdict
 from enum import Enum
 
 from ccb.tunnel.errors import CcbError
@@ -66,10 +64,6 @@ def finding_lines(finding: Finding, width: int) -> list[str]:
         fixes = textwrap.wrap(one_line(finding.fix), room - 3, break_on_hyphens=False, break_long_words=False)
         lines += [indent + ("-> " if number == 0 else "   ") + line for number, line in enumerate(fixes)]
     return lines
-
-
-def finding_json(finding: Finding) -> str:
-    return json.dumps({**asdict(finding), "state": finding.state.value})
 
 
 def skew_text(seconds: float, exact: float, other: str) -> str:

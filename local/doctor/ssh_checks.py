@@ -140,36 +140,30 @@ async def sessions_finding(transport: Transport) -> Finding:
     """Say how many commands run at a time on one connection: ccb needs one, a copy in a session a second."""
     from ccb.tunnel.openssh.openssh_transport import OpenSshTransport
     from ccb.tunnel.ssh.asyncssh_transport import SshTransport
-    from ccb.tunnel.ssh.login_client import more_sessions
 
-    if isinstance(transport, SshTransport):
-        more = await more_sessions(transport.connection, _MORE_SESSIONS)
-    elif isinstance(transport, OpenSshTransport):
-        more = await _more_commands(transport)
-    else:
+    if not isinstance(transport, SshTransport | OpenSshTransport):
         return Finding(HOST, "MaxSessions", FindingState.INFO, "not tested: there is no SSH connection to share")
+    async with contextlib.AsyncExitStack() as stack:
+        more = sum(await asyncio.gather(*(_one_more(transport, stack) for _ in range(_MORE_SESSIONS))))
     several = f"{more + 1} or more" if more == _MORE_SESSIONS else str(more + 1)
     return Finding(HOST, "MaxSessions", FindingState.INFO, f"{several} at a time on one connection; ccb needs one")
 
 
-async def _more_commands(transport: Transport) -> int:
-    """Return how many more commands can run at the same time. A command counts if it prints its mark."""
+async def _one_more(transport: Transport, stack: contextlib.AsyncExitStack) -> bool:
+    """Start a command that runs until `stack` closes it. Return whether it prints its mark: so it runs."""
     mark = secrets.token_hex(8).encode()
-    command = f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
-    async with contextlib.AsyncExitStack() as stack:
-        with contextlib.suppress(CcbError, TimeoutError):
-            for more in range(_MORE_SESSIONS):
-                async with asyncio.timeout(_COMMAND_S):
-                    pipe = await transport.execute(command)
-                    stack.push_async_callback(_close, pipe)
-                    output = b""
-                    while mark not in output:
-                        data = await pipe.read()
-                        if not data:
-                            return more
-                        output = output[-len(mark) :] + data
-            return _MORE_SESSIONS
-        return more
+    with contextlib.suppress(CcbError, TimeoutError):
+        async with asyncio.timeout(_COMMAND_S):
+            pipe = await transport.execute(
+                f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
+            )
+            stack.push_async_callback(_close, pipe)
+            output = b""
+            while data := await pipe.read():
+                output = output[-len(mark) :] + data
+                if mark in output:
+                    return True
+    return False
 
 
 async def _close(pipe: Pipe) -> None:

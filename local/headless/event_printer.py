@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from ccb.tunnel.wire.mcp_messages import ELICITATION, MCP_MESSAGE
 
 from ..session.remote_session import RemoteSession
 from ..session.session_client import EventGap, Json, LaptopNotice, LinkChange, LinkState, SessionEvent, parse_snapshot
+from ..terminal.stdio import cancelled
 from . import output_formats as formats
 from .output_formats import report
 from .own_answers import ClientQuestions, OwnAnswers
@@ -31,8 +33,8 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
-_MAX_BLOCKS = 10_000
-"""Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""
+_MAX_PARTS = 20_000
+"""Parts of a message (blocks begun, ended, grown) that are remembered. Others are printed again after a reconnect."""
 
 
 @dataclass(eq=False)
@@ -42,10 +44,8 @@ class EventPrinter:
     None in a run with one prompt, which ends with its result. `goodbye` is why the host has ended the session."""
 
     session: RemoteSession
-    output: formats.HeadlessOutput
     results: TurnResults
     own: OwnAnswers
-    _retries: formats.RetryReports
     mirror: formats.TranscriptMirror | None
     hides: Callable[[str], bool] | None
     goodbye: str = ""
@@ -122,10 +122,7 @@ class EventPrinter:
         await self.session.stop(finish=True)
 
     async def close(self) -> None:
-        tasks = [*self._looking, *filter(None, [self._earlier_damage])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancelled(*self._looking, *filter(None, [self._earlier_damage]))
 
     async def _look_for(self, input_id: str) -> None:
         begun = time.monotonic()
@@ -231,11 +228,11 @@ class EventPrinter:
         elif isinstance(message.public, messages.StreamEventMessage):
             new = self._partial.new_part(message.body)
             if new is not None:
-                await self.output.progress(new)
+                await self.results.output.progress(new)
         else:
             if isinstance(message.public, messages.SystemMessage):
-                self._retries.system(message.public)
-            await self.output.progress(message.body)
+                self.results.retries.system(message.public)
+            await self.results.output.progress(message.body)
 
     async def _result(self, body: Json) -> None:
         await self.results.from_host(body)
@@ -256,14 +253,14 @@ class EventPrinter:
         if isinstance(public, messages.SystemMessage):
             unasked = public.subtype == "permission_denied" and public.decision_behavior == "ask"
             self.results.denied_unasked = self.results.denied_unasked or unasked
-            self._retries.system(public)
+            self.results.retries.system(public)
         elif isinstance(public, messages.AssistantMessage):
-            self._retries.assistant(public)
+            self.results.retries.assistant(public)
             of_agent = self.hides is not None and public.body.get("parent_tool_use_id")
             only_words = all(block.get("type") != "tool_use" for block in public.blocks)
             if of_agent and only_words and not self.own.forwards_text:
                 return
-        await self.output.message(body)
+        await self.results.output.message(body)
         if self.mirror is not None:
             await self.mirror.message(public, body)
         if isinstance(public, messages.ControlRequest) and public.subtype in _ANSWERED_ON_STDIN:
@@ -272,68 +269,45 @@ class EventPrinter:
             await self.questions.closed(public.request_id)
 
 
-@dataclass
-class _PrintedBlock:
-    """How much of a content block was printed, and how much of it the host has sent again since the last reconnect."""
-
-    chars: int = 0
-    other_deltas: int = 0  # deltas without text
-    stopped: bool = False
-    chars_again: int = 0
-    other_deltas_again: int = 0
-
-
-@dataclass
 class PartialEvents:
-    _message_id: str = ""
-    _blocks: dict[int, _PrintedBlock] = field(default_factory=dict)
+    """Passes each part of a message on once. After a reconnect the host sends the message again from its start, with
+    the deltas of a block joined."""
+
+    def __init__(self) -> None:
+        self._message_id = ""
+        self._passed: Counter[tuple[int, str]] = Counter()  # by block and kind of event: characters, or events
+        self._again: Counter[tuple[int, str]] = Counter()  # the same since the message was begun last
 
     def new_part(self, message: Json) -> Json | None:
         """Return the part of a `stream_event` that was not printed before, or None; other messages unchanged."""
-        event = message.get("event")
+        event = message.get("event") if message.get("type") == "stream_event" else None
         parsed = messages.parse_stream_event(event) if isinstance(event, dict) else None
-        if message.get("type") != "stream_event" or parsed is None:
+        if isinstance(parsed, messages.MessageStart | messages.MessageStop):
+            begun = parsed.message_id if isinstance(parsed, messages.MessageStart) else ""
+            return None if self._begins_again(begun) else message
+        if parsed is None or not self._message_id:
             return message
-        if isinstance(parsed, messages.MessageStart):
-            return self._started(message, parsed.message_id)
-        if isinstance(parsed, messages.MessageStop):
-            self._message_id = ""
-            self._blocks.clear()
-        if isinstance(parsed, messages.MessageStop) or not self._message_id:
+        if not isinstance(parsed, messages.ContentBlockDelta) or not parsed.field:
+            return message if self._new((parsed.index, type(parsed).__name__), 1) > 0 else None
+        size = len(parsed.text)
+        new = self._new((parsed.index, parsed.field), size)
+        if new == size:
             return message
-        known = self._blocks.get(parsed.index)
-        if isinstance(parsed, messages.ContentBlockStart):
-            if len(self._blocks) < _MAX_BLOCKS:
-                self._blocks.setdefault(parsed.index, _PrintedBlock())
-            return message if known is None else None
-        if known is None:
-            return message
-        if isinstance(parsed, messages.ContentBlockStop):
-            stopped, known.stopped = known.stopped, True
-            return None if stopped else message
-        return _new_part_of_delta(known, message, parsed)
+        return messages.with_text(message, parsed, parsed.text[size - new :]) if new > 0 else None
 
-    def _started(self, message: Json, message_id: str) -> Json | None:
-        if message_id and message_id == self._message_id:
-            for block in self._blocks.values():
-                block.chars_again = block.other_deltas_again = 0
-            return None
+    def _begins_again(self, message_id: str) -> bool:
+        again = bool(message_id) and message_id == self._message_id
         self._message_id = message_id
-        self._blocks.clear()
-        return message
+        self._again.clear()
+        if not again:
+            self._passed.clear()
+        return again
 
-
-def _new_part_of_delta(block: _PrintedBlock, message: Json, delta: messages.ContentBlockDelta) -> Json | None:
-    if not delta.field:
-        block.other_deltas_again += 1
-        if block.other_deltas_again <= block.other_deltas:
-            return None
-        block.other_deltas = block.other_deltas_again
-        return message
-    block.chars_again += len(delta.text)
-    new = block.chars_again - block.chars
-    if new < 0 or (new == 0 and delta.text):
-        return None
-    block.chars = block.chars_again
-    known = len(delta.text) - new
-    return message if known <= 0 else messages.with_text(message, delta, delta.text[known:])
+    def _new(self, part: tuple[int, str], size: int) -> int:
+        """Return how much of a piece of this size was not passed on before: nothing of it if that is not above 0."""
+        if part not in self._passed and len(self._passed) >= _MAX_PARTS:
+            return size
+        self._again[part] += size
+        new = self._again[part] - self._passed[part]
+        self._passed[part] = max(self._passed[part], self._again[part])
+        return new

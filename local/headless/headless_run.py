@@ -25,7 +25,7 @@ from ..command_line.transport_choice import host_command
 from ..connect.connect_session import connect_session
 from ..terminal.console import say, stdout_failure
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import Writer
+from ..terminal.stdio import Writer, cancelled
 from ..terminal.terminal_prompts import prompts_for
 from .output_formats import RetryReports, TranscriptMirror, add_unsent, make_output, report
 from .own_answers import OwnAnswers
@@ -121,9 +121,9 @@ async def run_headless(arguments: Arguments, environ: Mapping[str, str] = os.env
             interrupting = asyncio.create_task(run.interrupt(), name="interrupt")
             await _first_of(interrupting, interrupts.second)
             if not interrupting.done():
-                await _cancelled(interrupting)
+                await cancelled(interrupting)
                 await run.stop_at_once()
-            await _cancelled(interrupting, work)
+            await cancelled(interrupting, work)
             await run.fail([_REASONS.get(code, "stdout cannot be written")], reason="aborted")
         await run.results.finish()
         await _drain(writer, interrupts)
@@ -140,7 +140,7 @@ async def _drain(writer: Writer, interrupts: Interrupts) -> None:
         await asyncio.wait({draining}, timeout=HURRIED_GOODBYE_S)
     else:
         await _first_of(draining, interrupts.second if interrupts.first.done() else interrupts.first)
-    await _cancelled(draining)
+    await cancelled(draining)
 
 
 class HeadlessRun:
@@ -151,21 +151,19 @@ class HeadlessRun:
         self._arguments = arguments
         self._environ = environ
         self._has_stdin_messages = streams.input_format == "stream-json"
-        self._output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
-        self._retries = RetryReports(quiet=streams.output_format == "stream-json")
+        output = make_output(streams.output_format, writer, verbose=streams.verbose, terminal=os.isatty(STDOUT))
         flags = state_flags(environ) if self._has_stdin_messages else None
-        self._reports = TurnReports(self._output, flags, self._has_stdin_messages)
         self.results = TurnResults(
-            self._reports,
-            self._output,
-            self._retries,
+            TurnReports(output, flags, self._has_stdin_messages),
+            output,
+            RetryReports(quiet=streams.output_format == "stream-json"),
             print_all=self._has_stdin_messages,
             print_failures=streams.output_format != "text",  # stdout has only answers then
         )
-        self._mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        self._mirror = TranscriptMirror(output, environ, Path.cwd()) if arguments.sdk.mirror else None
         self._own = OwnAnswers()
         self._printer: EventPrinter | None = None
-        self._stdin = EarlyInput(STDIN, self._output.message)
+        self._stdin = EarlyInput(STDIN, output.message)
         self._session_id = arguments.session.session_id or new_uuid()
         self._session: RemoteSession | None = None
         self._resume = ""
@@ -191,8 +189,7 @@ class HeadlessRun:
             from .event_printer import EventPrinter  # the worker is still being loaded
 
             hides = self._stdin.answered_early if self._has_stdin_messages else None
-            parts = (self._output, self.results, self._own, self._retries, self._mirror)
-            printer = self._printer = EventPrinter(session, *parts, hides)
+            printer = self._printer = EventPrinter(session, self.results, self._own, self._mirror, hides)
             pump = InputPump(printer, connected.projects.keep, partial(self._run_command, connected))
             feeding = asyncio.create_task(self._feed(printer, pump, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
@@ -217,7 +214,7 @@ class HeadlessRun:
                 task = asyncio.current_task()
                 if stops and task is not None and not task.cancelling():  # who cancels this stops the session
                     await self._stop(session)
-                await _cancelled(feeding, printing)
+                await cancelled(feeding, printing)
                 await printer.close()
                 self._session = None
         return self.results.exit_code
@@ -273,7 +270,7 @@ class HeadlessRun:
                 report(f"on the host: {note}")
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
-        self._reports.session_id = hello.session
+        self.results.reports.session_id = hello.session
         if self._mirror is not None:
             self._mirror.begin(hello.session)
         self._stdin.connected()
@@ -336,9 +333,3 @@ class HeadlessRun:
 
 async def _first_of(*futures: asyncio.Future[ExitCode] | asyncio.Future[None] | asyncio.Future[OSError]) -> None:
     await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-
-
-async def _cancelled(*tasks: asyncio.Task[ExitCode] | asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -77,17 +77,14 @@ class OwnAnswers:
         if line.subtype == "initialize":
             self._initialize.add(line.request_id)
             self.forwards_text = line.request.get("forwardSubagentText") is True
-        elif line.subtype == END:
-            return {}
-        elif line.subtype == "get_binary_version":
-            return {"version": CLAUDE_CODE_VERSION, "buildTime": ""}
-        elif line.subtype == "list_models":
-            return {"models": self._models}
-        elif line.subtype == "get_session_cost":
-            return {"text": f"Total cost: ${self._cost:.4f}"}
-        elif line.subtype == "get_usage":
-            return self._used()
-        return None
+        answers: dict[str, Json] = {
+            END: {},
+            "get_binary_version": {"version": CLAUDE_CODE_VERSION, "buildTime": ""},
+            "list_models": {"models": self._models},
+            "get_session_cost": {"text": f"Total cost: ${self._cost:.4f}"},
+            "get_usage": self._used(),
+        }
+        return answers.get(line.subtype)
 
     def heard(self, public: messages.PublicMessage, body: Json) -> Json:
         if isinstance(public, messages.ResultMessage):

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, UserMessag
 from ccb.tunnel.wire.ndjson import MAX_DEPTH, LineSplitter, is_too_deep
 from ccb.tunnel.wire.session_options import CLAUDE_CODE_VERSION, LAPTOP_COMMANDS
 
-from ..terminal.stdio import read_pieces
+from ..terminal.stdio import cancelled, read_pieces
 from .output_formats import report
 from .own_answers import END
 
@@ -68,9 +68,7 @@ class EarlyInput:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(*self._tasks)
 
     def connected(self) -> None:
         self._connected.set()
@@ -246,8 +244,7 @@ class InputPump:
             await self._send_messages(messages)
         finally:
             if self._sending_held is not None:
-                self._sending_held.cancel()
-                await asyncio.gather(self._sending_held, return_exceptions=True)
+                await cancelled(self._sending_held)
 
     async def _send_user(self, message: UserMessage) -> None:
         await self._printer.sent(await self._printer.session.send(message.body), message)
@@ -282,7 +279,7 @@ class InputPump:
             if isinstance(message, ControlRequest):
                 answer = printer.own.payload(message)
                 if answer is not None:
-                    await printer.output.message(public_answer(Success(message.request_id, answer)))
+                    await printer.results.output.message(public_answer(Success(message.request_id, answer)))
                     if message.subtype == END:
                         break
                     continue

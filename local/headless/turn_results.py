@@ -221,8 +221,8 @@ class TurnResults:
     """`print_all`: also results of turns that this run did not start. `print_failures`: also if the host sent none."""
 
     reports: TurnReports
-    _output: HeadlessOutput
-    _retries: RetryReports
+    output: HeadlessOutput
+    retries: RetryReports
     print_all: bool
     print_failures: bool
     pending: PendingPrompts = field(default_factory=PendingPrompts)
@@ -286,7 +286,7 @@ class TurnResults:
     async def finish(self) -> None:
         if not self._finished:
             self._finished = True
-            await self._output.finish()
+            await self.output.finish()
 
     async def _print(self, result: Json, prompts: Json | None = None) -> None:
         if self.print_all:
@@ -296,6 +296,6 @@ class TurnResults:
             result = {**result, **place, **(self.reports.prompts_of_turn if prompts is None else prompts)}
             self._count += 1
         self._last = result
-        self._retries.turn_ended(result)
-        await self._output.result(result)
+        self.retries.turn_ended(result)
+        await self.output.result(result)
         self.printed.set()

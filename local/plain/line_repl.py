@@ -39,7 +39,7 @@ from ..slash_commands.typed_line import parse_command
 from ..terminal.console import print_line
 from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
-from ..terminal.stdio import read_pieces
+from ..terminal.stdio import cancelled, read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
 from ..transcript.questions import OpenQuestions, ReplayMonitor
@@ -79,10 +79,7 @@ class LineReplies:
         return bool(self._telling)
 
     async def close(self) -> None:
-        telling = list(self._telling)
-        for each in telling:
-            each.cancel()
-        await asyncio.gather(*telling, return_exceptions=True)
+        await cancelled(*self._telling)
 
     def meant(self, line: str) -> str:
         """Return the command line of the row whose number was typed right below its list; any other line as it is."""
@@ -239,9 +236,7 @@ class LineRepl:
                 if each.done():
                     each.result()
         finally:
-            for each in (listening, typing, ticking):
-                each.cancel()
-            await asyncio.gather(listening, typing, ticking, return_exceptions=True)
+            await cancelled(listening, typing, ticking)
             await self._replies.close()
         return self._lost
 
@@ -499,8 +494,7 @@ async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool)
                 if code is not ExitCode.INTERRUPTED or not await repl.interrupted():
                     return int(code)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancelled(running)
 
 
 async def _lines(first: str | None) -> AsyncIterator[str]:

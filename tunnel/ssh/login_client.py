@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
 from ..transports.login_prompts import NobodyToAsk, Prompts
 from .login_keys import LoginKeys
-from .pipelined_connection import PipelinedConnection, start_waiting
+from .pipelined_connection import PipelinedConnection
 
 log = logging.getLogger(__name__)
 
@@ -153,10 +152,6 @@ class LoginClient(asyncssh.SSHClient):
             self.record.key_accepted = self.record.key_accepted or late
 
 
-_DEADLINE_S = 10.0
-_WINDOW = 64 << 10  # bytes of a command whose output nobody reads
-
-
 @dataclass(frozen=True)
 class LoginFacts:
     """Facts about a connection, neutralised. The last of what was `tried` to log in was accepted."""
@@ -186,20 +181,3 @@ def login_facts(connection: asyncssh.SSHClientConnection, pipelined: str) -> Log
         tried=owner.tried() if isinstance(owner, LoginClient) else "",
         pipelined=neutralise(pipelined),
     )
-
-
-async def more_sessions(connection: asyncssh.SSHClientConnection, limit: int) -> int:
-    """Return how many more commands, at most `limit`, the server runs at the same time on this connection."""
-    opened = await asyncio.gather(*(_one_more(connection) for _ in range(limit)), return_exceptions=True)
-    running = [each for each in opened if isinstance(each, asyncssh.SSHClientProcess)]
-    for process in running:
-        process.close()
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(_DEADLINE_S):
-            await asyncio.gather(*(process.wait_closed() for process in running), return_exceptions=True)
-    return len(running)
-
-
-async def _one_more(connection: asyncssh.SSHClientConnection) -> asyncssh.SSHClientProcess[bytes]:
-    async with asyncio.timeout(_DEADLINE_S):
-        return await start_waiting(connection, "exec cat", _WINDOW)

@@ -172,10 +172,7 @@ def test_a_value_may_start_with_a_dash_and_short_options_may_stand_together() ->
         (["ssh", "h", "-p", "x", "--replay-user-messages"], "requires both"),
         (["ssh", "h", "-p", "x", "--permission-prompt-tool", "stdio"], "requires --input-format=stream-json"),
         (["--permission-prompt-tool", "mcp__guard__decide"], "is for headless runs"),
-        (
-            ["-p", "go", "--effort", "huge"],
-            "--effort <level>' argument 'huge' is invalid. Allowed choices are low",
-        ),
+        (["-p", "go", "--effort", "huge"], "--effort <level>' argument 'huge' is invalid. Allowed choices are low"),
         (["-i", "key"], "-i needs a host"),
         (["auth"], "ccb auth needs login, status, logout"),
         (["mcp", "fly"], "ccb mcp needs add, list, get, remove, test, login, logout, not 'fly'"),

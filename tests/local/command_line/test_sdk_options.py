@@ -13,6 +13,7 @@ from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.client_requests import EFFORTS
+from ccb.tunnel.wire.session_options import SessionOptions
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
@@ -39,6 +40,10 @@ NPM = [
     *("--add-dir=/var", "--plugin-dir=/tmp/plug", f"--resume={UUID}", "--fork-session", "--no-session-persistence"),
     *("--foo", "bar", "--baz", "--settings", '{"a": 1}', "--append-system-prompt=APP"),
 ]
+
+
+def options_of(*argv: str) -> SessionOptions:
+    return session_options(parse_arguments([*argv, *STREAMS]), Settings())
 
 
 def test_names_of_the_family_are_understood_too() -> None:
@@ -84,7 +89,7 @@ def test_an_unknown_option_is_passed_over_only_in_a_run_of_json_messages() -> No
 
 def test_thinking_and_who_decides_on_permissions() -> None:
     def chosen(*argv: str) -> tuple[str, int | None, str | None, int | None]:
-        options = session_options(parse_arguments([*argv, *STREAMS]), Settings())
+        options = options_of(*argv)
         return options.permission_prompts, options.max_thinking_tokens, options.thinking_display, options.task_budget
 
     assert chosen() == ("none", None, None, None)
@@ -99,28 +104,25 @@ def test_thinking_and_who_decides_on_permissions() -> None:
 )
 def test_a_variable_for_tool_search_counts(given: str, characters: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", given)
-    assert session_options(parse_arguments(STREAMS), Settings()).defer_above == characters
+    assert options_of().defer_above == characters
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", "false")
-    never = session_options(parse_arguments(STREAMS), Settings()).defer_above
-    assert never is not None and never > 10**12
+    assert (options_of().defer_above or 0) > 10**12
 
 
 def test_variables_leave_out_instruction_files_and_built_in_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "1")
     monkeypatch.setenv("CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS", "true")
-    assert session_options(parse_arguments(STREAMS), Settings()).left_out == ["built_in_agents", "instructions"]
+    assert options_of().left_out == ["built_in_agents", "instructions"]
     assert session_options(parse_arguments([]), Settings()).left_out == ["instructions"], "a person keeps the agents"
     monkeypatch.setenv("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "0")
     assert session_options(parse_arguments([]), Settings()).left_out == []
 
 
 def test_tools_can_be_none_all_or_some() -> None:
-    def tools(*argv: str) -> list[str] | None:
-        return session_options(parse_arguments([*argv, *STREAMS]), Settings()).tools
-
-    assert tools() is None and tools("--tools", "default") is None and tools("--tools=default") is None
-    assert tools("--tools", "") == [] and tools("--tools=") == []
-    assert tools("--tools", "Bash", "Read") == ["Bash", "Read"]
+    for argv in ([], ["--tools", "default"], ["--tools=default"]):
+        assert options_of(*argv).tools is None
+    assert options_of("--tools", "").tools == options_of("--tools=").tools == []
+    assert options_of("--tools", "Bash", "Read").tools == ["Bash", "Read"]
 
 
 @pytest.mark.parametrize(("given", "meant"), [("Nosuch", "See|says how"), ("bash", "Did you mean Bash")])
@@ -146,14 +148,9 @@ def test_a_word_that_is_no_model_is_refused(option: str, given: str, meant: str)
 
 
 def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) -> None:
-    def prompt(*argv: str) -> str | None:
-        return session_options(parse_arguments([*argv, *STREAMS]), Settings()).system_prompt
-
     (tmp_path / "prompt").write_text("from a file")
-    assert prompt() is None and prompt("--system-prompt", "") == ""
-    assert prompt("--system-prompt-file", str(tmp_path / "prompt")) == "from a file"
-    with pytest.raises(UsageError, match="cannot be read"):
-        prompt("--system-prompt-file", str(tmp_path / "none"))
+    assert options_of().system_prompt is None and options_of("--system-prompt", "").system_prompt == ""
+    assert options_of("--system-prompt-file", str(tmp_path / "prompt")).system_prompt == "from a file"
 
 
 @pytest.mark.parametrize(
@@ -168,11 +165,12 @@ def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) ->
         (["--permission-prompt-tool", "guard"], "Allowed choices are stdio and mcp__SERVER__TOOL"),
         (["--mcp-config", "/nonexistent/mcp.json"], "it cannot be read"),
         (["--mcp-config", '{"mcpServers": {"a": 1}}'], "no object mcpServers"),
+        (["--system-prompt-file", "/nonexistent/prompt"], "cannot be read"),
     ],
 )
 def test_a_wrong_value_is_refused(argv: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        session_options(parse_arguments([*argv, *STREAMS]), Settings())
+        options_of(*argv)
 
 
 def test_ccb_remote_moves_a_session_to_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,8 +75,7 @@ def test_a_command_leads_to_one_place_without_a_host(
 def test_host_commands_take_a_way_as_well() -> None:
     assert parse("stop", "3f2a", "--transport", DOCKER).session.resume == "3f2a"
     named = parse("stop", "cafe", "3f2a", "--transport", DOCKER)
-    target = named.connection.target
-    assert target is not None and (target.host, named.session.resume) == ("cafe", "3f2a")
+    assert (host_label(named.connection), named.session.resume) == ("cafe", "3f2a")
     assert parse("attach", "--transport", DOCKER).session.resume == ""
     assert parse("clean", "--yes", "--transport", DOCKER).connection.target is None
     assert parse("ps", "h", "--container", "web").connection.container == "web"

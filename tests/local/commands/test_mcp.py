@@ -30,17 +30,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_words(["mcp", "add", "notes", "-e", "KEY=very-secret", "--", "notes", "--quick"]) == 0
     assert run_words(["mcp", "add", "web", "https://example.com/mcp", "-H", "Authorization: Bearer very-secret"]) == 0
-    assert json.loads(settings.read_text()) == {
-        "model": "claude-x",
-        "mcpServers": {
-            "notes": {"command": "notes", "args": ["--quick"], "env": {"KEY": "very-secret"}},
-            "web": {
-                "type": "http",
-                "url": "https://example.com/mcp",
-                "headers": {"Authorization": "Bearer very-secret"},
-            },
-        },
-    }
+    notes = {"command": "notes", "args": ["--quick"], "env": {"KEY": "very-secret"}}
+    headers = {"Authorization": "Bearer very-secret"}
+    web = {"type": "http", "url": "https://example.com/mcp", "headers": headers}
+    assert json.loads(settings.read_text()) == {"model": "claude-x", "mcpServers": {"notes": notes, "web": web}}
     assert settings.stat().st_mode & 0o777 == 0o600
     assert run_words(["mcp", "list"]) == 0
     assert run_words(["mcp", "remove", "web"]) == 0
@@ -55,28 +48,24 @@ def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, cap
 def test_a_wrong_server_is_not_written(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for name in ("a b", "a__b", "a_", "_a", "a" * 65):  # else a tool could be taken for one of another server
         assert run_words(["mcp", "add", name, "--", "x"]) == 78
-    assert run_words(["mcp", "add", "a", "https://example.com/mcp", "-e", "KEY=x"]) == 2
-    assert run_words(["mcp", "add", "a", "-e", "KEY", "--", "x"]) == 2
-    assert run_words(["mcp", "add", "a", "-H", "Key: x", "--", "x"]) == 2
+    for words in ("https://example.com/mcp -e KEY=x", "-e KEY -- x", "-H Key:x -- x"):
+        assert run_words(["mcp", "add", "a", *words.split()]) == 2
     assert run_words(["mcp", "fly"]) == 2
     assert "letters, digits, - and single _" in capfd.readouterr().err
     assert json.loads(settings.read_text()) == {"model": "claude-x"}
 
 
 def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run_words(
-        ["mcp", "add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-m", "tests.support.mcp_server"]
-    )
+    program = [sys.executable, "-m", "tests.support.mcp_server"]
+    run_words(["mcp", "add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", *program])
     assert run_words(["mcp", "test", "notes"]) == 0
     assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave" in out
     assert run_words(["mcp", "login", "notes"]) == 2 and "has no login" in capfd.readouterr().err
     run_words(["mcp", "add", "gone", "--", "/nonexistent/server"])
     assert run_words(["mcp", "test", "gone"]) == 1
     said = capfd.readouterr().err
-    assert (
-        "ccb: the MCP server gone cannot be reached\n  [Errno 2] No such file" in said
-        and "  -> `ccb mcp get gone` shows" in said
-    )
+    assert "ccb: the MCP server gone cannot be reached\n  [Errno 2] No such file" in said
+    assert "  -> `ccb mcp get gone` shows" in said
 
 
 async def test_the_host_does_not_learn_why_a_server_cannot_be_reached(tmp_path: Path) -> None:

@@ -22,28 +22,24 @@ LISTED = {
 }
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / ".config" / "ccb").mkdir(parents=True)
-    return tmp_path
-
-
 def environ_of(home: Path, lab: str, gateway: str) -> dict[str, str]:
     models = {"coder-small": {"inputPrice": 0.5, "outputPrice": 1, "contextWindow": 9_000}}
     own = {"kind": "vllm", "baseUrl": lab, "keyVariable": "LAB_KEY", "models": models}
     settings = {"model": "lab/coder-large", "providers": {"lab": own}}
-    (home / ".config" / "ccb" / "settings.json").write_text(json.dumps(settings))
+    path = home / ".config" / "ccb" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(settings))
     keys = {"LAB_KEY": KEY, "ANTHROPIC_API_KEY": API_KEY, "ANTHROPIC_BASE_URL": gateway}
     return {"HOME": str(home), **keys}
 
 
 async def test_models_are_listed_by_their_providers_and_kept_for_when_these_do_not_answer(
-    home: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = DialectServer("vllm")
     server.listed = LISTED
     async with server.running():
-        environ = environ_of(home, server.url, fake_model.url)
+        environ = environ_of(tmp_path, server.url, fake_model.url)
         assert await asyncio.to_thread(run_words, ["models"], environ) == ExitCode.OK
         shown = capsys.readouterr()
         assert shown.err == ""
@@ -60,12 +56,14 @@ async def test_models_are_listed_by_their_providers_and_kept_for_when_these_do_n
 
 
 async def test_a_provider_without_a_list_and_an_unknown_one_are_told(
-    home: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    environ = {**environ_of(home, "http://127.0.0.1:9", fake_model.url), "ANTHROPIC_API_KEY": "wrong"}
-    assert await asyncio.to_thread(run_words, ["models", "--provider", "anthropic"], environ) == ExitCode.UNREACHABLE
-    assert "anthropic: no list of models: it answered its list of models with HTTP 401" in capsys.readouterr().err
-    assert await asyncio.to_thread(run_words, ["models", "--provider", "nobody"], environ) == ExitCode.USAGE
-    assert "there is no provider 'nobody'" in capsys.readouterr().err
-    assert await asyncio.to_thread(run_words, ["models", "--provider", "foundry"], environ) == ExitCode.USAGE
-    assert "behind ANTHROPIC_BASE_URL there is no provider foundry" in capsys.readouterr().err
+    environ = {**environ_of(tmp_path, "http://127.0.0.1:9", fake_model.url), "ANTHROPIC_API_KEY": "wrong"}
+    no_list = "anthropic: no list of models: it answered its list of models with HTTP 401"
+    for name, code, said in (
+        ("anthropic", ExitCode.UNREACHABLE, no_list),
+        ("nobody", ExitCode.USAGE, "there is no provider 'nobody'"),
+        ("foundry", ExitCode.USAGE, "behind ANTHROPIC_BASE_URL there is no provider foundry"),
+    ):
+        assert await asyncio.to_thread(run_words, ["models", "--provider", name], environ) == code
+        assert said in capsys.readouterr().err

@@ -34,17 +34,8 @@ def test_it_fits_the_terminal_and_tells_like_ids_apart() -> None:
         assert first.startswith(ONE.session) and second.startswith(TWO.session)
     assert all(len(line) <= 200 for line in session_table([ONE, TWO], 200))
     line = session_table([ONE], 90)[1]
-    for part in (
-        "3f2a9c1e ",
-        "asks",
-        "2h",
-        "1m",
-        "26M",
-        "ann@laptop +2",
-        "…/north/application/backend",
-        "make the tes…",
-    ):
-        assert part in line
+    times, where = ("asks", "2h", "1m", "26M"), ("ann@laptop +2", "…/north/application/backend")
+    assert all(part in line for part in ("3f2a9c1e ", *times, *where, "make the tes…"))
 
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 200])
@@ -85,13 +76,8 @@ def test_a_session_without_a_disk_is_marked() -> None:
 
 
 def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
-    evil = ONE.model_copy(
-        update={
-            "cwd": HostText("/a\x1b]2;x\x07\nb"),
-            "prompt": HostText("\x1b[31mred\r\nline"),
-            "driver": HostText("\x9b1m"),
-        }
-    )
+    said = {"cwd": "/a\x1b]2;x\x07\nb", "prompt": "\x1b[31mred\r\nline", "driver": "\x9b1m"}
+    evil = ONE.model_copy(update={name: HostText(text) for name, text in said.items()})
     text = "".join(session_table([evil], 100))
     assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text)
 
@@ -112,14 +98,8 @@ def test_a_report_of_a_wrong_shape_is_an_error_that_names_the_host() -> None:
 @pytest.mark.parametrize(
     ("answer", "found"),
     [
-        ("1", [ONE]),
-        ("2", [TWO]),
-        ("3", []),
-        ("3f2a9c1e-0000-4000-8000-000000000002", [TWO]),
-        ("3f2a", [ONE, TWO]),
-        ("NORTH", [ONE]),
-        ("hello", [TWO]),
-        ("nothing", []),
+        *(("1", [ONE]), ("2", [TWO]), ("3", []), ("3f2a9c1e-0000-4000-8000-000000000002", [TWO])),
+        *(("3f2a", [ONE, TWO]), ("NORTH", [ONE]), ("hello", [TWO]), ("nothing", [])),
     ],
 )
 def test_an_answer_is_a_number_an_id_or_a_search(answer: str, found: list[SessionRow]) -> None:

@@ -23,10 +23,14 @@ def test_a_quiet_run_leaves_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("debug", [False, True])
-def test_warnings_always_and_details_with_debug(debug: bool, tmp_path: Path) -> None:
+def test_warnings_always_and_details_with_debug_and_the_log_is_as_before(debug: bool, tmp_path: Path) -> None:
+    root = logging.getLogger()
+    before = (root.level, list(root.handlers))
     with logging_to_file(debug=debug, environ=environ(tmp_path)) as path:
         log.warning("something odd")
         log.debug("a detail")
+        assert not debug or root.level == logging.DEBUG
+    assert (root.level, list(root.handlers)) == before
     text = path.read_text()
     assert "something odd" in text
     assert ("a detail" in text) is debug
@@ -43,7 +47,7 @@ def test_a_file_that_the_person_names_is_written_and_its_neighbours_stay(tmp_pat
     for number in range(30):
         (tmp_path / f"ccb-{number}.log").touch()
     with logging_to_file(debug=True, environ=environ(tmp_path), own_file=str(tmp_path / "mine.log")) as path:
-        logging.getLogger("ccb.test").debug("a detail")
+        log.debug("a detail")
     assert path == tmp_path / "mine.log" and "a detail" in path.read_text()
     assert len(list(tmp_path.glob("ccb-*.log"))) == 30
 
@@ -56,11 +60,3 @@ def test_old_files_go(tmp_path: Path) -> None:
     with logging_to_file(debug=True, environ=environ(tmp_path)):
         log.warning("new")
     assert len(list(where.glob("*.log"))) <= 22
-
-
-def test_the_log_is_as_before_afterwards(tmp_path: Path) -> None:
-    root = logging.getLogger()
-    before = (root.level, list(root.handlers))
-    with logging_to_file(debug=True, environ=environ(tmp_path)):
-        assert root.level == logging.DEBUG
-    assert (root.level, list(root.handlers)) == before

@@ -168,24 +168,25 @@ def test_what_is_wrong_is_named_with_file_line_and_no_secret(environ: dict[str, 
     assert len(str(error)) < 1_000 and "sk-ant" not in str(error)
 
 
-@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
-def test_a_file_that_others_can_change_is_refused(environ: dict[str, str], mode: int) -> None:
-    path = write(environ, {"apiKeyHelper": "true"})
-    path.chmod(mode)
-    error = refused(environ, "other users")
-    assert f"mode {mode:04o}" in error.what and error.do == f"Run `chmod go-w {path}`."
-    path.chmod(0o644)
-    assert load_settings(environ).apiKeyHelper == "true"
-
-
-@pytest.mark.parametrize("place", ["config/ccb", "config"])
-@pytest.mark.parametrize("mode", [0o775, 0o757])
-def test_a_place_others_can_change_is_refused(environ: dict[str, str], tmp_path: Path, place: str, mode: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "said", "modes", "safe"),
+    [
+        ("config/ccb/settings.json", "other users", (0o664, 0o646, 0o666), 0o644),
+        ("config/ccb", "other users through", (0o775, 0o757), 0o1777),  # others can neither remove nor replace ours
+        ("config", "other users through", (0o775, 0o757), 0o1777),
+    ],
+)
+def test_what_others_can_change_is_refused(
+    environ: dict[str, str], tmp_path: Path, place: str, said: str, modes: tuple[int, ...], safe: int
+) -> None:
     write(environ, {"apiKeyHelper": "true"})
-    (tmp_path / place).chmod(mode)
-    assert refused(environ, "other users through").do == f"Run `chmod go-w {tmp_path / place}`."
-    (tmp_path / place).chmod(0o1777)
-    assert load_settings(environ).apiKeyHelper == "true"  # sticky: others can neither remove nor replace ours
+    path = tmp_path / place
+    for mode in modes:
+        path.chmod(mode)
+        error = refused(environ, said)
+        assert f"mode {mode:04o}" in error.what and error.do == f"Run `chmod go-w {path}`."
+    path.chmod(safe)
+    assert load_settings(environ).apiKeyHelper == "true"
 
 
 def test_a_link_is_followed_and_every_directory_on_its_way_counts(environ: dict[str, str], tmp_path: Path) -> None:

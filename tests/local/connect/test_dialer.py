@@ -6,6 +6,7 @@ import asyncio
 import os
 import pwd
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,26 @@ class Host:
         self.answers = asyncio.Event()
         self.refusals = 0
 
+    async def let_in(self) -> None:
+        """Answer once somebody logs in."""
+        while not self.logins:
+            await asyncio.sleep(0)
+        self.answers.set()
+
     async def log_in(self, ask: bool) -> Transport:
         self.logins += 1
         await self.answers.wait()
         if self.logins <= self.refusals:
             raise AuthFailed("refused")
         return LocalTransport()
+
+
+async def no_login(ask: bool = False) -> Transport:
+    raise AuthFailed("the login asks for a password")
+
+
+def worker_that(main: str) -> Bundle:
+    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": main}))
 
 
 @pytest.fixture
@@ -57,9 +72,7 @@ async def dialer(host: Host) -> AsyncIterator[Dialer]:
 async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: Host) -> None:
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(dialer.transport(ask=False)) for _ in range(3)]
-        while not host.logins:
-            await asyncio.sleep(0)
-        host.answers.set()
+        await host.let_in()
     first = asked[0].result()
     assert host.logins == 1 and all(each.result() is first for each in asked)
     first.abort()
@@ -69,12 +82,11 @@ async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: 
 async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
     host: Host, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silent = "import sys\ndef start(*_):\n    sys.stdin.read()\n"
-    worker = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": silent}
+    worker = worker_that("import sys\ndef start(*_):\n    sys.stdin.read()\n")
     prepared = asyncio.Event()
     async with proxy_to(fake_model.url) as proxy:
         monkeypatch.setattr(proxy, "prepare", prepared.set)
-        dialer = Dialer(host.log_in, Bundle.of(joined(worker)), LocalTransport())
+        dialer = Dialer(host.log_in, worker, LocalTransport())
         dialer.begin({"keep": False})
 
         async def dial() -> None:
@@ -93,9 +105,7 @@ async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
 async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, host: Host) -> None:
     host.refusals = 1
     first, second = (asyncio.create_task(dialer.transport(ask=False)) for _ in range(2))
-    while not host.logins:
-        await asyncio.sleep(0)
-    host.answers.set()
+    await host.let_in()
     with pytest.raises(AuthFailed):
         await first
     assert (await second).alive and host.logins == 2
@@ -104,8 +114,7 @@ async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, 
 async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is_given_up_with_the_dialer() -> None:
     """One command, whoever waits for it. A session that cannot be begun after all leaves no worker that waits."""
     hello = '{"t": "hello"}'
-    starts = f"import os\ndef start(*_):\n    os.write(1, b'{hello}\\n')\n    os.read(0, 1)\n"
-    worker = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": starts}
+    worker = worker_that(f"import os\ndef start(*_):\n    os.write(1, b'{hello}\\n')\n    os.read(0, 1)\n")
     commands: list[Pipe] = []
 
     class Counting(LocalTransport):
@@ -114,12 +123,9 @@ async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is
             commands.append(pipe)
             return pipe
 
-    async def no_login(ask: bool) -> Transport:
-        raise AuthFailed("refused")
-
     async with asyncio.timeout(30), proxy_to("http://127.0.0.1:1") as proxy:
         for dials in (True, False):
-            dialer = Dialer(no_login, Bundle.of(joined(worker)), Counting())
+            dialer = Dialer(no_login, worker, Counting())
             dialer.begin({"keep": False})
             if dials:
                 with pytest.raises(ProtocolError):  # it is no whole hello
@@ -135,10 +141,6 @@ async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is
 
 
 SIZE = 6_000_000
-
-
-async def no_login() -> Transport:
-    raise AuthFailed("the login asks for a password")
 
 
 def on_host(user: HostUser, data: bytes) -> None:
@@ -157,28 +159,30 @@ async def copied(
         return await outcome(transfers.start(CopyOrder(False, str(path), "source")))
 
 
+@asynccontextmanager
+async def beside_a_worker(transport: Transport) -> AsyncIterator[None]:
+    """A worker on the same connection, which is still there afterwards."""
+    worker = await transport.execute("exec cat")
+    yield
+    await worker.write(b"still here")
+    assert await worker.read() == b"still here"
+    await worker.close()
+
+
 async def test_a_copy_is_one_more_command_on_the_connection(tmp_path: Path, sshd: Sshd, host_user: HostUser) -> None:
     data = os.urandom(SIZE)
     on_host(host_user, data)
-    async with logged_in(target(sshd, host_user)) as transport:
-        worker = await transport.execute("exec cat")
+    async with logged_in(target(sshd, host_user)) as transport, beside_a_worker(transport):
         assert await copied(tmp_path / "x", lambda: transport) == str(tmp_path / "x")
-        await worker.write(b"still here")
-        assert await worker.read() == b"still here"
-        await worker.close()
     assert (tmp_path / "x").read_bytes() == data
 
 
 async def test_where_a_host_allows_one_command_the_copy_is_refused(tmp_path: Path, host_user: HostUser) -> None:
     on_host(host_user, b"data")
     strict = serve(tmp_path / "strict", ["MaxSessions 1"])
-    async with strict as server, logged_in(target(server, host_user)) as transport:
-        worker = await transport.execute("exec cat")
+    async with strict as server, logged_in(target(server, host_user)) as transport, beside_a_worker(transport):
         error = await copied(tmp_path / "x", lambda: transport)
         assert isinstance(error, Unreachable) and "MaxSessions" in error.do
-        await worker.write(b"still here")
-        assert await worker.read() == b"still here"
-        await worker.close()
 
 
 @pytest.mark.parametrize("comes_back", [True, False])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -79,47 +79,22 @@ async def test_the_rows_come_in_the_hosts_order_and_a_newer_workers_words_are_pa
     assert rows[0].age_s == 3
 
 
-def cut_off() -> bytes:
-    return frames(session(1))
+BROKEN: dict[str, tuple[bytes, type[CcbError]]] = {
+    "cut off": (frames(session(1)), ConnectionLost),
+    "cut in a line": (frames(session(1), Bye())[:-3], ConnectionLost),
+    "no frames": (b"Last login: yesterday\n", ProtocolError),
+    "an endless line": (b"x" * (300 * 1024), ProtocolError),
+    "a wrong shape": (frames(session(1, rss="much"), Bye()), ProtocolError),
+    "no name": (frames(Report("session", {}), Bye()), ProtocolError),
+}
 
 
-def cut_in_a_line() -> bytes:
-    return frames(session(1), Bye())[:-3]
-
-
-def no_frames() -> bytes:
-    return b"Last login: yesterday\n"
-
-
-def endless_line() -> bytes:
-    return b"x" * (300 * 1024)
-
-
-def wrong_shape() -> bytes:
-    return frames(session(1, rss="much"), Bye())
-
-
-def nameless() -> bytes:
-    return frames(Report("session", {}), Bye())
-
-
-@pytest.mark.parametrize(
-    ("said", "error"),
-    [
-        (cut_off, ConnectionLost),
-        (cut_in_a_line, ConnectionLost),
-        (no_frames, ProtocolError),
-        (endless_line, ProtocolError),
-        (wrong_shape, ProtocolError),
-        (nameless, ProtocolError),
-    ],
-)
+@pytest.mark.parametrize("answer", BROKEN)
 @pytest.mark.quick_rows(2)
-async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
-    transport: Watched, said: Callable[[], bytes], error: type[CcbError]
-) -> None:
+async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(transport: Watched, answer: str) -> None:
+    said, error = BROKEN[answer]
     with pytest.raises(error, match="local"):
-        await list_sessions(transport, worker(said()))
+        await list_sessions(transport, worker(said))
     assert not transport.open, "the error comes when all is closed"
 
 

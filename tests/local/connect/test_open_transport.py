@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.parser import parse_arguments
 from ccb.local.config.settings import Settings
-from ccb.local.connect import open_transport as transport
-from ccb.local.connect.open_transport import SessionLoading, open_transport, past_logins
+from ccb.local.connect import startup
+from ccb.local.connect.open_transport import open_transport, past_logins
 from ccb.local.connect.startup import LoadedBasics, SessionStartup, StartupLoader
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
@@ -31,34 +32,31 @@ def hanging_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_limit_of_a_headless_run_counts_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> LoadedBasics:
-        return LoadedBasics(
-            Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"})), (), Bundle.of(b"")
-        )
-
+    limited = Settings(connectTimeoutSeconds=0.5, given=frozenset({"connectTimeoutSeconds"}))
     hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader:
+    async with StartupLoader(lambda: LoadedBasics(limited, (), Bundle.of(b""))) as loader:
         with pytest.raises(Unreachable, match=r"within 0\.5 s"):
-            await open_transport(parse_arguments(["ssh", "h", "-p", "hi"]), NobodyToAsk(), os.environ, loader)
+            await open_transport(parse_arguments(["ssh", "h", "-p", "hi"]), os.environ, loader, NobodyToAsk())
 
 
 async def test_settings_that_cannot_be_read_are_told_while_ssh_still_reads_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def settings() -> LoadedBasics:
+    def settings() -> LoadedBasics:
         raise ConfigError("the settings cannot be read")
 
     hanging_ssh(tmp_path, monkeypatch)
-    async with StartupLoader(settings) as loader:
-        async with asyncio.timeout(5):  # of the ten that it has
-            with pytest.raises(ConfigError, match="settings"):
-                await open_transport(parse_arguments(["ssh", "h"]), NobodyToAsk(), os.environ, loader)
+    async with StartupLoader(settings) as loader, asyncio.timeout(5):  # of the ten that it has
+        with pytest.raises(ConfigError, match="settings"):
+            await open_transport(parse_arguments(["ssh", "h"]), os.environ, loader, NobodyToAsk())
 
 
 async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    async def settings() -> LoadedBasics:
-        while any(task.get_name() == "connect" for task in asyncio.all_tasks()):
-            await asyncio.sleep(0.01)
+    loop = asyncio.get_running_loop()
+
+    def settings() -> LoadedBasics:
+        while any(task.get_name() == "connect" for task in asyncio.all_tasks(loop)):
+            time.sleep(0.01)
         raise ConfigError("the settings cannot be read")
 
     where = f"{host_user.name}@127.0.0.1"
@@ -67,7 +65,7 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
     async with asyncio.timeout(30):
         with pytest.raises(ConfigError, match="settings"):
             async with StartupLoader(settings) as loader:
-                await open_transport(arguments, NobodyToAsk(), environ, loader)
+                await open_transport(arguments, environ, loader, NobodyToAsk())
         assert "Accepted publickey" in sshd.log.read_text()
         assert not list(tmp_path.glob("ccb-ssh-*"))
         while "Disconnected from user" not in sshd.log.read_text():
@@ -77,7 +75,7 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
 @pytest.mark.parametrize("slow", [False, True])
 async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loading it beside a quick login would only delay that."""
-    monkeypatch.setattr(transport, "_QUICK_LOGIN_S", 0 if slow else 3600)
+    monkeypatch.setattr(startup, "_QUICK_LOGIN_S", 0 if slow else 3600)
     basics, begun = LoadedBasics(Settings(), (), Bundle.of(b"")), threading.Event()
 
     def rest(given: LoadedBasics) -> SessionStartup:
@@ -85,16 +83,16 @@ async def test_the_rest_is_loaded_on_request_or_in_a_long_login(slow: bool, monk
         begun.set()
         raise ConfigError("it was loaded")
 
-    async with asyncio.timeout(20), SessionLoading(lambda: basics, rest) as loading:
-        loading.basics.start()
-        assert await loading.basics.loaded() is basics
+    async with asyncio.timeout(20), StartupLoader(lambda: basics, rest) as loader:
+        loader.start()
+        assert await loader.loaded() is basics
         if slow:
             assert await asyncio.to_thread(begun.wait, 20)
         else:
             await asyncio.sleep(0)
             assert not begun.is_set()
         with pytest.raises(ConfigError, match="it was loaded"):
-            await loading.all()
+            await loader.all()
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,11 @@ class Reader:
 
 
 @pytest.fixture
+def desk(projects: Projects) -> ProjectDesk:
+    return ProjectDesk(parse_arguments([]), Settings(), projects)
+
+
+@pytest.fixture
 def projects(tmp_path: Path) -> Projects:
     return Projects({"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")})
 
@@ -92,46 +97,33 @@ async def test_a_yes_is_kept_and_not_asked_for_again(projects: Projects) -> None
     assert session.asked == [QUESTION, QUESTION] and session.told == ["on the host: “it is broken”"] * 3
 
 
-async def test_what_nobody_can_be_asked_about_does_not_count_and_is_said(projects: Projects) -> None:
+async def test_what_nobody_can_be_asked_about_does_not_count_and_is_said(desk: ProjectDesk) -> None:
     session = Reader([])
-    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
     assert await desk.answer(cast(RemoteSession, session), QUESTION) == {"trusted": False}
     assert session.told[1:] == [
         "“/srv/shop” is not trusted, so this does not count: hook Stop make (--trust lets it count)"
     ]
 
 
-async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: Projects) -> None:
-    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
+async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: Projects, desk: ProjectDesk) -> None:
     await desk.option(HELLO)
     rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "make *"}]}
     await desk.keep([{**rule, "destination": "session"}, {"type": "setMode", "destination": "localSettings"}])
     assert not projects.path.exists()
     await desk.keep([{**rule, "destination": "localSettings"}])
-    assert projects.find(LOCAL, "/srv/shop").permissions == {"allow": ["Bash(make *)"]}
+    assert projects.find(LOCAL, "/srv/shop").permissions == desk.kept_rules == {"allow": ["Bash(make *)"]}
     layers = (await desk.option(HELLO)).layers
     assert [(each["source"], each["values"]) for each in layers] == [
         ("kept", {"permissions": {"allow": ["Bash(make *)"]}})
     ]
     other = {"type": "addDirectories", "directories": ["/srv/lib"], "destination": "userSettings"}
-    await desk.keep(
-        [{**rule, "rules": [{"toolName": "Read"}], "type": "replaceRules", "destination": "projectSettings"}]
-    )
-    await desk.keep(
-        [other, {**other, "directories": ["/x"]}, {**other, "type": "removeDirectories", "directories": ["/x"]}]
-    )
+    replaced = {**rule, "rules": [{"toolName": "Read"}], "type": "replaceRules", "destination": "projectSettings"}
+    added = {**other, "directories": ["/x"]}
+    await desk.keep([replaced, other, added, {**added, "type": "removeDirectories"}])
     kept = projects.find(LOCAL, "/srv/shop").permissions
     assert kept == {"allow": ["Read"], "additionalDirectories": ["/srv/lib"]}
-
-
-async def test_a_rule_that_is_added_or_removed_counts_on_this_laptop_at_once(projects: Projects) -> None:
-    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
-    await desk.option(HELLO)
-    rule = {"behavior": "allow", "rules": [{"toolName": "mcp__notes"}], "destination": "localSettings"}
-    await desk.keep([{**rule, "type": "addRules"}])
-    assert desk.kept_rules == {"allow": ["mcp__notes"]}
-    await desk.keep([{**rule, "type": "removeRules"}])
-    assert not desk.kept_rules.get("allow")
+    await desk.keep([{**replaced, "type": "removeRules"}])
+    assert not desk.kept_rules.get("allow"), "it counts on this laptop at once"
 
 
 async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:

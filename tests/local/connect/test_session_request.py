@@ -41,6 +41,10 @@ OF_CLIENTS = {
 """Options that the host or the client's `initialize` add."""
 
 
+def options_of(*argv: str, settings: Settings | None = None) -> SessionOptions:
+    return session_options(parse_arguments(["ssh", "h", *argv]), settings or Settings())
+
+
 def test_each_option_of_a_session_is_declared_computed_or_set_by_a_client() -> None:
     declared = [each.wire for each in OPTIONS if each.wire]
     assert sorted([*declared, *COMPUTED, *OF_CLIENTS]) == sorted(each.name for each in fields(SessionOptions))
@@ -61,7 +65,7 @@ def test_a_policy_outranks_a_flag_which_outranks_a_setting_which_outranks_the_de
     policy = SettingsLayer(MANAGED, "policy", "", {name: weak})
 
     def value(settings: Settings, *argv: str) -> object:
-        return getattr(session_options(parse_arguments(["-p", "x", *argv]), settings), name)
+        return getattr(options_of("-p", "x", *argv, settings=settings), name)
 
     given: dict[str, Any] = {name: weak}
     assert value(Settings()) == getattr(SessionOptions(), name)
@@ -115,23 +119,18 @@ async def test_only_times_that_the_settings_name_go_to_the_host() -> None:
 
 def test_a_flag_outranks_the_settings_and_rules_add_up() -> None:
     settings = Settings(model="haiku", permissionMode="plan", permissions=RuleSettings(allow=["Read"], deny=["Write"]))
-    plain = session_options(parse_arguments(["ssh", "h", "-p", "x"]), settings)
+    plain = options_of("-p", "x", settings=settings)
     assert (plain.model, plain.permission_mode, plain.permission_prompts) == ("haiku", "plan", "none")
-    argv = ["ssh", "h", "--model", "opus", "--dangerously-skip-permissions", "--allowedTools=LS"]
-    flagged = session_options(parse_arguments(argv), settings)
+    flagged = options_of("--model=opus", "--dangerously-skip-permissions", "--allowedTools=LS", settings=settings)
     assert (flagged.model, flagged.permission_mode, flagged.allow_bypass) == ("opus", "bypassPermissions", True)
     assert (flagged.allowed_tools, flagged.disallowed_tools) == (["Read", "LS"], ["Write"])
 
 
 def test_the_sandbox_of_a_new_session_is_the_flag_or_the_setting_and_an_existing_one_keeps_its_own() -> None:
-    settings = Settings(sandbox="workspace")
-    for argv, wanted in (
-        ([], ("workspace", False)),
-        (["--sandbox", "off"], ("off", False)),
-        (["--sandbox", "workspace", "--allow-net"], ("workspace", True)),
-    ):
-        options = session_options(parse_arguments(["ssh", "h", *argv]), settings)
-        assert (options.sandbox, options.allow_net) == wanted
+    given = [[], ["--sandbox", "off"], ["--sandbox", "workspace", "--allow-net"]]
+    found = [options_of(*argv, settings=Settings(sandbox="workspace")) for argv in given]
+    wanted = [("workspace", False), ("off", False), ("workspace", True)]
+    assert [(each.sandbox, each.allow_net) for each in found] == wanted
     with pytest.raises(UsageError, match="--allow-net belongs to --sandbox workspace"):
         parse_arguments(["ssh", "h", "--allow-net", "--sandbox", "off"])
 
@@ -152,14 +151,9 @@ def test_settings_do_not_change_an_existing_session() -> None:
 
 
 def test_a_host_does_not_choose_whose_budget_it_spends() -> None:
-    cases: tuple[tuple[dict[str, object], str, str], ...] = (
-        ({"session": NEW}, NEW, NEW),
-        ({"session": NEW[:4], "create": False}, NEW, NEW),
-        ({"continue": True}, NEW, NEW),
-        ({"session": NEW}, "another", NEW),
-    )
-    for asked, said, counted in cases:
-        assert counted_session(asked, said) == counted
+    asked: list[dict[str, object]] = [{"session": NEW}, {"session": NEW[:4], "create": False}, {"continue": True}]
+    assert {counted_session(each, NEW) for each in asked} == {NEW}
+    assert counted_session({"session": NEW}, "another") == NEW
 
 
 def test_a_headless_run_gives_up_sooner() -> None:

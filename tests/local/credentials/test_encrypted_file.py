@@ -31,9 +31,7 @@ async def made(tmp_path: Path) -> Path:
     return file.path
 
 
-async def test_what_is_stored_is_read_by_another_run_with_the_passphrase_and_is_not_in_the_file(
-    tmp_path: Path,
-) -> None:
+async def test_what_is_stored_is_read_by_another_run_with_the_passphrase_and_is_not_in_the_file(tmp_path: Path) -> None:
     path = await made(tmp_path)
     assert b"sk-canary" not in path.read_bytes() and stat.S_IMODE(path.stat().st_mode) == 0o600
     prompts = Typist("wrong", "correct horse")

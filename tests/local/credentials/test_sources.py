@@ -35,11 +35,8 @@ def test_the_environment_gives_key_token_or_both() -> None:
     assert found(ANTHROPIC_API_KEY="", ANTHROPIC_AUTH_TOKEN=" ") is None
     assert found(ANTHROPIC_API_KEY=" k\n") == ("ANTHROPIC_API_KEY", "api_key", {"x-api-key": "k"})
     assert found(ANTHROPIC_AUTH_TOKEN="t") == ("ANTHROPIC_AUTH_TOKEN", "bearer", {"authorization": "Bearer t"})
-    assert found(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t") == (
-        "ANTHROPIC_API_KEY",
-        "api_key+bearer",
-        {"x-api-key": "k", "authorization": "Bearer t"},
-    )
+    both = {"x-api-key": "k", "authorization": "Bearer t"}
+    assert found(ANTHROPIC_API_KEY="k", ANTHROPIC_AUTH_TOKEN="t") == ("ANTHROPIC_API_KEY", "api_key+bearer", both)
 
 
 @pytest.mark.parametrize("value", ["two words", "line\nbreak", "ünïcode", "x" * 20_000])
@@ -72,9 +69,8 @@ async def test_a_workspace_goes_with_keys_of_the_environment_and_of_the_helper(t
 
 
 async def test_the_settings_say_how_long_the_output_of_the_helper_is_used(tmp_path: Path) -> None:
-    environ = {**PATH, "HOME": str(tmp_path)}
     settings = Settings(apiKeyHelper=counting_helper(tmp_path), credentials=CredentialSettings(helperSeconds=0))
-    source = source_of(environ, settings)
+    source = source_of({**PATH, "HOME": str(tmp_path)}, settings)
     assert [(await source.get()).headers()["x-api-key"] for _ in range(2)] == ["k-1", "k-2"]
 
 

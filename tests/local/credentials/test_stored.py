@@ -36,14 +36,6 @@ def store(keyring_file: Path) -> KeyStore:
 
 
 @dataclass
-class Clock:
-    now: float = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
 class TokenServer:
     """A token endpoint. It takes each refresh token once, and gives token-1, token-2, …"""
 
@@ -78,17 +70,21 @@ class Laptop:
 
     def __init__(self, store: KeyStore, tmp_path: Path) -> None:
         self.accounts = ProviderAccounts(store, "h", tmp_path / "state")
-        self.clock = Clock()
+        self.now = 1_000_000.0
 
     def ccb(self, account: str | None = None) -> StoredCredential:
-        return StoredCredential(self.accounts, account, TokenRenewal({}, self.clock))
+        return StoredCredential(self.accounts, account, TokenRenewal({}, lambda: self.now))
 
     def add(self, name: str, secret: str, kind: Kind = "api_key", **more: Any) -> None:
         self.accounts.put(Account(name, kind, Secret(secret), **more))
 
     def log_in(self, server: TokenServer, lasts: float = 600.0) -> None:
-        ends = self.clock() + lasts
-        login = {"expires": ends, "refresh": Secret("refresh-0"), "token_url": server.url, "client_id": "me"}
+        login = {
+            "expires": self.now + lasts,
+            "refresh": Secret("refresh-0"),
+            "token_url": server.url,
+            "client_id": "me",
+        }
         self.add("default", "token-0", "oauth", **login)
 
 
@@ -170,13 +166,13 @@ async def test_a_token_is_renewed_before_it_ends_and_the_new_one_is_kept(laptop:
     source = laptop.ccb()
     headers = (await source.get()).headers({"anthropic-beta": "a, b"})
     assert headers == {"authorization": "Bearer token-0", "anthropic-beta": "a,b,oauth-2025-04-20"}
-    laptop.clock.now += 545
+    laptop.now += 545
     headers = (await source.get()).headers()
     assert headers["authorization"] == "Bearer token-1"
     assert server.asked == [{"grant_type": "refresh_token", "refresh_token": "refresh-0", "client_id": "me"}]
     kept = laptop.accounts.all()["default"]
     assert (kept.secret.reveal(), kept.refresh and kept.refresh.reveal()) == ("token-1", "refresh-1")
-    assert kept.expires == laptop.clock() + 600
+    assert kept.expires == laptop.now + 600
 
 
 async def test_a_refused_token_is_renewed_once_for_many_calls_and_ccb(laptop: Laptop, server: TokenServer) -> None:
@@ -213,10 +209,10 @@ async def test_while_the_endpoint_is_down_a_token_is_used_while_it_holds(laptop:
     laptop.log_in(server)
     server.status = 503
     source = laptop.ccb()
-    laptop.clock.now += 560
+    laptop.now += 560
     assert (await source.get()).headers()["authorization"] == "Bearer token-0"
     assert await source.refused(await source.get()), "the call is worth another try"
-    laptop.clock.now += 60
+    laptop.now += 60
     with pytest.raises(ProviderError, match="HTTP 503"):
         await source.get()
     provider = AnthropicProvider(source, ProviderClient(endpoint_at(server.url, "X", {}), {}))

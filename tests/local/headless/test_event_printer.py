@@ -81,7 +81,7 @@ def test_a_message_that_begins_anew_under_another_id_is_another_one() -> None:
 def test_a_message_of_endless_blocks_takes_a_limited_amount_of_memory() -> None:
     partial = PartialEvents()
     partial.new_part({"type": "stream_event", "event": {"type": "message_start", "message": {"id": "m"}}})
-    for index in range(10_050):
+    for index in range(20_050):
         start = {"type": "content_block_start", "index": index, "content_block": {"type": "text"}}
         assert partial.new_part({"type": "stream_event", "event": start}) is not None
-    assert len(partial._blocks) == 10_000
+    assert len(partial._passed) == 20_000

@@ -95,20 +95,26 @@ def interrupts() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def started(monkeypatch: pytest.MonkeyPatch, *argv: str, terminal: bool = False) -> AsyncIterator[Piped]:
+async def started(*argv: str, terminal: bool = False, piped: bytes = b"") -> AsyncIterator[Piped]:
+    """With `-p`, the input ends behind what is piped in."""
     (stdin, to_stdin), (from_stdout, stdout) = os.pipe(), pty.openpty() if terminal else os.pipe()
     if terminal:
         tty.setraw(stdout)
-    monkeypatch.setattr(headless, "STDIN", stdin)
-    monkeypatch.setattr(headless, "STDOUT", stdout)
-    ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv]), {}))
-    try:
-        yield Piped(to_stdin, from_stdout, ended)
-    finally:
-        os.close(to_stdin)
-        await asyncio.gather(ended, return_exceptions=True)
-        for fd in (stdin, stdout, from_stdout):
-            os.close(fd)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headless, "STDIN", stdin)
+        patch.setattr(headless, "STDOUT", stdout)
+        ended = asyncio.create_task(headless.run_headless(parse_arguments(["ssh", "devbox:/srv/app", *argv]), {}))
+        run = Piped(to_stdin, from_stdout, ended)
+        os.write(to_stdin, piped)
+        if "-p" in argv:
+            run.end_input()
+        try:
+            yield run
+        finally:
+            os.close(run.stdin)
+            await asyncio.gather(ended, return_exceptions=True)
+            for fd in (stdin, stdout, from_stdout):
+                os.close(fd)
 
 
 async def answer(peer: Peer, seq: int = 1) -> None:
@@ -117,9 +123,9 @@ async def answer(peer: Peer, seq: int = 1) -> None:
 
 
 async def test_prompts_that_the_host_never_confirmed_are_counted(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with started(monkeypatch, *STREAMS) as run:
+    async with started(*STREAMS) as run:
         run.send(user("first"))
         peer, _ = await host.granted()
         await answer(peer)
@@ -145,11 +151,10 @@ async def stops_up_to_now(peer: Peer) -> list[Stop]:
 
 @pytest.mark.parametrize("hello", [{"seq": 0}, {"seq": 0, "storage": "memory"}, {"seq": 8}], ids=str)
 async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session_would_be_gone_with_it(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, hello: dict[str, object]
+    host: ScriptedHost, hello: dict[str, object]
 ) -> None:
     host.greeting = replace(HELLO, **hello)  # type: ignore[arg-type]
-    async with started(monkeypatch, "-p", "go") as run:
-        run.end_input()
+    async with started("-p", "go") as run:
         peer, _ = await host.granted()
         taken = await peer.next(Input)
         assert await stops_up_to_now(peer) == ([Stop(1, True)] if hello == {"seq": 0} else [])
@@ -161,10 +166,9 @@ async def test_the_stop_of_a_new_session_goes_with_its_prompt_unless_the_session
 
 
 async def test_the_stop_of_a_resumed_session_is_sent_before_the_result_once_damage_was_looked_for(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+    host: ScriptedHost,
 ) -> None:
-    async with started(monkeypatch, "-p", "go") as run:
-        run.end_input()
+    async with started("-p", "go") as run:
         peer, _ = await host.granted()
         await peer.send(Snapshot(1, 9, {"asks": []}))
         taken, fetch = await peer.next(Input), await peer.next(Fetch)
@@ -181,10 +185,9 @@ ATTACK = "\x1b]52;c;cm0gLXJm\x07A\x9b31m\x9d0;owned\x9cB\u202egpj.exe\u2028\r\x7
 @pytest.mark.parametrize("terminal", [True, False])
 @pytest.mark.parametrize("output", ["text", "json", "json --verbose", "stream-json --verbose"])
 async def test_what_a_model_says_cannot_drive_the_terminal_and_a_pipe_gets_it_as_it_is(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, output: str, terminal: bool
+    host: ScriptedHost, output: str, terminal: bool
 ) -> None:
-    async with started(monkeypatch, "-p", "go", "--output-format", *output.split(), terminal=terminal) as run:
-        run.end_input()
+    async with started("-p", "go", "--output-format", *output.split(), terminal=terminal) as run:
         peer, _ = await host.granted()
         taken = await peer.next(Input)
         await peer.send(Applied(1, taken.id), Event(1, 1, "message", {**RESULT, "result": ATTACK}), Bye("done"))
@@ -212,14 +215,11 @@ def turn(prompt: str, result: Json, *, first: int) -> list[Event]:
     "case", ["its prompt comes after the hello", "it has taken its prompt", "it waits for its end", "it is replayed"]
 )
 @pytest.mark.slow
-async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, case: str
-) -> None:
+async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(host: ScriptedHost, case: str) -> None:
     """A run was killed together with its bridge, so the host takes its last prompt while the next run connects: the
     hello of that run may still say that the session is idle."""
     host.greeting = replace(host.greeting, state="idle")
-    async with started(monkeypatch, "-p", "go", "--output-format", "stream-json", "--verbose") as run:
-        run.end_input()
+    async with started("-p", "go", "--output-format", "stream-json", "--verbose") as run:
         seen_prompt = {"input": "old", "uuid": "old", "text": "do it", "taken": True}
         if case == "it is replayed":
             peer, _ = await host.granted(seq=4)
@@ -241,9 +241,9 @@ async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
 
 
 async def test_nothing_is_said_of_inputs_that_have_arrived(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with started(monkeypatch, *STREAMS) as run:
+    async with started(*STREAMS) as run:
         run.send(user("first"))
         peer, _ = await host.granted()
         taken = await peer.next(Input)
@@ -255,11 +255,9 @@ async def test_nothing_is_said_of_inputs_that_have_arrived(
 
 
 async def test_damage_that_is_found_while_it_runs_is_told(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with started(monkeypatch, "-p", "go") as run:
-        os.write(run.stdin, b"piped in")
-        run.end_input()
+    async with started("-p", "go", piped=b"piped in") as run:
         peer, _ = await host.granted()
         found: tuple[Json, ...] = ({}, {"what": "line 7 is damaged \x1b[31mred"})
         await peer.send(*(Event(seq, 1, "damaged", body) for seq, body in enumerate(found, 1)))
@@ -272,7 +270,7 @@ async def test_damage_that_is_found_while_it_runs_is_told(
 
 
 async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when_it_started_for_this_run(
-    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The events of the past are not sent to a run that resumes, so it asks for the last of them."""
     told = [
@@ -287,7 +285,7 @@ async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when
         ("options", {}),
     ]
     records = [{"seq": seq, "kind": kind, "body": body} for seq, (kind, body) in enumerate(told, 1)]
-    async with started(monkeypatch, *STREAMS) as run:
+    async with started(*STREAMS) as run:
         peer, _ = await host.granted()
         await peer.send(Snapshot(1, 9, {"asks": []}))
         fetch = await peer.next(Fetch)
@@ -303,10 +301,10 @@ async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when
 
 @pytest.mark.parametrize("storage", ["disk", "memory"])
 async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
-    storage: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    storage: str, host: ScriptedHost, capsys: pytest.CaptureFixture[str]
 ) -> None:
     host.greeting = replace(host.greeting, storage=storage)
-    async with started(monkeypatch, *STREAMS) as run:
+    async with started(*STREAMS) as run:
         run.send(user("go"))
         peer, _ = await host.granted()
         taken = await peer.next(Input)
@@ -324,7 +322,7 @@ IDENTITY = "55555555-5555-4555-8555-555555555555"
 
 
 @pytest.mark.parametrize("fate", ["answered", "on an older page", "without a result", "taken back", "lost", "fresh"])
-async def test_a_known_prompt_gets_one_result(fate: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_known_prompt_gets_one_result(fate: str, host: ScriptedHost) -> None:
     """The host confirms the prompt and says no more. The run finds what became of it in the journal."""
     sent: tuple[str, Json] = ("input", {"id": IDENTITY, "body": {**user("go"), "uuid": IDENTITY}})
     told = [(event.kind, event.body) for event in turn(IDENTITY, EARLIER, first=1)]
@@ -336,7 +334,7 @@ async def test_a_known_prompt_gets_one_result(fate: str, host: ScriptedHost, mon
         "taken back": [sent, ("unqueued", {"id": IDENTITY}), *later],
     }.get(fate, later)
     records = [{"seq": seq, "kind": kind, "body": body} for seq, (kind, body) in enumerate(journal, 1)]
-    async with started(monkeypatch, *STREAMS) as run:
+    async with started(*STREAMS) as run:
         peer, _ = await host.granted(seq=len(journal))
         await peer.send(Snapshot(1, len(journal), {**SNAPSHOT, "prompts": []}))
         run.send({**user("go"), "uuid": IDENTITY})

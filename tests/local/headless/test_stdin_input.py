@@ -10,7 +10,9 @@ import asyncio
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from io import RawIOBase
 from pathlib import Path
 
 import pytest
@@ -93,39 +95,26 @@ async def test_bytes_that_are_no_text_are_replaced_and_told(data: bytes) -> None
 
 
 @pytest.mark.slow
-async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wait_is_told() -> None:
+@pytest.mark.parametrize(
+    ("given", "early", "whole"), [(None, b"", "late"), ("p", b"early, ", "p\n\nearly, late"), ("p", b"", "p")]
+)
+async def test_an_open_pipe_is_waited_for_without_a_prompt_or_once_something_came_and_the_wait_is_told(
+    given: str | None, early: bytes, whole: str
+) -> None:
     reader, writer = os.pipe()
+    os.write(writer, early)
     said: asyncio.Queue[str] = asyncio.Queue()
-    reading = asyncio.create_task(read_prompt(None, reader, say=said.put_nowait))
-    assert "waiting for the end" in await asyncio.wait_for(said.get(), 60)
-    assert not reading.done()
-    os.write(writer, b"late")
+    reading = asyncio.create_task(read_prompt(given, reader, say=said.put_nowait))
+    told = await asyncio.wait_for(said.get(), 60)
+    if "late" in whole:
+        assert "waiting for the end" in told and not reading.done()
+        os.write(writer, b"late")
+    else:
+        assert "going on without it" in told
     os.close(writer)
-    assert await asyncio.wait_for(reading, 60) == "late"
+    assert await asyncio.wait_for(reading, 60) == whole
     os.close(reader)
-
-
-@pytest.mark.slow
-async def test_a_prompt_does_not_wait_for_a_pipe_from_which_nothing_comes() -> None:
-    reader, writer = os.pipe()
-    said: list[str] = []
-    assert await asyncio.wait_for(read_prompt("p", reader, say=said.append), 60) == "p"
-    assert len(said) == 1 and "going on without it" in said[0]
-    os.close(writer)
-    os.close(reader)
-
-
-@pytest.mark.slow
-async def test_a_pipe_from_which_something_came_is_read_to_its_end() -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"early, ")
-    said: asyncio.Queue[str] = asyncio.Queue()
-    reading = asyncio.create_task(read_prompt("p", reader, say=said.put_nowait))
-    assert "waiting for the end" in await asyncio.wait_for(said.get(), 60)
-    os.write(writer, b"late")
-    os.close(writer)
-    assert await asyncio.wait_for(reading, 60) == "p\n\nearly, late"
-    os.close(reader)
+    assert said.empty()
 
 
 USER = {"type": "user", "message": {"role": "user", "content": "hi"}}
@@ -273,7 +262,7 @@ def test_the_lines_of_a_sub_agent_name_it_and_its_task() -> None:
     assert "agent_id" not in named({"type": "assistant", "message": {"content": []}, "parent_tool_use_id": None})
 
 
-async def test_the_first_request_may_bring_what_others_write_into_the_command_line() -> None:
+def test_the_first_request_may_bring_what_others_write_into_the_command_line() -> None:
     streams = ["--input-format=stream-json", "--output-format=stream-json", "--verbose", "--await-initialize"]
     arguments = parse_arguments([*streams, "--disallowedTools=Bash"])
     request: Json = {"mcpServers": {"a": {"command": "x"}}, "settings": {"k": 1}, "disallowedTools": ["Read"]}
@@ -285,18 +274,19 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
     assert confirmed == {f"{name}_applied": True for name in names}
     assert given.sdk.plugin_dirs == ("/p",)
     assert with_boot_fields(arguments, {}) == (arguments, {})
-    shown = Printed()
-    reader, writer = os.pipe()
-    with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
-        async with EarlyInput(reader, shown.message) as stdin:
-            first = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
-            client.write(json.dumps(first).encode() + b"\n")
-            assert await stdin.first_request() == {"subtype": "initialize"}
-            client.close()
-            assert [each async for each in stdin.messages()] == [first]
 
 
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
+
+
+@asynccontextmanager
+async def early_input(output: Printed, patience_s: float = 30) -> AsyncIterator[tuple[EarlyInput, RawIOBase]]:
+    """The stdin of a run whose client has sent its first request."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
+        async with EarlyInput(reader, output.message, patience_s=patience_s) as stdin:
+            client.write(json.dumps(INITIALIZE).encode() + b"\n")
+            yield stdin, client
 
 
 def short(body: Json) -> str:
@@ -340,34 +330,27 @@ async def test_a_client_that_asks_for_no_reports_gets_none() -> None:
 
 async def test_the_first_request_is_answered_while_the_session_is_still_being_connected() -> None:
     output = Printed()
-    reader, writer = os.pipe()
-    with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
-        async with EarlyInput(reader, output.message, patience_s=0.01) as stdin:
-            client.write(json.dumps(INITIALIZE).encode() + b"\n")
-            async with asyncio.timeout(60):
-                await output.came.wait()
-            assert stdin.answered_early("r1") and not stdin.answered_early("r2")
-            (answer,) = output.bodies
-            assert answer["response"]["subtype"] == "success" and answer["response"]["response"]["models"]
-            assert answer["response"]["response"]["hook_on_failure_supported"]
-            client.write(b"nonsense\n")
-            messages = stdin.messages()
-            assert await anext(messages) == INITIALIZE  # the session gets it all the same
-            with pytest.raises(BadInput):
-                await anext(messages)
+    async with early_input(output, patience_s=0.01) as (stdin, client), asyncio.timeout(60):
+        await output.came.wait()
+        assert stdin.answered_early("r1") and not stdin.answered_early("r2")
+        (answer,) = output.bodies
+        assert answer["response"]["subtype"] == "success" and answer["response"]["response"]["models"]
+        assert answer["response"]["response"]["hook_on_failure_supported"]
+        client.write(b"nonsense\n")
+        messages = stdin.messages()
+        assert await anext(messages) == INITIALIZE  # the session gets it all the same
+        with pytest.raises(BadInput):
+            await anext(messages)
 
 
-async def test_a_session_that_is_there_in_time_answers_itself() -> None:
+async def test_a_session_that_is_there_in_time_answers_itself_and_the_request_can_be_looked_at_before() -> None:
     output = Printed()
-    reader, writer = os.pipe()
-    with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
-        async with EarlyInput(reader, output.message, patience_s=30) as stdin:
-            client.write(json.dumps(INITIALIZE).encode() + b"\n")
-            stdin.connected()
-            assert await anext(stdin.messages()) == INITIALIZE
-            client.close()
-            assert [each async for each in stdin.messages()] == []
-        assert output.bodies == [] and not stdin.answered_early("r1")
+    async with early_input(output) as (stdin, client):
+        assert await stdin.first_request() == INITIALIZE["request"]
+        stdin.connected()
+        client.close()
+        assert [each async for each in stdin.messages()] == [INITIALIZE]
+    assert output.bodies == [] and not stdin.answered_early("r1")
 
 
 def test_no_line_is_longer_than_the_official_clients_read() -> None:
@@ -381,15 +364,10 @@ def test_no_line_is_longer_than_the_official_clients_read() -> None:
 
 def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: pytest.CaptureFixture[str]) -> None:
     body = {"type": "system", "subtype": "informational", "content": "There is no agent 'x'\x1b[2J"}
-    warning = {**body, "level": "warning"}
-    line = parse_message(warning)
-    assert isinstance(line, SystemMessage)
-    RetryReports(quiet=True).system(line)
-    assert capfd.readouterr().err == ""
-    RetryReports(quiet=False).system(line)
+    for quiet, level in ((True, "warning"), (False, "info"), (False, "warning")):
+        assert capfd.readouterr().err == ""
+        line = parse_message({**body, "level": level})
+        assert isinstance(line, SystemMessage)
+        RetryReports(quiet=quiet).system(line)
     said = capfd.readouterr().err
     assert said.startswith("ccb: the host warns: “There is no agent 'x'") and "\x1b" not in said
-    told = parse_message({**warning, "level": "info"})
-    assert isinstance(told, SystemMessage)
-    RetryReports(quiet=False).system(told)
-    assert capfd.readouterr().err == ""

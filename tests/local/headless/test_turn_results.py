@@ -17,14 +17,12 @@ RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "resu
 
 class KeptOutput(HeadlessOutput):
     def __init__(self) -> None:
+        self.messages: list[Json] = []
         self.results: list[Json] = []
         self.finished = 0
 
     async def message(self, body: Json) -> None:
-        raise AssertionError("only results are printed here")
-
-    async def progress(self, body: Json) -> None:
-        raise AssertionError("only results are printed here")
+        self.messages.append(body)
 
     async def result(self, body: Json) -> None:
         self.results.append(body)
@@ -33,13 +31,10 @@ class KeptOutput(HeadlessOutput):
         self.finished += 1
 
 
-class ReportedOutput(KeptOutput):
-    async def message(self, body: Json) -> None:
-        assert body["type"] == "command_lifecycle"
-
-
-def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures: bool = True) -> TurnResults:
-    reports = TurnReports(output, None, False)
+def turn_results(
+    output: KeptOutput, *, print_all: bool = False, print_failures: bool = True, lifecycle: bool = False
+) -> TurnResults:
+    reports = TurnReports(output, None, lifecycle)
     return TurnResults(reports, output, RetryReports(quiet=True), print_all, print_failures)
 
 
@@ -88,7 +83,7 @@ async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_seco
     await results.fail("1111", ["it broke"], reason="link_lost")
     await results.fail("1111", ["again"], reason="link_lost")
     (result,) = output.results
-    assert (result["errors"], result["terminal_reason"]) == (["it broke"], "link_lost")
+    assert (result["errors"], result["terminal_reason"], output.messages) == (["it broke"], "link_lost", [])
     assert results.exit_code is ExitCode.AGENT_FAILED
 
 
@@ -98,7 +93,7 @@ async def test_a_result_of_another_turn_is_printed_only_with_print_all() -> None
         results = turn_results(output, print_all=print_all)
         results.pending.foreign_turn = True
         await results.from_host(RESULT)
-        assert bool(output.results) == print_all
+        assert bool(output.results) == print_all and not output.messages
 
 
 async def test_nothing_is_printed_after_the_end_nor_a_failure_as_text() -> None:
@@ -108,7 +103,7 @@ async def test_nothing_is_printed_after_the_end_nor_a_failure_as_text() -> None:
     await results.finish()
     await results.fail("1111", ["late"], reason="aborted")
     await turn_results(output, print_failures=False).fail("1111", ["on stderr"], reason="aborted")
-    assert (output.results, output.finished) == ([], 1)
+    assert (output.messages, output.results, output.finished) == ([], [], 1)
 
 
 async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code_but_in_a_run_of_json_messages() -> None:
@@ -126,9 +121,9 @@ async def test_a_denial_that_nobody_was_asked_about_has_its_own_exit_code_but_in
 
 
 async def test_a_result_names_its_place_and_its_prompts() -> None:
-    output, told = KeptOutput(), ReportedOutput()
-    reports = TurnReports(told, None, True)
-    results = TurnResults(reports, output, RetryReports(quiet=True), print_all=True, print_failures=True)
+    output = KeptOutput()
+    results = turn_results(output, print_all=True, lifecycle=True)
+    reports = results.reports
     for each in ("i1", "i2", "i3"):
         results.pending.sent(each)
         await reports.queued(each, f"uuid of {each}")
@@ -137,6 +132,7 @@ async def test_a_result_names_its_place_and_its_prompts() -> None:
         await reports.taken(taken)
         await results.from_host(RESULT)
         await reports.turn_ended()
+    assert {each["type"] for each in output.messages} == {"command_lifecycle"}
     first, second = output.results
     assert (first["result_index"], first["queued_turn_count"]) == (0, 1)
     assert (first["user_message_uuid"], first["user_message_uuids"]) == ("uuid of i2", ["uuid of i1", "uuid of i2"])
@@ -144,7 +140,7 @@ async def test_a_result_names_its_place_and_its_prompts() -> None:
 
 
 async def test_a_result_tells_what_was_used_since_the_one_before() -> None:
-    output = ReportedOutput()
+    output = KeptOutput()
     results = turn_results(output, print_all=True)
     sums = {"inputTokens": 3, "costUSD": 0.5, "contextWindow": 200_000}
     other = {"inputTokens": 1, "costUSD": 0.25, "contextWindow": 100_000}
@@ -158,15 +154,8 @@ async def test_a_result_tells_what_was_used_since_the_one_before() -> None:
 
 
 async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that_does() -> None:
-    printed: list[Json] = []
-
-    class Output(KeptOutput):
-        async def message(self, body: Json) -> None:
-            printed.append(body)
-
-    output = Output()
-    results = turn_results(output, print_all=True)
-    results.reports = TurnReports(output, None, True)
+    output = KeptOutput()
+    results, printed = turn_results(output, print_all=True, lifecycle=True), output.messages
 
     async def news(subtype: str, **more: object) -> None:
         body = {"type": "system", "subtype": subtype, "task_id": "b1", "tool_use_id": "t1", **more}

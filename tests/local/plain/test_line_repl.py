@@ -66,9 +66,14 @@ class Person:
         await self.until(lambda: all(text in self.text for text in texts))
 
 
+@pytest.fixture
+async def at() -> AsyncIterator[Person]:
+    async with plain() as person:
+        yield person
+
+
 @asynccontextmanager
 async def plain(
-    monkeypatch: pytest.MonkeyPatch,
     session: ScriptedSession | None = None,
     *,
     waits: bool = False,
@@ -77,68 +82,67 @@ async def plain(
     cwd: str = "/srv/shop",
 ) -> AsyncIterator[Person]:
     """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
-    monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
-    monkeypatch.setattr(line_repl, "_TICK_S", 0.01)
     session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
     repl = LineRepl(session, info, lambda *lines: printed.extend(map(as_line, lines)), laptop)
     person = Person(repl, session, printed)
-    person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
-    try:
-        yield person
-    finally:
-        person.typed.put_nowait(None)
-        person.running.cancel()
-        await asyncio.gather(person.running, return_exceptions=True)
-        await session.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
+        patch.setattr(line_repl, "_TICK_S", 0.01)
+        person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
+        try:
+            yield person
+        finally:
+            person.typed.put_nowait(None)
+            person.running.cancel()
+            await asyncio.gather(person.running, return_exceptions=True)
+            await session.close()
 
 
-async def test_a_turn_is_printed_once_each_part_when_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.types("count the \\", "lines")
-        await at.until(lambda: at.session.prompts == ["count the \nlines"])
-        at.session.begin()
-        at.session.text("I **count**.")
-        call = at.session.call("Bash", command="wc -l /srv/shop/a.txt")
-        at.session.run(call)
-        at.session.done(call, "\n".join(f"line {number}" for number in range(40)))
-        at.session.done(at.session.call("Read", file_path="/srv/shop/a.txt"), "1\tx\n2\ty")
-        at.session.finish()
-        await at.reads("ccb: the agent is done and waits for you")
-        assert at.printed[:2] == ["I **count**.", "Bash: wc -l /srv/shop/a.txt"]
-        assert "line 5\n  (28 lines are not shown)\n  line 34" in at.text
-        assert "Read: a.txt\n  2 lines" in at.text
-        assert "count the" not in at.text, "what the person has typed is on the screen already"
-        assert at.text.count("I **count**.") == 1
+async def test_a_turn_is_printed_once_each_part_when_it_is_complete(at: Person) -> None:
+    at.types("count the \\", "lines")
+    await at.until(lambda: at.session.prompts == ["count the \nlines"])
+    at.session.begin()
+    at.session.text("I **count**.")
+    call = at.session.call("Bash", command="wc -l /srv/shop/a.txt")
+    at.session.run(call)
+    at.session.done(call, "\n".join(f"line {number}" for number in range(40)))
+    at.session.done(at.session.call("Read", file_path="/srv/shop/a.txt"), "1\tx\n2\ty")
+    at.session.finish()
+    await at.reads("ccb: the agent is done and waits for you")
+    assert at.printed[:2] == ["I **count**.", "Bash: wc -l /srv/shop/a.txt"]
+    assert "line 5\n  (28 lines are not shown)\n  line 34" in at.text
+    assert "Read: a.txt\n  2 lines" in at.text
+    assert "count the" not in at.text, "what the person has typed is on the screen already"
+    assert at.text.count("I **count**.") == 1
 
 
-async def test_an_approval_has_numbered_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        rule = session_rule("Bash", "make *")
-        asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
-        await at.reads("The agent asks to use Bash on devbox:/srv/shop:", "  $ make all", "1: allow once", "3: deny")
-        at.types("go on", "2")
-        await at.reads("Type the number of an answer.")
-        answer = await asked
-        assert answer["behavior"] == "allow" and answer["updatedPermissions"] == [{**rule, "destination": "session"}]
-        assert at.session.prompts == []
-        refused = at.session.ask("q2", "Bash", {"command": "rm x"})
-        await at.reads("$ rm x")
-        at.types("3 use git rm")
-        assert (await refused) == {
-            "behavior": "deny",
-            "message": "The user denied this; it was not done. The user says: use git rm",
-        }
+async def test_an_approval_has_numbered_answers(at: Person) -> None:
+    rule = session_rule("Bash", "make *")
+    asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
+    await at.reads("The agent asks to use Bash on devbox:/srv/shop:", "  $ make all", "1: allow once", "3: deny")
+    at.types("go on", "2")
+    await at.reads("Type the number of an answer.")
+    answer = await asked
+    assert answer["behavior"] == "allow" and answer["updatedPermissions"] == [{**rule, "destination": "session"}]
+    assert at.session.prompts == []
+    refused = at.session.ask("q2", "Bash", {"command": "rm x"})
+    await at.reads("$ rm x")
+    at.types("3 use git rm")
+    assert (await refused) == {
+        "behavior": "deny",
+        "message": "The user denied this; it was not done. The user says: use git rm",
+    }
 
 
-async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rule_can_be_kept_for_the_host_and_the_directory() -> None:
     kept: list[Sequence[dict[str, Any]]] = []
 
     async def keep(updates: Sequence[dict[str, Any]]) -> None:
         kept.append(updates)
 
-    async with plain(monkeypatch, laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep)))) as at:
+    async with plain(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep)))) as at:
         rule = session_rule("Bash", "make *")
         asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
         await at.reads("4: allow, and always for this host and directory allow Bash(make *); kept in ")
@@ -147,10 +151,8 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: py
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
 
 
-async def test_a_line_typed_before_the_question_could_be_read_is_no_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with plain(monkeypatch, ahead=3600) as at:
+async def test_a_line_typed_before_the_question_could_be_read_is_no_answer() -> None:
+    async with plain(ahead=3600) as at:
         asked = at.session.ask("q1", "Bash", {"command": "rm -r build"})
         await at.reads("$ rm -r build")
         at.types("1")
@@ -158,75 +160,69 @@ async def test_a_line_typed_before_the_question_could_be_read_is_no_answer(
         assert not asked.done()
 
 
-async def test_a_call_that_is_too_long_to_read_can_only_be_denied(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        asked = at.session.ask("q1", "Bash", {"command": "x\n" * 30_000})
-        await at.reads("3: deny")
-        assert "1: allow" not in at.text
-        at.types("1", "3")
-        assert (await asked)["behavior"] == "deny"
+async def test_a_call_that_is_too_long_to_read_can_only_be_denied(at: Person) -> None:
+    asked = at.session.ask("q1", "Bash", {"command": "x\n" * 30_000})
+    await at.reads("3: deny")
+    assert "1: allow" not in at.text
+    at.types("1", "3")
+    assert (await asked)["behavior"] == "deny"
 
 
-async def test_questions_of_the_agent_are_answered_by_numbers_or_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        questions = [
-            {"question": "Which one?", "header": "One", "options": [{"label": "red"}, {"label": "blue"}]},
-            {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}], "multiSelect": True},
-            {"question": "Why?", "options": [{"label": "x"}, {"label": "y"}]},
-        ]
-        asked = at.session.ask("q1", "AskUserQuestion", {"questions": questions})
-        await at.reads("The agent asks: Which one?", "2: blue")
-        at.types("1,2", "2", "1 2", "because it is late")
-        answers = (await asked)["updatedInput"]["answers"]
-        assert answers == {"Which one?": "blue", "Which?": "a, b", "Why?": "because it is late"}
-        assert "Only one answer is possible." in at.text
+async def test_questions_of_the_agent_are_answered_by_numbers_or_own_words(at: Person) -> None:
+    questions = [
+        {"question": "Which one?", "header": "One", "options": [{"label": "red"}, {"label": "blue"}]},
+        {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}], "multiSelect": True},
+        {"question": "Why?", "options": [{"label": "x"}, {"label": "y"}]},
+    ]
+    asked = at.session.ask("q1", "AskUserQuestion", {"questions": questions})
+    await at.reads("The agent asks: Which one?", "2: blue")
+    at.types("1,2", "2", "1 2", "because it is late")
+    answers = (await asked)["updatedInput"]["answers"]
+    assert answers == {"Which one?": "blue", "Which?": "a, b", "Why?": "because it is late"}
+    assert "Only one answer is possible." in at.text
 
 
-async def test_whether_a_project_may_count_is_asked_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        hook = {"kind": "hook", "name": "a hook", "detail": "", "path": "/srv/shop/s"}
-        question = ProjectTrust("/srv/shop", "f", [hook])
-        for line, trusted in (("1", True), ("2", False)):
-            at.printed.clear()
-            asking = at.session.ask_trust(question, line)
-            await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
-            at.types(line)
-            assert await asking == {"trusted": trusted}
+async def test_whether_a_project_may_count_is_asked_here(at: Person) -> None:
+    hook = {"kind": "hook", "name": "a hook", "detail": "", "path": "/srv/shop/s"}
+    question = ProjectTrust("/srv/shop", "f", [hook])
+    for line, trusted in (("1", True), ("2", False)):
+        at.printed.clear()
+        asking = at.session.ask_trust(question, line)
+        await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
+        at.types(line)
+        assert await asking == {"trusted": trusted}
 
 
-async def test_a_question_of_the_laptop_itself_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.session.progress(question("own 1", "mcp__notes__add", {"text": "milk"}))
-        await at.reads("The agent asks to use mcp__notes__add", "milk")
-        at.types("3")
-        await at.until(lambda: "own 1" in at.session.answers)
-        assert at.session.answers["own 1"]["behavior"] == "deny"
+async def test_a_question_of_the_laptop_itself_is_asked_too(at: Person) -> None:
+    at.session.progress(question("own 1", "mcp__notes__add", {"text": "milk"}))
+    await at.reads("The agent asks to use mcp__notes__add", "milk")
+    at.types("3")
+    await at.until(lambda: "own 1" in at.session.answers)
+    assert at.session.answers["own 1"]["behavior"] == "deny"
 
 
-async def test_the_connection_and_the_end_are_told_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.session.link(LinkState.RECONNECTING, "the network is down")
-        await at.reads("ccb: reconnecting: the network is down")
-        at.session.link(LinkState.CONNECTED)
-        await at.reads("ccb: connected")
-        at.types("! make", "/status", "/nothing")
-        await at.until(lambda: at.session.prompts == ["make", "/nothing"])
-        assert at.session.command_lines == ["make"] and "mode default" in at.text
-        at.types("/quit")
-        assert at.running is not None and await at.running is None
-        assert "ccb ssh x" in "".join(at.repl.farewell())
+async def test_the_connection_and_the_end_are_told_as_lines(at: Person) -> None:
+    at.session.link(LinkState.RECONNECTING, "the network is down")
+    await at.reads("ccb: reconnecting: the network is down")
+    at.session.link(LinkState.CONNECTED)
+    await at.reads("ccb: connected")
+    at.types("! make", "/status", "/nothing")
+    await at.until(lambda: at.session.prompts == ["make", "/nothing"])
+    assert at.session.command_lines == ["make"] and "mode default" in at.text
+    at.types("/quit")
+    assert at.running is not None and await at.running is None
+    assert "ccb ssh x" in "".join(at.repl.farewell())
 
 
-async def test_ctrl_c_interrupts_a_turn_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        assert not await at.repl.interrupted()
-        at.session.begin()
-        await at.until(lambda: at.repl.reducer.running)
-        assert await at.repl.interrupted() and at.session.interrupts == 1
+async def test_ctrl_c_interrupts_a_turn_and_nothing_else(at: Person) -> None:
+    assert not await at.repl.interrupted()
+    at.session.begin()
+    await at.until(lambda: at.repl.reducer.running)
+    assert await at.repl.interrupted() and at.session.interrupts == 1
 
 
-async def test_without_a_terminal_the_end_of_input_waits_for_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch, waits=True) as at:
+async def test_without_a_terminal_the_end_of_input_waits_for_the_agent() -> None:
+    async with plain(waits=True) as at:
         at.types("go")
         await at.until(lambda: at.session.prompts == ["go"])
         at.session.begin()
@@ -239,22 +235,21 @@ async def test_without_a_terminal_the_end_of_input_waits_for_the_agent(monkeypat
         assert "Done." in at.text
 
 
-async def test_nothing_that_the_host_says_reaches_the_terminal_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with plain(monkeypatch) as at:
-        at.session.begin(model=EVIL)
-        at.session.text(EVIL)
-        call = at.session.call(EVIL, command=EVIL)
-        at.session.run(call)
-        at.session.done(call, EVIL, is_error=True)
-        at.session.link(LinkState.RECONNECTING, EVIL)
-        at.session.link(LinkState.CONNECTED)
-        at.session.ask("q1", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL, sandbox=EVIL)
-        await at.reads("3: deny")
-        options = [{"label": EVIL, "description": EVIL}, {"label": "b"}]
-        at.types("3")
-        at.session.ask("q2", "AskUserQuestion", {"questions": [{"question": EVIL, "options": options}]})
-        await at.reads("n alone declines")
-        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", at.text)
+async def test_nothing_that_the_host_says_reaches_the_terminal_as_a_command(at: Person) -> None:
+    at.session.begin(model=EVIL)
+    at.session.text(EVIL)
+    call = at.session.call(EVIL, command=EVIL)
+    at.session.run(call)
+    at.session.done(call, EVIL, is_error=True)
+    at.session.link(LinkState.RECONNECTING, EVIL)
+    at.session.link(LinkState.CONNECTED)
+    at.session.ask("q1", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL, sandbox=EVIL)
+    await at.reads("3: deny")
+    options = [{"label": EVIL, "description": EVIL}, {"label": "b"}]
+    at.types("3")
+    at.session.ask("q2", "AskUserQuestion", {"questions": [{"question": EVIL, "options": options}]})
+    await at.reads("n alone declines")
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", at.text)
 
 
 async def test_a_login_after_the_first_one_reads_no_line_of_the_person() -> None:
@@ -313,7 +308,7 @@ async def test_a_real_terminal_gets_lines_and_one_session_after_another(tmp_path
 
 
 @pytest.mark.programs
-async def test_files_are_copied_and_ctrl_c_breaks_a_copy_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_files_are_copied_and_ctrl_c_breaks_a_copy_off(tmp_path: Path) -> None:
     (tmp_path / "plot.png").write_bytes(b"pixels")
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "b.txt").write_text("two!")
@@ -333,7 +328,7 @@ async def test_files_are_copied_and_ctrl_c_breaks_a_copy_off(monkeypatch: pytest
     async with (
         Transfers(lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(viewer)) as fetched,
-        plain(monkeypatch, laptop=LaptopSide(transfers=transfers, fetched=fetched), cwd=str(tmp_path)) as at,
+        plain(laptop=LaptopSide(transfers=transfers, fetched=fetched), cwd=str(tmp_path)) as at,
     ):
         at.types(f"/get plot.png {tmp_path}/one")
         await at.reads("ccb: copying ↓ plot.png; Ctrl+C breaks it off")

@@ -281,9 +281,9 @@ async def test_on_the_screen(home: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if there(case, Place.LINES)], ids=ids)
-async def test_in_lines(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_lines(case: Case) -> None:
     session = scripted(case)
-    async with plain(monkeypatch, session, laptop=laptop()) as at:
+    async with plain(session, laptop=laptop()) as at:
         await at.reads("There are two.", "waits for you")
         at.types(case.line)
         await at.reads(*(case.said if case.lines is None else case.lines))
@@ -336,10 +336,8 @@ async def test_what_a_prompt_of_somebody_else_must_not_do_goes_to_the_worker(lin
         (["/resume 1", "/stop"], None),
     ],
 )
-async def test_lines_lead_to_another_session_or_away(
-    monkeypatch: pytest.MonkeyPatch, typed: list[str], following: NextSession | None
-) -> None:
-    async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
+async def test_lines_lead_to_another_session_or_away(typed: list[str], following: NextSession | None) -> None:
+    async with plain(scripted(), laptop=laptop()) as at:
         await at.reads("waits for you")
         at.types(*typed)
         assert at.running is not None and await at.running is None
@@ -347,10 +345,8 @@ async def test_lines_lead_to_another_session_or_away(
         assert not at.session.prompts
 
 
-async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else_which_can_be_dropped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with plain(monkeypatch, scripted(), laptop=laptop()) as at:
+async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else_which_can_be_dropped() -> None:
+    async with plain(scripted(), laptop=laptop()) as at:
         await at.reads("waits for you")
         at.session.control_answers.update(DIFF)
         at.types("/diff", "1")
@@ -368,11 +364,9 @@ async def test_a_number_chooses_a_row_of_the_list_above_and_is_a_prompt_else_whi
         await at.reads("The agent has taken this prompt already.")
 
 
-async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_screen_has(
-    monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_screen_has(home: Path) -> None:
     (home / "ccb/settings.json").write_text("{")
-    async with plain(monkeypatch) as at:
+    async with plain() as at:
         revoked: list[int] = []
         at.repl._api.info = replace(INFO, revoke=lambda: revoked.append(1))
         at.types("/revoke", "/reconnect", "/config", "/theme dark")
@@ -381,7 +375,7 @@ async def test_lines_revoke_connect_again_and_leave_to_the_worker_what_only_the_
 
 
 async def test_a_report_has_the_last_problems_and_no_prompts(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    async with plain(monkeypatch) as at:
+    async with plain() as at:
         at.types("my secret plan")
         await at.until(lambda: at.session.prompts)
         at.session.begin()
