@@ -22,7 +22,6 @@ from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkC
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     AnsweredBy,
-    Durability,
     Request,
     RequestKind,
     RequestRefused,
@@ -35,7 +34,7 @@ from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Past, Progress,
 Json = dict[str, Any]
 
 FETCH: RequestKind[Json, Json] = RequestKind(
-    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=30
+    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, journalled=False, deadline_s=30
 )
 OTHER: RequestKind[Json, Json] = RequestKind("rm_rf", AnsweredBy.LAPTOP, payload_of, write=dict)
 

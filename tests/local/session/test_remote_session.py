@@ -220,7 +220,7 @@ BEEP: control.RequestKind[Json, Json] = control.RequestKind(
     control.payload_of,
     write=dict,
     read=dict,
-    durability=control.Durability.MEMORY,
+    journalled=False,
     deadline_s=60,
 )
 
