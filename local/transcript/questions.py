@@ -6,12 +6,11 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict
 
-Json = dict[str, Any]
 _FORMATS = {
     "email": (re.compile(r"[^@\s]+@[^@\s]+"), "an address such as name@example.com"),
     "uri": (re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"), "an address such as https://example.com"),

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -19,8 +18,7 @@ from ccb.local.providers.model_list_cache import ModelList
 from ccb.local.providers.named_provider import NamedProvider, named_provider
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.providers.provider import ProviderError
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
 OPUS = "anthropic.claude-opus-4-5-20251101-v1:0"

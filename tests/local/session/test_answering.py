@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
@@ -29,9 +28,7 @@ from ccb.tunnel.wire.control_protocol import (
     payload_of,
     public_withdrawal,
 )
-from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Past, Progress, Snapshot
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Json, Past, Progress, Snapshot
 
 FETCH: RequestKind[Json, Json] = RequestKind(
     "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, journalled=False, deadline_s=30

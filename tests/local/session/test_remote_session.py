@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
@@ -20,7 +19,7 @@ from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, Lin
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import control_protocol as control
-from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Progress, Stop
+from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
 
 
 @asynccontextmanager
@@ -211,8 +210,6 @@ async def test_a_message_over_the_limit_is_a_usage_error() -> None:
         with pytest.raises(UsageError, match="too large"):
             await session.prompt("x" * (65 * 1024 * 1024))
 
-
-Json = dict[str, Any]
 
 BEEP: control.RequestKind[Json, Json] = control.RequestKind(
     "beep",

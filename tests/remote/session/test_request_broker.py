@@ -197,11 +197,9 @@ async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> No
 
 
 def test_what_an_earlier_worker_has_asked_is_withdrawn_unless_it_was_answered() -> None:
-    out, asked_before = (
-        Out(),
-        [Request(CAN_USE_TOOL, APPROVAL, id="q1"), *(Request(DEPLOY, {}, id=each) for each in "de")],
-    )
-    journal: list[Content] = [*(MessageRecord(each.public()) for each in asked_before), answered("d", {})]
+    out, ids = Out(), ("q1", "d", "e")
+    asked_before = [MessageRecord(Request(CAN_USE_TOOL, APPROVAL, id=each).public()) for each in ids]
+    journal: list[Content] = [*asked_before, answered("d", {})]
     replay([record_of(content, seq) for seq, content in enumerate(journal, 1)], out.requests)
     RequestBroker(cast(SessionLog, out), lambda by: True, out.requests).withdraw_abandoned()
     assert [(body["type"], body["request_id"]) for body in out.messages] == [
