@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from ccb import __version__
 from ccb.tunnel.errors import CcbError
@@ -70,8 +70,10 @@ class WorkerCommand(BaseModel):
     builtin: bool = False
 
 
-class _WorkerCommands(BaseModel):
-    commands: list[WorkerCommand] = []
+class WorkerCommands(BaseModel):
+    """The answer to `list_commands`."""
+
+    commands: Annotated[list[WorkerCommand], AfterValidator(lambda listed: listed[:_MAX_COMMANDS])] = []
 
 
 @dataclass(eq=False)
@@ -98,7 +100,7 @@ class SessionApi:
         return shape.model_validate(await self.request(request))
 
     async def worker_commands(self) -> list[WorkerCommand]:
-        return (await self.read(Request(LIST_COMMANDS, None), _WorkerCommands)).commands[:_MAX_COMMANDS]
+        return (await self.read(Request(LIST_COMMANDS, None), WorkerCommands)).commands
 
     @property
     def laptop_servers(self) -> list[str]:

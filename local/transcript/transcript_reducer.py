@@ -40,12 +40,13 @@ class TranscriptReducer:
         own_name: str = "",
         orphans: EarlyData | None = None,
     ) -> None:
-        orphans = orphans if orphans is not None else EarlyData()
+        self.orphans = orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         self.notices = Notices(self.prompts, own_name)
         self.tasks = RunningTasks()
         self._tools = ToolCalls(self.prompts, orphans)
         self._messages = AgentMessages(self.prompts, self._tools, orphans)
+        self.answers: Sequence[str] = self._messages.answers
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
@@ -56,10 +57,6 @@ class TranscriptReducer:
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
-
-    @property
-    def orphans(self) -> EarlyData:
-        return self._tools.orphans
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -74,10 +71,6 @@ class TranscriptReducer:
     @property
     def todos(self) -> Todos:
         return self._tools.todos
-
-    @property
-    def answers(self) -> Sequence[str]:
-        return self._messages.answers
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
         return self.notices.add(said, level)

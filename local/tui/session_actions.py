@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import field
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -104,6 +104,13 @@ class SessionActions:
             self.show_error(error)
             return
         self.reducer.notice(kept_note(updates), Level.DIM)
+
+    def if_driving(self, act: Callable[[], object]) -> None:
+        """Do something that only the client does that drives the session. Else say why not."""
+        if self.connection.watching:
+            self.status.hint(self.connection.only_watches_hint())
+        else:
+            act()
 
     async def interrupt(self) -> None:
         if self.connection.watching:

@@ -9,6 +9,7 @@ from typing import Any
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
@@ -37,14 +38,13 @@ from .approvals import Approvals
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completions import Candidate, CompletionList
-from .keys import StopKeys
 from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueuePanel
-from .panels.rewind_panel import RewindPanel
+from .panels.rewind_panel import TWICE_S, RewindPanel
 from .panels.transfer_panel import FileCarrying
 from .presenters import RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
-from .repl_shell import ONLY_WATCHES, ReplShell
+from .repl_shell import ONLY_WATCHES, QUIT_WINDOW_S, ReplShell
 from .session_actions import SessionActions
 from .widgets.connection_banner import Banner, ConnectionView
 from .widgets.history_loader import HistoryLoader
@@ -115,7 +115,6 @@ class SessionView(Vertical):
         self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
         self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)
-        self.stop_keys = StopKeys(shell, self.actions, connection, self.reading, self.rewinding, self.files)
         self.api = SessionApi(
             client,
             info,
@@ -130,7 +129,16 @@ class SessionView(Vertical):
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
         composer.around.completes = self.completion.take_key
-        self.replies = CommandReplies(self.api, self.queue, self.stop_keys, self.completion.worker_commands)
+        self.replies = CommandReplies(
+            self.api,
+            shell,
+            self.actions,
+            self.reading,
+            queue=self.queue,
+            rewinding=self.rewinding,
+            files=self.files,
+            worker=self.completion.worker_commands,
+        )
         self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
         for kind in ASKED_ON_CARDS:
@@ -351,6 +359,39 @@ class SessionView(Vertical):
             return
         if direction > 0 or not self._history.load_in_sight(turn_page=True):
             self.transcript.turn(direction)
+
+    def interrupt(self) -> None:
+        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
+        if self.reducer.running or self.connection.watching or self._shell.composer.text:
+            self.run_worker(self.actions.interrupt())
+        elif done := self.files.cancel_newest():
+            self.status.hint(done)
+        elif self.rewinding.pressed_twice(time.monotonic()):
+            self.rewinding.open()
+        else:
+            key = self._shell.composer.keymap.name("interrupt")
+            self.status.hint(f"press {key} again to go back to an earlier prompt", TWICE_S)
+
+    def ladder(self) -> None:
+        """Clear the input, else close what is read, else interrupt, but only once; else quit if pressed twice."""
+        drives, composer, focused = not self.connection.watching, self._shell.composer, self.screen.focused
+        if isinstance(focused, Input) and focused.value:
+            focused.clear()
+        elif self.reading.close():
+            return
+        elif drives and composer.text and focused is composer:
+            composer.clear()
+        elif drives and self.actions.can_interrupt:
+            self.interrupt()
+        else:
+            self.quit_if_pressed_twice("ladder")
+
+    def quit_if_pressed_twice(self, key_id: str) -> None:
+        if self._shell.leaving.quit_pressed(time.monotonic()):
+            self._shell.leave()
+        else:
+            key = self._shell.composer.keymap.name(key_id)
+            self.status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
 
     def show_todos(self) -> None:
         if not self.status.todos.toggle():

@@ -26,7 +26,7 @@ from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
-from ...slash_commands.about_session import DiffFile, DiffFiles
+from ...slash_commands.about_session import ChangedFile, RewindPreview
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ...transcript.blocks import Block, FileDiffBlock, Level, NoticeBlock, ToolBlock
 from ...transcript.markdown_export import markdown_of, text_of
@@ -354,7 +354,7 @@ class DiffPage(ReadingPage):
         " · {page-up!}, {page-down!} · {view-copy!} copies"
     )
 
-    def __init__(self, client: SessionClient, place: str, since: str, files: Sequence[DiffFile]) -> None:
+    def __init__(self, client: SessionClient, place: str, since: str, files: Sequence[ChangedFile]) -> None:
         added, removed = sum(each.deletions for each in files), sum(each.insertions for each in files)
         count = f"{len(files)} file{'s' if len(files) != 1 else ''}"
         super().__init__(f"{count} +{added} -{removed}, changed in this session on {place}")
@@ -425,7 +425,7 @@ class DiffPage(ReadingPage):
     async def _fetch_file(self, block: FileDiffBlock) -> None:
         wanted = FileRewind(self._since, dry_run=True, path=block.path)
         try:
-            answer = DiffFiles.model_validate(await self._client.request(Request(REWIND_FILES, wanted)))
+            answer = RewindPreview.model_validate(await self._client.request(Request(REWIND_FILES, wanted)))
         except (CcbError, RequestFailed) as error:
             block.problem = error.what if isinstance(error, CcbError) else one_line(str(error))
             return
