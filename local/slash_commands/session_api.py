@@ -20,6 +20,7 @@ from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
+from ..transcript.session_facts import used_text
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -101,6 +102,11 @@ class SessionApi:
 
     async def worker_commands(self) -> list[WorkerCommand]:
         return (await self.read(Request(LIST_COMMANDS, None), WorkerCommands)).commands
+
+    def left(self, *, stopped: bool, error: CcbError | None, asking: bool, answer: str = "") -> LeftSession:
+        hello, used = self.client.hello, used_text(self.transcript.totals)
+        in_memory, lost = hello.storage == "memory", error.what if error is not None else ""
+        return LeftSession(hello.session, used, in_memory, stopped, lost, asking, self.transcript.running, answer)
 
     @property
     def laptop_servers(self) -> list[str]:

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 
-from ..session.session_client import SkippedState, input_ids
+from ..session.session_client import SessionEvent, SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
 from .live_answer import AgentMessages
 from .notices import Notices
@@ -127,6 +127,22 @@ class TranscriptReducer:
         earlier.prompts.settle()
 
     # What the session says.
+
+    def take(self, event: SessionEvent) -> messages.PublicMessage | None:
+        """Apply an event. Return what else it means to a REPL: a question, its answer by a client, a result."""
+        if event.kind == "progress":
+            if records.agent_of_message(event.body) == records.MAIN_AGENT:
+                self.apply_progress(event.public)
+            return event.public  # such as a question that no journal holds
+        self.apply_event(event.record, replayed=event.replayed)
+        content = event.record.content
+        if not isinstance(content, records.InputRecord | records.MessageRecord):
+            return None
+        of_client, is_answer = (
+            isinstance(content, records.InputRecord),
+            isinstance(content.public, messages.ControlResponse),
+        )
+        return content.public if of_client is is_answer else None
 
     def apply_event(self, record: records.Record, *, replayed: bool) -> None:
         self.notices.only_past = self.notices.only_past and replayed

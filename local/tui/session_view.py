@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from textual import work
 from textual.app import ComposeResult
@@ -14,10 +13,8 @@ from textual.widgets import Input
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
-from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
+from ccb.tunnel.wire.journal_records import parse_page
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..session.session_client import (
     EventGap,
@@ -32,7 +29,7 @@ from ..slash_commands.command_table import COMMANDS, OWN_NAMES, ArgumentChoices
 from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, Place, ReplInfo, SessionApi, farewell
 from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
-from ..transcript.session_facts import used_text
+from ..transcript.questions import ASKED
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import QuestionCard
@@ -50,10 +47,6 @@ from .widgets.connection_banner import Banner, ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
 from .widgets.transcript import Transcript
-
-ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
-"""The requests that the person answers on a card."""
-_ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
 
 
 class LastScreen:
@@ -141,7 +134,7 @@ class SessionView(Vertical):
         )
         self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
-        for kind in ASKED_ON_CARDS:
+        for kind in ASKED:
             client.register(kind)
 
     @property
@@ -223,27 +216,17 @@ class SessionView(Vertical):
             self.reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def _received(self, item: SessionEvent) -> None:
+        """Apply an event, and call the person for what they may be waiting for, but never during a replay."""
         self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
-        if item.kind == "progress":
-            if agent_of_message(item.body) == MAIN_AGENT:
-                self.reducer.apply_progress(item.public)
-            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
-            return
-        self.reducer.apply_event(item.record, replayed=item.replayed)
-        content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
-            self._answered(content.public)
-        elif isinstance(content, MessageRecord):
-            self._message(item.public, replayed=item.replayed)
-
-    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
-        """Show a question, and call the person for what they may be waiting for, but never during a replay."""
-        if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
-            if self.approvals.questions.opened(public) and not replayed:
+        public = self.reducer.take(item)
+        if isinstance(public, ControlResponse):
+            self._answered(public)
+        elif isinstance(public, ControlRequest):
+            if self.approvals.questions.opened(public) and not item.replayed:
                 self._shell.ring("permission_prompt")
         elif isinstance(public, ControlCancel):
             self.approvals.questions.closed(public.request_id)
-        elif isinstance(public, ResultMessage) and not replayed:
+        elif isinstance(public, ResultMessage) and not item.replayed:
             self._shell.ring("idle_prompt")
 
     def _answered(self, answer: ControlResponse) -> None:
@@ -407,14 +390,6 @@ class SessionView(Vertical):
 
     @property
     def left_behind(self) -> LeftSession:
-        hello, error = self.api.client.hello, self._shell.leaving.error
-        return LeftSession(
-            session_id=hello.session,
-            used=used_text(self.reducer.totals),
-            in_memory=hello.storage == "memory",
-            stopped=self._shell.leaving.stopped,
-            lost=error.what if error is not None else "",
-            asking=len(self.approvals.questions) > 0,
-            working=self.reducer.running,
-            answer=self.reducer.answers[-1] if self.reducer.answers else "",
-        )
+        leaving, asking = self._shell.leaving, len(self.approvals.questions) > 0
+        answer = self.reducer.answers[-1] if self.reducer.answers else ""
+        return self.api.left(stopped=leaving.stopped, error=leaving.error, asking=asking, answer=answer)

@@ -23,7 +23,6 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.client_requests import REWIND_FILES, FileRewind
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
 from ...slash_commands.about_session import ChangedFile, RewindPreview
@@ -475,12 +474,9 @@ class TranscriptPage(ReadingPage):
     def received(self, event: SessionEvent) -> None:
         if self._early is not None:
             self._early.append(event)
-        elif event.kind == "progress":
-            if agent_of_message(event.body) == MAIN_AGENT:
-                self._reducer.apply_progress(event.public)
-        elif event.seq > self._seq:
-            self._seq = event.seq
-            self._reducer.apply_event(event.record, replayed=event.replayed)
+        elif event.kind == "progress" or event.seq > self._seq:
+            self._seq = self._seq if event.kind == "progress" else event.seq
+            self._reducer.take(event)
 
     def skipped(self, item: EventGap) -> None:
         if self._early is None and item.seq > self._seq:
