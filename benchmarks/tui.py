@@ -31,8 +31,8 @@ from textual.widgets import Markdown
 
 from ccb.local.slash_commands.session_api import ReplInfo
 from ccb.local.tui.widgets.transcript import Transcript
+from ccb.tunnel.wire.frames import Json
 
-Json = dict[str, Any]
 Write = Callable[[str], Awaitable[None]]
 
 DELTA = 24  # characters, about six tokens

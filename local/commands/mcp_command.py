@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import WANTS_LOGIN
 
 from ..command_line.arguments import Arguments
@@ -23,8 +23,6 @@ from ..mcp.mcp_config import HttpServer, ServerConfig, server_config, server_con
 from ..mcp.mcp_service import MISSING, package_missing
 from ..terminal.console import say, write_stdout
 from ..terminal.terminal_prompts import TerminalPrompts
-
-Json = dict[str, Any]
 
 
 def run_mcp(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:

@@ -23,6 +23,7 @@ from ccb.tunnel.providers.json_fields import objects_in
 from ccb.tunnel.providers.provider import MAX_BODY
 from ccb.tunnel.proxy.answer_reader import Auditor, WantedCall
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Success, ToolPermission, answer_in
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage
 
 from .call_ledger import AuditEntry, CallLedger, CallPlace, open_ledger
@@ -299,7 +300,6 @@ class BodyRecorder:
         return directory / f"{_NAME.sub('_', call_id)[:80] or 'call'}.{end}"
 
 
-Json = dict[str, Any]
 _MAX_ID = 200
 _MAX_BESIDE = 500  # characters of a part of the request that are told in full
 _CONVERSATION = frozenset(("messages", "system", "model"))

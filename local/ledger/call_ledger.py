@@ -76,7 +76,6 @@ class AuditEntry:
     host: str = ""
 
 
-Json = dict[str, Any]
 By = Literal["host", "model", "day", "session"]
 Found = TypeVar("Found")
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
-from typing import Any, TextIO
+from typing import TextIO
 
 import httpx2
 import mcp_types as types
@@ -25,12 +25,11 @@ import ccb
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.control_protocol import RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import SAY_LIMIT_S, WANTS_LOGIN, Elicitation, too_long
 
 from .mcp_config import HttpServer, ServerConfig
 from .server_stdio import program_streams
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire.frames import Json
 
 from ..credentials.secret_store import NoKeyring, SecretStore
 from ..terminal.console import say
@@ -71,7 +72,6 @@ async def log_out(server: HttpServer, secrets: SecretStore) -> bool:
 
 log = logging.getLogger(__name__)
 
-Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
 OpenPage = Callable[[str], Awaitable[None]]
 ComeBack = Callable[[], Awaitable[oauth.AuthorizationCodeResult]]

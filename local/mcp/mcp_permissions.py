@@ -15,13 +15,13 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, PublicMessage, UserMessage, as_blocks, as_dict
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 from ..session.newest import MAX_ID, Newest
 
-Json = dict[str, Any]
 Ask = Callable[[control.ToolApproval], Awaitable[control.ToolPermission]]
 
 READ_RESOURCE = READ_MCP_RESOURCE.name  # reads resources of servers; its input names server and URI

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.heavy_imports import collection_paused
 from ccb.tunnel.wire import mcp_messages as wire
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed, RequestRefused
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import as_dict
 
 from ..session.own_hooks import FormHooks
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from ..credentials.secret_store import SecretStore
     from ..session.remote_session import RemoteSession
     from .laptop_server import LaptopServer
-
-
-Json = dict[str, Any]
 
 
 def guard_client_servers(session: RemoteSession, permissions: LaptopPermissions) -> None:

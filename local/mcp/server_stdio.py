@@ -10,7 +10,7 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import Any, TextIO
+from typing import TextIO
 
 import anyio
 import mcp_types as types
@@ -21,13 +21,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from pydantic import ValidationError
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import LineReader, reason_of
 from ccb.tunnel.wire.messages import as_dict
 
 from . import server_keeper
 from .mcp_config import StdioServer
 
-Json = dict[str, Any]
 Item = SessionMessage | Exception
 
 log = logging.getLogger(__name__)

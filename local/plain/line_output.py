@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from ccb.tunnel.plain_text import HostText, as_line
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
@@ -115,9 +115,6 @@ def _todos(block: ToolBlock) -> list[str]:
     todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
     listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
     return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]
-
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)

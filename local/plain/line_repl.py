@@ -17,10 +17,8 @@ from ccb import __version__
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.login_prompts import NobodyToAsk
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestFailed, RequestKind, new_uuid
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
-from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
+from ccb.tunnel.wire.control_protocol import RequestFailed, new_uuid
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..command_line.arguments import Arguments
 from ..command_line.exit_codes import ExitCode, code_of
@@ -42,8 +40,7 @@ from ..terminal.signals import Interrupts
 from ..terminal.stdio import cancelled, read_pieces
 from ..terminal.terminal_prompts import prompts_for
 from ..transcript.blocks import Level
-from ..transcript.questions import OpenQuestions, ReplayMonitor
-from ..transcript.session_facts import used_text
+from ..transcript.questions import ASKED, OpenQuestions, ReplayMonitor
 from ..transcript.transcript_reducer import TranscriptReducer
 from ..tui.rendering.approval_text import place_of_call
 from ..tui.rendering.permission_updates import kept_note, kept_updates
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.login_prompts import Prompts
 
 
-_ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
-_NAMES = frozenset(kind.name for kind in _ASKED)
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
@@ -218,7 +213,7 @@ class LineRepl:
         self._stopping = False
         self._finishing = False
         self._lost: CcbError | None = None
-        for kind in _ASKED:
+        for kind in ASKED:
             client.register(kind)
 
     @property
@@ -250,16 +245,7 @@ class LineRepl:
         return True
 
     def farewell(self) -> list[str]:
-        hello = self._api.client.hello
-        left = session_api.LeftSession(
-            session_id=hello.session,
-            used=used_text(self.reducer.totals),
-            in_memory=hello.storage == "memory",
-            stopped=self._stopping,
-            lost=self._lost.what if self._lost is not None else "",
-            asking=len(self._questions) > 0,
-            working=self.reducer.running,
-        )
+        left = self._api.left(stopped=self._stopping, error=self._lost, asking=len(self._questions) > 0)
         return lines_of_farewell(self._api.info, left)
 
     # What the session says.
@@ -300,24 +286,12 @@ class LineRepl:
 
     def _received(self, item: session_client.SessionEvent) -> None:
         self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
-        if item.kind == "progress":
-            if agent_of_message(item.body) == MAIN_AGENT:
-                self.reducer.apply_progress(item.public)
-            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
-            return
-        self.reducer.apply_event(item.record, replayed=item.replayed)
-        content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
-            self._close(content.public.request_id)
-        elif isinstance(content, MessageRecord):
-            self._message(item.public, replayed=item.replayed)
-
-    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
-        if isinstance(public, ControlRequest) and public.subtype in _NAMES:
+        public = self.reducer.take(item)
+        if isinstance(public, ControlRequest):
             self._questions.opened(public)
-        elif isinstance(public, ControlCancel):
+        elif isinstance(public, ControlCancel | ControlResponse):
             self._close(public.request_id)
-        elif isinstance(public, ResultMessage) and not replayed:
+        elif isinstance(public, ResultMessage) and not item.replayed:
             self._write("ccb: the agent is done and waits for you")
 
     def _close(self, request_id: str) -> None:

@@ -15,11 +15,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.hook_output import names_refusal, plain, read_printed
 from ccb.tunnel.wire.mcp_messages import Elicitation
 from ccb.tunnel.wire.messages import as_blocks, as_dict
-
-Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 

@@ -185,7 +185,8 @@ async def permissions(api: SessionApi, argument: str) -> Reply:
 
 
 class ChangedFile(_Answer):
-    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
+    """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored. The
+    worker tells the `patch` of a file that is asked for alone."""
 
     path: str
     insertions: int = 0
@@ -193,15 +194,15 @@ class ChangedFile(_Answer):
     does: str = "change"
     changedElsewhere: bool = False
     why: str = ""
-
-
-class DiffFile(ChangedFile):
     patch: list[Json] | None = None
     complete: bool = True
 
 
-class DiffFiles(_Answer):
-    files: list[DiffFile] = []
+class RewindPreview(_Answer):
+    """What going back would change, or has changed. `prompt` is the text of the prompt."""
+
+    files: list[ChangedFile] = []
+    prompt: str = ""
 
 
 class PastPrompt(_Answer):
@@ -223,7 +224,7 @@ class PastPrompts(_Answer):
 @dataclass(frozen=True)
 class ChangedFiles(Rows):
     since: str = ""
-    files: Sequence[DiffFile] = ()
+    files: Sequence[ChangedFile] = ()
 
 
 _BACK = {"create": "removed", "remove": "new"}  # going back does the contrary of what the agent has done
@@ -238,10 +239,11 @@ async def diff(api: SessionApi, number: str) -> Reply:
     since = points.points[-1].id if points.points else ""
     if not since:
         return Text(none)
-    files = (await api.read(Request(requests.REWIND_FILES, requests.FileRewind(since, dry_run=True)), DiffFiles)).files
+    everything = requests.FileRewind(since, dry_run=True)
+    files = (await api.read(Request(requests.REWIND_FILES, everything), RewindPreview)).files
     if number.isdigit() and 0 < int(number) <= len(files):
         one = requests.FileRewind(since, dry_run=True, path=files[int(number) - 1].path)
-        found = (await api.read(Request(requests.REWIND_FILES, one), DiffFiles)).files
+        found = (await api.read(Request(requests.REWIND_FILES, one), RewindPreview)).files
         return Text(_patch_lines(found[0]) if found else "The lines of this file are not known.")
     if number:
         return Text(f"There is no file {number[:20]}: /diff lists them.", Level.WARNING)
@@ -252,7 +254,7 @@ async def diff(api: SessionApi, number: str) -> Reply:
     return ChangedFiles(rows, none, "/diff N shows the lines of one.", since=since, files=files)
 
 
-def _patch_lines(file: DiffFile) -> list[str]:
+def _patch_lines(file: ChangedFile) -> list[str]:
     lines = [one_line(file.path)]
     for hunk in file.patch or ():
         old, new = (f"{hunk.get(f'{side}Start')},{hunk.get(f'{side}Lines')}" for side in ("old", "new"))

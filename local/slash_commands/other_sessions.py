@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
-
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import client_requests as requests
 from ccb.tunnel.wire.control_protocol import Request
@@ -14,8 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..transcript.blocks import Level
 from ..transcript.notices import path_in
-from .about_session import ChangedFile as ChangedFile
-from .about_session import PastPrompts
+from .about_session import PastPrompts, RewindPreview
 from .registry import NOTHING, Choices, Leave, Reply, ReplyRow, Rows, Switch, Text, View, command
 from .session_api import NextSession, Place, SessionApi
 
@@ -82,19 +79,6 @@ def _named(listed: Sequence[SessionRow], sought: str, *, by_number: bool) -> lis
 
 
 # Going back.
-
-
-class RewindPreview(BaseModel):
-    """What going back would change, or has changed. `prompt` is the text of the prompt."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    files: list[ChangedFile] = []
-    prompt: str = ""
-
-    @property
-    def restorable(self) -> list[ChangedFile]:
-        return [each for each in self.files if not each.why]
 
 
 @command("rewind [N]", "go back to before a prompt: files, conversation, or both")

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from ccb import __version__
 from ccb.tunnel.errors import CcbError
@@ -20,6 +20,7 @@ from ccb.tunnel.wire.session_options import CAGES
 
 from ..command_line.arguments import Arguments, SessionChoice
 from ..session.session_client import LinkState
+from ..transcript.session_facts import used_text
 
 if TYPE_CHECKING:
     from ..connect.connect_session import OpenSession
@@ -70,8 +71,10 @@ class WorkerCommand(BaseModel):
     builtin: bool = False
 
 
-class _WorkerCommands(BaseModel):
-    commands: list[WorkerCommand] = []
+class WorkerCommands(BaseModel):
+    """The answer to `list_commands`."""
+
+    commands: Annotated[list[WorkerCommand], AfterValidator(lambda listed: listed[:_MAX_COMMANDS])] = []
 
 
 @dataclass(eq=False)
@@ -98,7 +101,12 @@ class SessionApi:
         return shape.model_validate(await self.request(request))
 
     async def worker_commands(self) -> list[WorkerCommand]:
-        return (await self.read(Request(LIST_COMMANDS, None), _WorkerCommands)).commands[:_MAX_COMMANDS]
+        return (await self.read(Request(LIST_COMMANDS, None), WorkerCommands)).commands
+
+    def left(self, *, stopped: bool, error: CcbError | None, asking: bool, answer: str = "") -> LeftSession:
+        hello, used = self.client.hello, used_text(self.transcript.totals)
+        in_memory, lost = hello.storage == "memory", error.what if error is not None else ""
+        return LeftSession(hello.session, used, in_memory, stopped, lost, asking, self.transcript.running, answer)
 
     @property
     def laptop_servers(self) -> list[str]:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
 from typing import Any
 
+from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.mcp_messages import ELICITATION
 from ccb.tunnel.wire.messages import ControlRequest, as_blocks, as_dict
 
-Json = dict[str, Any]
 _FORMATS = {
     "email": (re.compile(r"[^@\s]+@[^@\s]+"), "an address such as name@example.com"),
     "uri": (re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+"), "an address such as https://example.com"),
@@ -246,6 +248,10 @@ def _outside(value: float, least: object, most: object, unit: str) -> str:
     return ""
 
 
+ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
+"""The requests that the person answers."""
+
+_NAMES = frozenset(kind.name for kind in ASKED)
 _MAX_ANSWERED = 1_000
 _QUIET_S = 0.2  # without an event, after the last one that the host had when this client attached
 _PATIENCE_S = 2.0  # without an event, if the end of the replay does not come
@@ -301,11 +307,13 @@ class OpenQuestions:
         self._changed()
 
     def opened(self, request: ControlRequest) -> bool:
+        """Take a request that came. Return whether it is a new question to the person."""
         known = request.request_id in self._open or request.request_id in self._answered
-        if not known:
+        is_new = request.subtype in _NAMES and not known
+        if is_new:
             self._open[request.request_id] = request
             self._changed()
-        return not known
+        return is_new
 
     def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
         """Exactly these questions are open. Return whether one that the person has seen is no longer among them."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ResultMessage, TaskMessage, as_dict
 from ccb.tunnel.wire.model_facts import ESTIMATED, context_tokens
 
@@ -86,8 +86,6 @@ class Todos:
         left = [(order.get(each.status, 2), at) for at, each in enumerate(self.items) if each.status != "completed"]
         return min(left)[1] if left else -1
 
-
-Json = dict[str, Any]
 
 _MAX_NUMBER = 10**15  # a host could send a number that no float holds
 _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")

@@ -11,6 +11,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import messages
 from ccb.tunnel.wire.client_requests import SHELL_CALL
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import AgentResultRecord, Record, ToolStartRecord
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect, View, traits_of
@@ -18,8 +19,6 @@ from ccb.tunnel.wire.tool_traits import BASH, DEFAULT_AGENT, TODO_WRITE, Effect,
 from ..session.newest import MAX_ID, Newest
 from . import blocks
 from .session_facts import Todos
-
-Json = dict[str, Any]
 
 _MAX_AGENTS = 256
 

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.client_requests import SHELL_COMMAND
 from ccb.tunnel.wire.prompt_content import is_attached_file
 from ccb.tunnel.wire.session_options import CAGES
 
-from ..session.session_client import SkippedState, input_ids
+from ..session.session_client import SessionEvent, SkippedState, input_ids
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState, pictures_of
 from .live_answer import AgentMessages
 from .notices import Notices
@@ -40,12 +40,13 @@ class TranscriptReducer:
         own_name: str = "",
         orphans: EarlyData | None = None,
     ) -> None:
-        orphans = orphans if orphans is not None else EarlyData()
+        self.orphans = orphans = orphans if orphans is not None else EarlyData()
         self.prompts = PromptTracker(container)
         self.notices = Notices(self.prompts, own_name)
         self.tasks = RunningTasks()
         self._tools = ToolCalls(self.prompts, orphans)
         self._messages = AgentMessages(self.prompts, self._tools, orphans)
+        self.answers: Sequence[str] = self._messages.answers
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
@@ -56,10 +57,6 @@ class TranscriptReducer:
         self.running = False
         self.catching_up = False  # the worker still reads its journal, and takes a prompt afterwards
         self._in_turn = False
-
-    @property
-    def orphans(self) -> EarlyData:
-        return self._tools.orphans
 
     @property
     def agent_calls(self) -> list[ToolBlock]:
@@ -74,10 +71,6 @@ class TranscriptReducer:
     @property
     def todos(self) -> Todos:
         return self._tools.todos
-
-    @property
-    def answers(self) -> Sequence[str]:
-        return self._messages.answers
 
     def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
         return self.notices.add(said, level)
@@ -134,6 +127,22 @@ class TranscriptReducer:
         earlier.prompts.settle()
 
     # What the session says.
+
+    def take(self, event: SessionEvent) -> messages.PublicMessage | None:
+        """Apply an event. Return what else it means to a REPL: a question, its answer by a client, a result."""
+        if event.kind == "progress":
+            if records.agent_of_message(event.body) == records.MAIN_AGENT:
+                self.apply_progress(event.public)
+            return event.public  # such as a question that no journal holds
+        self.apply_event(event.record, replayed=event.replayed)
+        content = event.record.content
+        if not isinstance(content, records.InputRecord | records.MessageRecord):
+            return None
+        of_client, is_answer = (
+            isinstance(content, records.InputRecord),
+            isinstance(content.public, messages.ControlResponse),
+        )
+        return content.public if of_client is is_answer else None
 
     def apply_event(self, record: records.Record, *, replayed: bool) -> None:
         self.notices.only_past = self.notices.only_past and replayed

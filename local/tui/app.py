@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _STDIN = 0
 SESSION_ACTIONS: Mapping[str, Callable[[SessionView], object]] = {
     "take-back": lambda view: view.status.hint(view.connection.take_back()),
-    "interrupt": lambda view: view.stop_keys.interrupt(),
+    "interrupt": lambda view: view.interrupt(),
     "background": lambda view: view.run_worker(view.actions.move_to_background()),
     "queue": lambda view: view.replies.show_queue(),
     "open": lambda view: view.run_worker(view.files.open_offered(), group="copies"),
@@ -341,13 +341,13 @@ class Repl(App[int]):
         if self.attached is None:
             self.exit(ExitCode.INTERRUPTED)
         else:
-            self.attached.stop_keys.ladder()
+            self.attached.ladder()
 
     async def action_quit(self) -> None:
         if self.attached is None:
             self.leave()
         else:
-            self.attached.stop_keys.quit_if_pressed_twice("quit")
+            self.attached.quit_if_pressed_twice("quit")
 
     def action_suspend_process(self) -> None:
         """Ctrl+Z: stop ccb and give the terminal back to the shell, whose `fg` continues it."""

@@ -32,11 +32,16 @@ from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
 from .composer.completions import WorkerCommands
-from .keys import KEYS, StopKeys, key_sections
+from .keys import KEYS, key_sections
 from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
+from .panels.page_holder import PageHolder
 from .panels.pages import DiffPage
 from .panels.queue_panel import QueuePanel
+from .panels.rewind_panel import RewindPanel
+from .panels.transfer_panel import FileCarrying
 from .rendering.themes import ThemeRefused
+from .repl_shell import ReplShell
+from .session_actions import SessionActions
 
 if TYPE_CHECKING:
     from ..providers.known_models import OfferedModels
@@ -50,14 +55,21 @@ class CommandReplies(Vertical):
 
     DEFAULT_CSS = "CommandReplies { height: auto; }"
 
-    def __init__(self, api: SessionApi, queue: QueuePanel, stop_keys: StopKeys, worker: WorkerCommands) -> None:
+    def __init__(
+        self,
+        api: SessionApi,
+        shell: ReplShell,
+        actions: SessionActions,
+        reading: PageHolder,
+        *,
+        queue: QueuePanel,
+        rewinding: RewindPanel,
+        files: FileCarrying,
+        worker: WorkerCommands,
+    ) -> None:
         super().__init__()
-        self._api = api
-        self._queue = queue
-        self._stop_keys = stop_keys
-        self._shell, self._actions = stop_keys.shell, stop_keys.actions
-        self._reading, self._files = stop_keys.reading, stop_keys.files
-        self._worker_commands = worker
+        self._api, self._shell, self._actions, self._reading = api, shell, actions, reading
+        self._queue, self._rewinding, self._files, self._worker_commands = queue, rewinding, files, worker
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 
     def on_mount(self) -> None:
@@ -267,7 +279,7 @@ class CommandReplies(Vertical):
             self._shell.switching.go_to(NextSession(row.session))
 
     def show_queue(self) -> None:
-        self._stop_keys.if_driving(self._queue.open)
+        self._actions.if_driving(self._queue.open)
 
     # What only the screen can do.
 
@@ -276,7 +288,7 @@ class CommandReplies(Vertical):
         views: dict[str, Callable[[], object]] = {
             "help": lambda: self.help(argument),
             "keys": lambda: self._reading.open_panel("Keys", key_sections(composer.keymap)),
-            "rewind": self._stop_keys.rewind,
+            "rewind": lambda: self._actions.if_driving(self._rewinding.open),
             "paste": composer.paste_image,
             "reconnect": self._shell.retry,
             "transcript": lambda: self._transcript(argument),

@@ -1,28 +1,15 @@
-"""Keys, their help, Esc and Ctrl+C."""
+"""The keys and their help; chords."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.app import App
 from textual.timer import Timer
-from textual.widgets import Input
-
-from ccb.tunnel.wire.dataclass import dataclass
 
 from ..terminal.keymap import BURST_S, DEFAULT_KEYS, HOLD_S, ID, Keymap
-from .repl_shell import QUIT_WINDOW_S, ReplShell
 from .widgets.painting import call_once_after
-
-if TYPE_CHECKING:
-    from .panels.page_holder import PageHolder
-    from .panels.rewind_panel import RewindPanel
-    from .panels.transfer_panel import FileCarrying
-    from .session_actions import SessionActions
-    from .widgets.connection_banner import ConnectionView
-
 
 KEYS = (
     ("{send}", "send; while the agent works, queued until its turn ends"),
@@ -94,71 +81,6 @@ def key_sections(keymap: Keymap) -> list[tuple[str, list[tuple[str, str]]]]:
             found.setdefault(key_id, does)
     rows = [(f"{key_id}: {keymap.names(key_id)}", found[key_id]) for key_id in DEFAULT_KEYS]
     return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
-
-
-@dataclass(eq=False)
-class StopKeys:
-    """Carries out these keys for one session."""
-
-    shell: ReplShell
-    actions: SessionActions
-    connection: ConnectionView
-    reading: PageHolder
-    rewinding: RewindPanel
-    files: FileCarrying
-
-    @property
-    def _keymap(self) -> Keymap:
-        return self.shell.composer.keymap
-
-    def interrupt(self) -> None:
-        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
-        actions = self.actions
-        if actions.reducer.running or self.connection.watching or self.shell.composer.text:
-            self.reading.run_worker(actions.interrupt())
-        elif done := self.files.cancel_newest():
-            actions.hint(done)
-        elif self.rewinding.pressed_twice(time.monotonic()):
-            self.rewind()
-        else:
-            from .panels.rewind_panel import TWICE_S
-
-            actions.hint(f"press {self._keymap.name('interrupt')} again to go back to an earlier prompt", TWICE_S)
-
-    def rewind(self) -> None:
-        if self.actions.reducer.running and not self.connection.watching:
-            key = self._keymap.name("interrupt")
-            self.actions.hint(f"the agent is working: {key} interrupts it, then go back")
-        else:
-            self.if_driving(self.rewinding.open)
-
-    def if_driving(self, act: Callable[[], object]) -> None:
-        """Do something that only the client does that drives the session. Else say why not."""
-        if self.connection.watching:
-            self.actions.hint(self.connection.only_watches_hint())
-        else:
-            act()
-
-    def ladder(self) -> None:
-        """Clear the input, else close what is read, else interrupt, but only once; else quit if pressed twice."""
-        drives, composer = not self.connection.watching, self.shell.composer
-        focused = self.reading.screen.focused
-        if isinstance(focused, Input) and focused.value:
-            focused.clear()
-        elif self.reading.close():
-            return
-        elif drives and composer.text and focused is composer:
-            composer.clear()
-        elif drives and self.actions.can_interrupt:
-            self.interrupt()
-        else:
-            self.quit_if_pressed_twice("ladder")
-
-    def quit_if_pressed_twice(self, key_id: str) -> None:
-        if self.shell.leaving.quit_pressed(time.monotonic()):
-            self.shell.leave()
-        else:
-            self.actions.hint(f"press {self._keymap.name(key_id)} again to quit", QUIT_WINDOW_S)
 
 
 class LoneChord:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -12,6 +12,7 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.client_requests import BACKGROUND_TASKS, REMEMBER, SHELL_COMMAND
 from ccb.tunnel.wire.control_protocol import SET_PERMISSION_MODE, A, P, Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ..session.session_client import AS_PROMPT, LinkState, PromptDelivery, SessionClient
 from ..transcript.blocks import Level, PromptFacts, pictures_of
@@ -27,7 +28,6 @@ from .widgets.connection_banner import ConnectionView
 if TYPE_CHECKING:
     from ..connect.project_trust import ProjectDesk
 
-Json = dict[str, Any]
 
 _MODES = ("default", "acceptEdits", "plan")
 
@@ -104,6 +104,13 @@ class SessionActions:
             self.show_error(error)
             return
         self.reducer.notice(kept_note(updates), Level.DIM)
+
+    def if_driving(self, act: Callable[[], object]) -> None:
+        """Do something that only the client does that drives the session. Else say why not."""
+        if self.connection.watching:
+            self.status.hint(self.connection.only_watches_hint())
+        else:
+            act()
 
     async def interrupt(self) -> None:
         if self.connection.watching:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.link.link import Greeting
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, TRUST_PROJECT, RequestKind
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message, parse_page
-from ccb.tunnel.wire.mcp_messages import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, PublicMessage, ResultMessage
+from ccb.tunnel.wire.journal_records import parse_page
+from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse, ResultMessage
 
 from ..session.session_client import (
     EventGap,
@@ -31,29 +29,24 @@ from ..slash_commands.command_table import COMMANDS, OWN_NAMES, ArgumentChoices
 from ..slash_commands.session_api import NO_LAPTOP, LaptopSide, LeftSession, Place, ReplInfo, SessionApi, farewell
 from ..transcript.blocks import BlockList, Level, NoticeBlock
 from ..transcript.notices import tips
-from ..transcript.session_facts import used_text
+from ..transcript.questions import ASKED
 from ..transcript.transcript_reducer import TranscriptReducer
 from .approvals import Approvals
 from .cards.question_card import QuestionCard
 from .command_replies import CommandReplies
 from .composer.completions import Candidate, CompletionList
-from .keys import StopKeys
 from .panels.page_holder import PageHolder
 from .panels.queue_panel import QueuePanel
-from .panels.rewind_panel import RewindPanel
+from .panels.rewind_panel import TWICE_S, RewindPanel
 from .panels.transfer_panel import FileCarrying
 from .presenters import RefreshPulse, StatusPresenter
 from .rendering.pictures import PictureShelf
-from .repl_shell import ONLY_WATCHES, ReplShell
+from .repl_shell import ONLY_WATCHES, QUIT_WINDOW_S, ReplShell
 from .session_actions import SessionActions
 from .widgets.connection_banner import Banner, ConnectionView
 from .widgets.history_loader import HistoryLoader
 from .widgets.painting import WorkSlices
 from .widgets.transcript import Transcript
-
-ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION, TRUST_PROJECT)
-"""The requests that the person answers on a card."""
-_ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
 
 
 class LastScreen:
@@ -115,7 +108,6 @@ class SessionView(Vertical):
         self.reading = PageHolder(client, info, self.transcript, composer, shell.copied)
         self.queue = QueuePanel(client, self.reducer.prompts, composer, self.actions)
         self.files = FileCarrying(laptop, self.reducer, self.actions, keymap)
-        self.stop_keys = StopKeys(shell, self.actions, connection, self.reading, self.rewinding, self.files)
         self.api = SessionApi(
             client,
             info,
@@ -130,10 +122,19 @@ class SessionView(Vertical):
         host, asks = one_line(info.host), self._choices.ask
         self.completion = CompletionList(composer, client, host, self._own_commands, asks, OWN_NAMES)
         composer.around.completes = self.completion.take_key
-        self.replies = CommandReplies(self.api, self.queue, self.stop_keys, self.completion.worker_commands)
+        self.replies = CommandReplies(
+            self.api,
+            shell,
+            self.actions,
+            self.reading,
+            queue=self.queue,
+            rewinding=self.rewinding,
+            files=self.files,
+            worker=self.completion.worker_commands,
+        )
         self.approvals.laptop_servers = lambda: self.api.laptop_servers
         self._pulse: RefreshPulse | None = None
-        for kind in ASKED_ON_CARDS:
+        for kind in ASKED:
             client.register(kind)
 
     @property
@@ -215,27 +216,17 @@ class SessionView(Vertical):
             self.reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def _received(self, item: SessionEvent) -> None:
+        """Apply an event, and call the person for what they may be waiting for, but never during a replay."""
         self.approvals.replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
-        if item.kind == "progress":
-            if agent_of_message(item.body) == MAIN_AGENT:
-                self.reducer.apply_progress(item.public)
-            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
-            return
-        self.reducer.apply_event(item.record, replayed=item.replayed)
-        content = item.record.content
-        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponse):
-            self._answered(content.public)
-        elif isinstance(content, MessageRecord):
-            self._message(item.public, replayed=item.replayed)
-
-    def _message(self, public: PublicMessage, *, replayed: bool) -> None:
-        """Show a question, and call the person for what they may be waiting for, but never during a replay."""
-        if isinstance(public, ControlRequest) and public.subtype in _ON_CARDS:
-            if self.approvals.questions.opened(public) and not replayed:
+        public = self.reducer.take(item)
+        if isinstance(public, ControlResponse):
+            self._answered(public)
+        elif isinstance(public, ControlRequest):
+            if self.approvals.questions.opened(public) and not item.replayed:
                 self._shell.ring("permission_prompt")
         elif isinstance(public, ControlCancel):
             self.approvals.questions.closed(public.request_id)
-        elif isinstance(public, ResultMessage) and not replayed:
+        elif isinstance(public, ResultMessage) and not item.replayed:
             self._shell.ring("idle_prompt")
 
     def _answered(self, answer: ControlResponse) -> None:
@@ -352,6 +343,39 @@ class SessionView(Vertical):
         if direction > 0 or not self._history.load_in_sight(turn_page=True):
             self.transcript.turn(direction)
 
+    def interrupt(self) -> None:
+        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
+        if self.reducer.running or self.connection.watching or self._shell.composer.text:
+            self.run_worker(self.actions.interrupt())
+        elif done := self.files.cancel_newest():
+            self.status.hint(done)
+        elif self.rewinding.pressed_twice(time.monotonic()):
+            self.rewinding.open()
+        else:
+            key = self._shell.composer.keymap.name("interrupt")
+            self.status.hint(f"press {key} again to go back to an earlier prompt", TWICE_S)
+
+    def ladder(self) -> None:
+        """Clear the input, else close what is read, else interrupt, but only once; else quit if pressed twice."""
+        drives, composer, focused = not self.connection.watching, self._shell.composer, self.screen.focused
+        if isinstance(focused, Input) and focused.value:
+            focused.clear()
+        elif self.reading.close():
+            return
+        elif drives and composer.text and focused is composer:
+            composer.clear()
+        elif drives and self.actions.can_interrupt:
+            self.interrupt()
+        else:
+            self.quit_if_pressed_twice("ladder")
+
+    def quit_if_pressed_twice(self, key_id: str) -> None:
+        if self._shell.leaving.quit_pressed(time.monotonic()):
+            self._shell.leave()
+        else:
+            key = self._shell.composer.keymap.name(key_id)
+            self.status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
+
     def show_todos(self) -> None:
         if not self.status.todos.toggle():
             self.status.hint("nothing is on the todo list")
@@ -366,14 +390,6 @@ class SessionView(Vertical):
 
     @property
     def left_behind(self) -> LeftSession:
-        hello, error = self.api.client.hello, self._shell.leaving.error
-        return LeftSession(
-            session_id=hello.session,
-            used=used_text(self.reducer.totals),
-            in_memory=hello.storage == "memory",
-            stopped=self._shell.leaving.stopped,
-            lost=error.what if error is not None else "",
-            asking=len(self.approvals.questions) > 0,
-            working=self.reducer.running,
-            answer=self.reducer.answers[-1] if self.reducer.answers else "",
-        )
+        leaving, asking = self._shell.leaving, len(self.approvals.questions) > 0
+        answer = self.reducer.answers[-1] if self.reducer.answers else ""
+        return self.api.left(stopped=leaving.stopped, error=leaving.error, asking=asking, answer=answer)

@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, RequestFailed, Success, ToolPermission
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import FileChangeRecord, ToolStartRecord
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from ..model.model_call import ModelQuestion, ModelReply
 
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

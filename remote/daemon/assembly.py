@@ -67,7 +67,7 @@ COPIED_UNSTARTED = (
 
 @dataclass(frozen=True)
 class SessionHost:
-    """What the session uses of its daemon. Requests `surviving` a restart are asked again under the same ids."""
+    """What the session uses of its daemon."""
 
     session_id: str
     journal: Journal
@@ -76,7 +76,6 @@ class SessionHost:
     calls: ModelStreams
     context: ToolContext
     version: str
-    surviving: Collection[str] = ()
 
     def log(self) -> SessionLog:
         return SessionLog(self.session_id, self.journal, self.outboxes, self.changed)
@@ -101,7 +100,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
     """Return the session of a journal, and the mark of what its last worker may have left. Raise JournalError."""
-    restored = restore(host.log(), host.surviving)
+    restored = restore(host.log())
     histories, log = restored.histories, restored.parts.log
     close_open_tools(log, histories)
     end_cut_agents(histories, log, restored.tasks.open)

@@ -244,8 +244,6 @@ class Daemon:
             self._session_over = self._session_over or (turns.done() and turns.exception() is None)
         finally:
             self.clients.ending = True
-            if self.session is not None:
-                self.session.broker.suspend()
             server.close()
             tasks = [*reasons_to_end, upkeep]
             for task in tasks:

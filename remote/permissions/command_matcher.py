@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, GREP, READ
 
 from ..sandbox.cage_rules import CageRules
@@ -23,7 +23,6 @@ from .shell.shell_words import Command, NotUnderstood, Word, canonical, is_harml
 from .shell.wrappers import effective, hides_commands, hides_lines, lines_inside, runs_its_input, started_by
 from .shell_deny_rules import forbidding_rule, swept_rule
 
-Json = dict[str, Any]
 _MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
 _CREATION_OPTIONS = ("-p", "--parents", "-v", "-c", "-a", "--")  # of mkdir and touch: those without a value
 

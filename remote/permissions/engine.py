@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import Effect, RuleKind, ToolTraits, View, traits_of
 
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
@@ -24,7 +25,6 @@ from .rules import Behavior, Decision, Rule, RuleError, RuleSet, UpdateError, pa
 if TYPE_CHECKING:
     from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 log = logging.getLogger(__name__)
 _MAX_SHOWN = 200  # characters of what is no rule
 _PLAN_DENIAL = (

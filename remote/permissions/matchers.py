@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, EDIT, READ, Effect, PathInput, ToolTraits
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
@@ -16,8 +17,6 @@ from ..system.host import is_under
 from .modes import ACCEPT_EDITS, Sandbox
 from .paths import PathPattern, PathScope, is_sensitive, protection
 from .rules import Behavior, Decision, Rule, RuleSet
-
-Json = dict[str, Any]
 
 LEAVE_SANDBOX = "dangerouslyDisableSandbox"
 """The input of a command that asks to run without a cage. The name is the one that models know."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from .paths import PathScope, is_too_wide
@@ -14,7 +14,6 @@ from .rules import CommandPattern, Rule, RuleError, parse_rule
 from .shell.harmless_options import HARMLESS
 from .shell.shell_words import Command, canonical
 
-Json = dict[str, Any]
 _MAX_COMMAND = 500
 _MAX_RULES = 5
 

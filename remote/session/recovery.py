@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from typing import Callable
@@ -189,9 +188,9 @@ class Restored:
     reported: frozenset[str]  # input ids of the prompts whose loss is reported now
 
 
-def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
+def restore(log: SessionLog) -> Restored:
     """Read the journal, report its damage, and withdraw requests that no task waits for any more."""
-    inputs, requests, histories = InputQueue(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
+    inputs, requests, histories = InputQueue(), OpenRequests(), AgentHistories(log.journal.rewound)
     recovered, worker, tasks = Recovered(inputs, requests), LastWorker(), JournalledTasks()
     log.read(recovered, requests, histories, worker, tasks)
     launches = ClientLaunches(recovered.options)
@@ -199,7 +198,7 @@ def restore(log: SessionLog, surviving: Collection[str] = ()) -> Restored:
         launches.keep(options)
     parts = SessionParts(log, launches, inputs, requests)
     reported = _report_damage(log, recovered)
-    parts.broker.resume()
+    parts.broker.withdraw_abandoned()
     return Restored(parts, recovered, histories, tasks, worker, reported)
 
 

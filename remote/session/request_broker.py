@@ -11,7 +11,7 @@ from typing import Any, Callable, Union
 from ccb.tunnel.wire import control_protocol as protocol
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import ForkedRecord, InputRecord, LateAnswerRecord, MessageRecord, Record
+from ccb.tunnel.wire.journal_records import InputRecord, LateAnswerRecord, MessageRecord, Record
 from ccb.tunnel.wire.messages import ControlCancel, ControlRequest, ControlResponse
 from ccb.tunnel.wire.projection import Projection, on
 
@@ -20,17 +20,16 @@ from ..session_store.session_log import SessionLog
 
 _log = logging.getLogger(__name__)
 
-_MAX_KEPT = 1000  # kept answers to requests that survive restarts, for askers that ask again
-
 
 class OpenRequests(Projection):
-    """The worker's unanswered requests in the journal; kinds of `surviving` stay open over restarts."""
+    """The worker's unanswered requests in the journal."""
 
-    def __init__(self, surviving: Collection[str] = ()) -> None:
-        self.answers: OrderedDict[str, protocol.Answer] = OrderedDict()
-        self._surviving = surviving
+    def __init__(self) -> None:
         self._open: OrderedDict[str, tuple[int, ControlRequest]] = OrderedDict()  # number of the event, request
-        self._copied: set[str] = set()
+
+    @property
+    def ids(self) -> list[str]:
+        return list(self._open)
 
     def kind_of(self, request_id: str) -> str:
         asked = self._open.get(request_id)
@@ -38,11 +37,6 @@ class OpenRequests(Projection):
 
     def asked_until(self, seq: int) -> list[Json]:
         return [line.body for asked, line in self._open.values() if asked <= seq]
-
-    def after_restart(self) -> tuple[list[str], list[str]]:
-        mine = [(each, line) for each, (_, line) in self._open.items() if each not in self._copied]
-        kept = [request_id for request_id, line in mine if line.subtype in self._surviving]
-        return kept, [request_id for request_id in self._open if request_id not in kept]
 
     @on(ControlRequest)
     def _asked(self, line: ControlRequest, record: Record) -> None:
@@ -54,19 +48,8 @@ class OpenRequests(Projection):
 
     @on(InputRecord)
     def _answered(self, content: InputRecord, _: Record) -> None:
-        line = content.public
-        if not isinstance(line, ControlResponse):
-            return
-        answer = protocol.answer_in(line)
-        asked = self._open.pop(answer.request_id, None)
-        if asked is not None and asked[1].subtype in self._surviving:
-            self.answers[answer.request_id] = answer
-            if len(self.answers) > _MAX_KEPT:
-                self.answers.popitem(last=False)
-
-    @on(ForkedRecord)
-    def _forked(self, _: ForkedRecord, __: Record) -> None:
-        self._copied = set(self._open)
+        if isinstance(content.public, ControlResponse):
+            self._open.pop(content.public.request_id, None)
 
 
 @dataclass(frozen=True)
@@ -89,11 +72,9 @@ class RequestBroker:
         self._log = log
         self._can_ask = can_ask
         self._open: OrderedDict[str, tuple[protocol.Request[Any, Any], asyncio.Future[protocol.Answer]]] = OrderedDict()
-        self._unclaimed: set[str] = set()  # open since an earlier worker; this worker has not asked them again yet
         self.journalled = journalled or OpenRequests()
         self._handlers: dict[str, Callable[[Json], Handled]] = {}
         self._working: set[asyncio.Task[None]] = set()
-        self._suspended = False
 
     # What the worker asks.
 
@@ -102,21 +83,16 @@ class RequestBroker:
 
     async def request(self, request: protocol.Request[protocol.P, protocol.A]) -> protocol.A:
         kind = request.kind
-        answered = self.journalled.answers.get(request.id)
-        if answered is not None:
-            return kind.read_answer(answered)
         if request.id in self._open:
             raise ValueError("the request %s is open already" % request.id)
         answer: asyncio.Future[protocol.Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = request, answer
         try:
-            if request.id in self._unclaimed:
-                self._unclaimed.discard(request.id)
-            elif kind.durability is protocol.Durability.MEMORY:
-                self._tell_driver(request.id, request.public())
-            else:
+            if kind.journalled:
                 self._log.emit(MessageRecord(request.public()), request.agent_id)
                 await self._log.commit()
+            else:
+                self._tell_driver(request.id, request.public())
             self._log.changed()
             await asyncio.wait([answer], timeout=kind.deadline_s)
             if not answer.done():
@@ -142,29 +118,26 @@ class RequestBroker:
         for request, _ in waiting:
             self._take_back(request)
 
-    def suspend(self) -> None:
-        """The worker ends: requests that survive restarts are not withdrawn any more."""
-        self._suspended = True
+    def withdraw_abandoned(self) -> None:
+        """Withdraw the requests of an earlier worker: nobody waits for their answers any more."""
+        for request_id in self.journalled.ids:
+            self._log.emit(MessageRecord(protocol.public_withdrawal(request_id)))
 
     def _take_back(self, request: protocol.Request[Any, Any]) -> None:
-        durability = request.kind.durability
-        if durability is protocol.Durability.MEMORY:
-            self._tell_driver(request.id, protocol.public_withdrawal(request.id))
-        elif durability is protocol.Durability.JOURNAL or not self._suspended:
+        if request.kind.journalled:
             self._log.emit(MessageRecord(protocol.public_withdrawal(request.id)), request.agent_id)
+        else:
+            self._tell_driver(request.id, protocol.public_withdrawal(request.id))
 
     def _tell_driver(self, request_id: str, body: Json) -> None:
         self._log.tell_driver("request:%s" % request_id, body)
 
     def take_answer(self, answer: protocol.Answer) -> None:
-        request_id = answer.request_id
-        found = self._open.pop(request_id, None)
+        found = self._open.pop(answer.request_id, None)
         if found is not None and not found[1].done():
             found[1].set_result(answer)
-        elif request_id in self._unclaimed:
-            self._unclaimed.discard(request_id)  # the answer is in the journal, in case the request is asked again
         else:
-            self._log.emit(LateAnswerRecord(request_id))
+            self._log.emit(LateAnswerRecord(answer.request_id))
 
     # What is open.
 
@@ -177,14 +150,8 @@ class RequestBroker:
 
     def ask_driver_again(self) -> None:
         for request, _ in self._open.values():
-            if request.kind.durability is protocol.Durability.MEMORY:
+            if not request.kind.journalled:
                 self._tell_driver(request.id, request.public())
-
-    def resume(self) -> None:
-        kept, abandoned = self.journalled.after_restart()
-        self._unclaimed.update(kept)
-        for request_id in abandoned:
-            self._log.emit(MessageRecord(protocol.public_withdrawal(request_id)))
 
     # What clients ask.
 

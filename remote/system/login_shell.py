@@ -13,16 +13,15 @@ import secrets
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any, Callable
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ..sandbox.cage_server import CageServer
 from .deadline import first_of, in_thread, within
 from .process import child_environment, is_of_ccb, new_mark, started
 from .regular_files import NotAFile, open_regular
-
-Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 

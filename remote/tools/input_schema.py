@@ -6,9 +6,8 @@ import operator
 from collections.abc import Mapping
 from typing import Any, Callable
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.json_schema import TYPES, is_number
-
-Json = dict[str, Any]
 
 _MAX_ISSUES = 10
 _MAX_ENUM = 1000  # values; a server judges longer lists itself

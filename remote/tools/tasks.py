@@ -7,12 +7,11 @@ import enum
 import time
 from collections.abc import Awaitable
 from dataclasses import field, replace
-from typing import Any, Callable, Protocol
+from typing import Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import MAIN_AGENT
-
-Json = dict[str, Any]
 
 _MAX_KEPT = 100  # tasks that have ended
 

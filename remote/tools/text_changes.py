@@ -6,9 +6,9 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ..system.text_encoding import Text, text_of
 
@@ -138,7 +138,6 @@ def _shown(text: str) -> str:
     return text if len(text) <= 500 else f"{text[:500]}… ({len(text)} characters)"
 
 
-Json = dict[str, Any]
 Change = tuple[int, int, int, int]  # old lines [a, b) became new lines [c, d)
 
 MAX_BYTES = 40_000

@@ -34,6 +34,7 @@ from ccb.tunnel.wire.frames import (
     Frame,
     Hello,
     Input,
+    Json,
     Ping,
     Pong,
     Refused,
@@ -42,7 +43,6 @@ from ccb.tunnel.wire.frames import (
 from ccb.tunnel.wire.ndjson import FrameDecoder, encode_frame
 from ccb.tunnel.wire.session_options import SessionOptions
 
-Json = dict[str, Any]
 F = TypeVar("F")
 
 DEADLINE_S = 60.0

@@ -25,14 +25,6 @@ class AnsweredBy(Enum):
     WORKER = "worker"  # the worker of the session
 
 
-class Durability(Enum):
-    """The events that an unanswered request of the worker survives."""
-
-    MEMORY = "memory"  # lost connections and take-overs: the worker sends it to each new driver. Not in the journal.
-    JOURNAL = "journal"  # the same, and every client sees it in the journal. Withdrawn when the worker starts again.
-    RESTART = "restart"  # also a new start of the worker: it stays open until it is asked again under the same id.
-
-
 class RequestRefused(Exception):
     """The answering end refuses a request, with the public `error_code` in `code`."""
 
@@ -94,18 +86,21 @@ def _unread(_: Json) -> Any:
 @dataclass(frozen=True)
 class RequestKind(Generic[P, A]):
     """One kind of request. `name` is its public `subtype`. The asking end uses `write` and `read_answer`, which raises
-    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for ever."""
+    RequestFailed; the answering end uses `read`, which raises RequestRefused. `deadline_s`: None waits for ever.
+
+    An unanswered request of the worker goes to each new driver. If it is `journalled`, every client sees it, and it is
+    withdrawn when the worker starts again."""
 
     name: str
     answered_by: AnsweredBy
     read_answer: Callable[[Answer], A]
     write: Callable[[P], Json] = public_fields
     read: Callable[[Json], P] = _unread
-    durability: Durability = Durability.JOURNAL
+    journalled: bool = True
     deadline_s: float | None = None
 
     def __post_init__(self) -> None:
-        if self.durability is Durability.MEMORY and self.deadline_s is None:
+        if not self.journalled and self.deadline_s is None:
             raise ValueError(f"a request that is in no journal needs a deadline: {self.name}")
 
 

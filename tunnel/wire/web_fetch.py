@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
-from .control_protocol import Answer, AnsweredBy, Durability, RequestFailed, RequestKind, RequestRefused, payload_of
+from .control_protocol import Answer, AnsweredBy, RequestFailed, RequestKind, RequestRefused, payload_of
 from .dataclass import dataclass
 from .frames import Json
 from .messages import as_text
@@ -211,7 +211,7 @@ def _fetched(answer: Answer) -> FetchedText:
 
 
 WEB_FETCH: RequestKind[LaptopFetch, FetchedText] = RequestKind(
-    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, durability=Durability.MEMORY, deadline_s=TIMEOUT_S + 30
+    "web_fetch", AnsweredBy.LAPTOP, _fetched, read=_read, journalled=False, deadline_s=TIMEOUT_S + 30
 )
 
 MAX_URL = 2_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rich.text import Text
 from textual.widget import Widget
@@ -27,8 +26,6 @@ from .question_card import STEPS, Asked, QuestionCard
 
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
-
-Json = dict[str, Any]
 
 _MAX_REASON = 500
 _OUTSIDE = "workingDir"  # the kind of reason for asking

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH
 
@@ -21,8 +22,6 @@ from ..rendering.permission_updates import suggestions
 from ..rendering.untrusted_text import is_hidden
 from .approval_card import ChoiceCard, said_with
 from .question_card import Asked
-
-Json = dict[str, Any]
 
 _PLAN_FIRST = "The agent wants to plan first: it looks around, and changes nothing until you approve its plan."
 

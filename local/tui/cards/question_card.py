@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
@@ -20,6 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 
 from ...terminal.keymap import BURST_S, Keymap
@@ -66,8 +67,6 @@ class AnswerKeys:
         marks, self._marks = self._marks, ""
         return marks
 
-
-Json = dict[str, Any]
 
 _MAX_SHARE = 0.7  # of the screen
 _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, S
 from dataclasses import field
 from pathlib import Path
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import ValidationError
 from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
@@ -21,8 +21,10 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.client_requests import LIST_COMMANDS
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ...session.session_client import FoundNames, SessionClient
+from ...slash_commands import session_api
 from ...terminal.stdio import in_thread
 from .composer import Composer
 
@@ -308,22 +310,12 @@ def _entries(folder: str) -> list[str]:
     return sorted(names)
 
 
-_MAX_COMMANDS = 1000
 _MAX_TEXT = 200  # characters
 
 
-class _Listed(BaseModel):
-    name: str
-    description: str = ""
-    argumentHint: str = ""
-
-
-_LIST = TypeAdapter(list[_Listed])
-
-
-def from_worker(commands: object) -> list[Candidate]:
+def from_worker(answer: Json) -> list[Candidate]:
     try:
-        listed = _LIST.validate_python(commands)[:_MAX_COMMANDS]
+        listed = session_api.WorkerCommands.model_validate(answer).commands
     except ValidationError:
         return []
 
@@ -351,7 +343,7 @@ class WorkerCommands:
                 answer = await self._client.request(Request(LIST_COMMANDS, None))
             except (CcbError, RequestFailed):
                 return False
-            before, self.known = self.known, from_worker(answer.get("commands"))
+            before, self.known = self.known, from_worker(answer)
             return self.known != before
 
     async def knows(self, name: str) -> bool:

@@ -23,10 +23,9 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.client_requests import REWIND_FILES, FileRewind
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
-from ccb.tunnel.wire.journal_records import MAIN_AGENT, agent_of_message
 
 from ...session.session_client import EventGap, SessionClient, SessionEvent, parse_snapshot
-from ...slash_commands.about_session import DiffFile, DiffFiles
+from ...slash_commands.about_session import ChangedFile, RewindPreview
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ...transcript.blocks import Block, FileDiffBlock, Level, NoticeBlock, ToolBlock
 from ...transcript.markdown_export import markdown_of, text_of
@@ -354,7 +353,7 @@ class DiffPage(ReadingPage):
         " · {page-up!}, {page-down!} · {view-copy!} copies"
     )
 
-    def __init__(self, client: SessionClient, place: str, since: str, files: Sequence[DiffFile]) -> None:
+    def __init__(self, client: SessionClient, place: str, since: str, files: Sequence[ChangedFile]) -> None:
         added, removed = sum(each.deletions for each in files), sum(each.insertions for each in files)
         count = f"{len(files)} file{'s' if len(files) != 1 else ''}"
         super().__init__(f"{count} +{added} -{removed}, changed in this session on {place}")
@@ -425,7 +424,7 @@ class DiffPage(ReadingPage):
     async def _fetch_file(self, block: FileDiffBlock) -> None:
         wanted = FileRewind(self._since, dry_run=True, path=block.path)
         try:
-            answer = DiffFiles.model_validate(await self._client.request(Request(REWIND_FILES, wanted)))
+            answer = RewindPreview.model_validate(await self._client.request(Request(REWIND_FILES, wanted)))
         except (CcbError, RequestFailed) as error:
             block.problem = error.what if isinstance(error, CcbError) else one_line(str(error))
             return
@@ -475,12 +474,9 @@ class TranscriptPage(ReadingPage):
     def received(self, event: SessionEvent) -> None:
         if self._early is not None:
             self._early.append(event)
-        elif event.kind == "progress":
-            if agent_of_message(event.body) == MAIN_AGENT:
-                self._reducer.apply_progress(event.public)
-        elif event.seq > self._seq:
-            self._seq = event.seq
-            self._reducer.apply_event(event.record, replayed=event.replayed)
+        elif event.kind == "progress" or event.seq > self._seq:
+            self._seq = self._seq if event.kind == "progress" else event.seq
+            self._reducer.take(event)
 
     def skipped(self, item: EventGap) -> None:
         if self._early is None and item.seq > self._seq:

@@ -20,8 +20,7 @@ from ccb.tunnel.wire.client_requests import (
 )
 from ccb.tunnel.wire.control_protocol import A, P, Request
 
-from ...slash_commands.about_session import PastPrompt, PastPrompts
-from ...slash_commands.other_sessions import ChangedFile, RewindPreview
+from ...slash_commands.about_session import ChangedFile, PastPrompt, PastPrompts, RewindPreview
 from ...slash_commands.session_api import ErrorDisplay
 from ...transcript.blocks import Level
 from ...transcript.notices import path_in
@@ -71,6 +70,10 @@ class RewindPanel(ListPanel):
 
     @work(exclusive=True, group="points")
     async def open(self) -> None:
+        if self._reducer.running:
+            key = self._composer.keymap.name("interrupt")
+            self._host.hint(f"the agent is working: {key} interrupts it, then go back")
+            return
         listed = None if self.display else await self._asked(Request(REWIND_POINTS, None), PastPrompts)
         if listed is None:
             return
@@ -91,7 +94,8 @@ class RewindPanel(ListPanel):
 
     @property
     def _scopes(self) -> list[Scope]:
-        return [*Scope] if self._preview is not None and self._preview.restorable else [Scope.CONVERSATION]
+        files = self._preview.files if self._preview is not None else []
+        return [Scope.CONVERSATION] if all(each.why for each in files) else [*Scope]
 
     def _pressed(self, event: events.Key) -> None:
         if event.key == "escape":

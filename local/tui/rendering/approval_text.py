@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import server_name
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
@@ -35,8 +36,6 @@ class EditPreview(BaseModel):
     complete: bool
     decoded: bool
 
-
-Json = dict[str, Any]
 
 MODEL_SAYS = "The model says"
 WHOLE_INPUT = "input"

@@ -23,8 +23,6 @@ from .themes import Palette
 from .tool_output import MORE_KEY, counted
 from .untrusted_text import escaped, symbols
 
-Json = dict[str, Any]
-
 NO_NEWLINE = "No newline at end of file"
 _VOICES = {"+": RowStyle.ADDED, "-": RowStyle.REMOVED, " ": RowStyle.CONTEXT}
 

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ...config.project_records import projects_path
 from .untrusted_text import escaped_name
-
-Json = dict[str, Any]
 
 _MAX_RULE = 1_000
 _RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from ccb.local.headless.event_printer import PartialEvents
 from ccb.remote.session_store.session_log import UnfinishedWork
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 def stream(message_id: str = "msg_1") -> list[Json]:

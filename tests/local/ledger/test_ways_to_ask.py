@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -18,8 +17,8 @@ from ccb.local.ledger.budgets import Budgets, SessionAccounts
 from ccb.local.ledger.call_ledger import open_ledger
 from ccb.tunnel.providers.model_router import ModelRouter
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.frames import Json
 
-Json = dict[str, Any]
 JSON, STREAM = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
 PAID: Json = {"input_tokens": 1_200_000, "output_tokens": 1}  # $6 of claude-opus-4-5
 FEW: Json = {"input_tokens": 3, "output_tokens": 1}

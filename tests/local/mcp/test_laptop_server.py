@@ -28,9 +28,8 @@ from ccb.local.mcp import laptop_server as server_module
 from ccb.local.mcp.laptop_server import ClientSide, LaptopServer
 from ccb.local.mcp.mcp_config import HttpServer, StdioServer
 from ccb.tunnel.wire.control_protocol import RequestRefused
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import Elicitation
-
-Json = dict[str, Any]
 
 
 def call(tool: str, **arguments: object) -> Json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, read_by, session_on
@@ -17,10 +16,9 @@ from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.session_client import EventGap, Item, SessionEvent
 from ccb.tunnel.wire import control_protocol as control
 from ccb.tunnel.wire.client_requests import CHANGE_RULES
-from ccb.tunnel.wire.frames import Event, Input, Snapshot
+from ccb.tunnel.wire.frames import Event, Input, Json, Snapshot
 from ccb.tunnel.wire.mcp_messages import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 
-Json = dict[str, Any]
 ADD = "mcp__notes__add"
 
 

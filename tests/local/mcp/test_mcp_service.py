@@ -24,10 +24,8 @@ from ccb.local.mcp.mcp_service import LaptopServers
 from ccb.local.session.own_hooks import FormHooks
 from ccb.local.session.session_client import Item, SessionEvent
 from ccb.tunnel.wire.control_protocol import CAN_USE_TOOL, Request, public_withdrawal
-from ccb.tunnel.wire.frames import Event, Input
+from ccb.tunnel.wire.frames import Event, Input, Json
 from ccb.tunnel.wire.mcp_messages import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
-
-Json = dict[str, Any]
 
 
 async def test_the_session_goes_on_while_what_speaks_to_servers_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

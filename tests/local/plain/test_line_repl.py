@@ -32,7 +32,6 @@ from ccb.tunnel.transports.command_transport import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.control_protocol import ProjectTrust
 
-Json = dict[str, Any]
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x1b\\"
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by
@@ -22,7 +21,6 @@ from ccb.local.session.session_client import EventGap, Item, LaptopNotice, LinkC
 from ccb.tunnel.wire.control_protocol import (
     CAN_USE_TOOL,
     AnsweredBy,
-    Durability,
     Request,
     RequestKind,
     RequestRefused,
@@ -30,12 +28,10 @@ from ccb.tunnel.wire.control_protocol import (
     payload_of,
     public_withdrawal,
 )
-from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Past, Progress, Snapshot
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Applied, Event, Fetch, Input, Json, Past, Progress, Snapshot
 
 FETCH: RequestKind[Json, Json] = RequestKind(
-    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, durability=Durability.MEMORY, deadline_s=30
+    "fetch", AnsweredBy.LAPTOP, payload_of, write=dict, read=dict, journalled=False, deadline_s=30
 )
 OTHER: RequestKind[Json, Json] = RequestKind("rm_rf", AnsweredBy.LAPTOP, payload_of, write=dict)
 
@@ -85,7 +81,7 @@ def ask(url: str, request_id: str = "f1") -> Json:
     return Request(FETCH, {"url": url}, id=request_id).public()
 
 
-def other(request_id: str, **payload: Any) -> Json:
+def other(request_id: str, **payload: object) -> Json:
     return Request(OTHER, payload, id=request_id).public()
 
 

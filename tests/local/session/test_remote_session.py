@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits, read_by, session_on
@@ -20,7 +19,7 @@ from ccb.local.session.session_client import Item, LaptopNotice, LinkChange, Lin
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import control_protocol as control
-from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Progress, Stop
+from ccb.tunnel.wire.frames import Ack, Bye, Detach, Input, Json, Progress, Stop
 
 
 @asynccontextmanager
@@ -182,15 +181,13 @@ async def test_a_message_that_is_nested_too_deeply_does_not_reach_the_reader(lev
             await all_of(session)
 
 
-Json = dict[str, Any]
-
 BEEP: control.RequestKind[Json, Json] = control.RequestKind(
     "beep",
     control.AnsweredBy.LAPTOP,
     control.payload_of,
     write=dict,
     read=dict,
-    durability=control.Durability.MEMORY,
+    journalled=False,
     deadline_s=60,
 )
 

@@ -28,9 +28,9 @@ from ccb.local.slash_commands.typed_line import parse_command
 from ccb.local.transcript.blocks import NoticeBlock
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestRefused, Success
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.session_options import LAPTOP_COMMANDS
 
-Json = dict[str, Any]
 INFO = ReplInfo("devbox", "/srv/shop", "", "default", "0.1.0", "ccb ssh x")
 EVIL = "\x1b[2J"
 _RULES = [

@@ -19,9 +19,8 @@ from ccb.local.tui.cards.question_card import Asked
 from ccb.local.tui.rendering.approval_text import place_of_call
 from ccb.local.tui.rendering.themes import palette_of
 from ccb.remote.tools.bash import _HOW_TO_READ
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest, parse_message
-
-Json = dict[str, Any]
 
 CALL: Json = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}
 

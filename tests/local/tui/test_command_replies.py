@@ -19,8 +19,7 @@ from ccb.local.slash_commands.session_api import LaptopSide
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.metering import CallReport, TokenCounts
 from ccb.tunnel.wire.control_protocol import A, P, Request, Success
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 RULES: Json = {
     "state": {

@@ -8,7 +8,7 @@ from tests.support.repl.paper import Paper
 from tests.support.repl.pilot import Desk
 from tests.support.repl.scripted_session import ScriptedSession, question
 
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 TASK = {"description": "Find the parser", "prompt": "Find it.\nSay where.", "subagent_type": "Explore"}
 

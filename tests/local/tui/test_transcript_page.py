@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
@@ -11,8 +9,6 @@ from ccb.local.config.settings_loading import ScreenSettings
 from ccb.local.session.session_client import LinkState, SessionEvent
 from ccb.local.terminal.keymap import keymap_of
 from ccb.local.tui.panels.pages import SearchedBlocks
-
-Json = dict[str, Any]
 
 
 def said(seq: int, text: str) -> SessionEvent:

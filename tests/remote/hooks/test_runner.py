@@ -22,10 +22,9 @@ from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
 from ccb.tunnel.wire.control_protocol import Request, RequestFailed
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.journal_records import Content, HookRecord, MessageRecord, Record, record_of
 from ccb.tunnel.wire.settings_text import lines_in, load_settings
-
-Json = dict[str, Any]
 
 
 class Client:

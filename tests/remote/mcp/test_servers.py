@@ -26,10 +26,8 @@ from ccb.remote.slash_commands.mcp_prompts import prompt_commands
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tool_contract import CallContext, ToolContext
 from ccb.remote.tools.toolset import Toolset
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import tool_name
-
-Json = dict[str, Any]
-
 
 ADD: Json = {"name": "add", "description": "Adds.", "inputSchema": {"properties": {"a": {"type": "number"}}}}
 LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}

@@ -20,8 +20,7 @@ from ccb.remote.system.deadline import within
 from ccb.remote.system.host import Host
 from ccb.remote.system.process import marked
 from ccb.tunnel.wire.control_protocol import Request
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 SERVER = """
 import json, os, sys, time

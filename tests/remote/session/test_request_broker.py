@@ -1,4 +1,4 @@
-"""The request broker: who is asked, what an unanswered request survives, and that one answer counts."""
+"""The request broker: who is asked, what becomes of an unanswered request, and that one answer counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ccb.tunnel.wire.control_protocol import (
     INTERRUPT,
     Answer,
     AnsweredBy,
-    Durability,
     Failure,
     Request,
     RequestFailed,
@@ -37,18 +36,15 @@ from ccb.tunnel.wire.control_protocol import (
     public_answer,
 )
 from ccb.tunnel.wire.frames import Json
-from ccb.tunnel.wire.journal_records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
+from ccb.tunnel.wire.journal_records import Content, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.messages import ControlRequest, ControlResponse, parse_message
 from ccb.tunnel.wire.projection import replay
 
 BEEP: RequestKind[Json, Json] = RequestKind(
-    "beep", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.MEMORY, deadline_s=30
+    "beep", AnsweredBy.LAPTOP, payload_of, write=dict, journalled=False, deadline_s=30
 )
-DEPLOY: RequestKind[Json, Json] = RequestKind(
-    "deploy", AnsweredBy.LAPTOP, payload_of, write=dict, durability=Durability.RESTART
-)
+DEPLOY: RequestKind[Json, Json] = RequestKind("deploy", AnsweredBy.LAPTOP, payload_of, write=dict)
 APPROVAL = ToolApproval("Bash", "Bash", {"command": "make"}, "toolu_1")
-STAGING = Request(DEPLOY, {"to": "staging"}, id="d1")
 
 
 @dataclass
@@ -97,16 +93,6 @@ def asked(door: RequestBroker, request_id: str) -> asyncio.Task[ToolPermission]:
     return asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=request_id, about="Bash")))
 
 
-def resumed(out: Out, *journal: Content) -> RequestBroker:
-    """The broker of a worker that goes on from a journal."""
-    requests = OpenRequests({DEPLOY.name})
-    out.requests = requests
-    replay([record_of(content, seq) for seq, content in enumerate(journal, 1)], requests)
-    door = RequestBroker(cast(SessionLog, out), lambda by: True, requests)
-    door.resume()
-    return door
-
-
 def answered(request_id: str, payload: Json) -> InputRecord:
     return InputRecord(f"answer:{request_id}", public_answer(Success(request_id, payload)))
 
@@ -148,7 +134,7 @@ async def test_withdrawing_what_the_person_was_asked_leaves_services_alone() -> 
     out, door = opened()
     asking = asked(door, "q1")
     await out.next()
-    deploying = asyncio.create_task(door.request(STAGING))
+    deploying = asyncio.create_task(door.request(Request(DEPLOY, {"to": "staging"}, id="d1")))
     await out.next()
     door.withdraw(AnsweredBy.PERSON)
     assert out.messages == [{"type": "control_cancel_request", "request_id": "q1"}]
@@ -206,48 +192,19 @@ async def test_silence_fails_a_request_with_a_deadline_and_takes_it_back() -> No
     assert told == [("request:b1", each) for each in ("control_request", "control_cancel_request")]
 
 
-async def test_a_request_that_survives_restarts_is_asked_again_under_its_id() -> None:
-    (before, first), after = opened(), Out()
-    asking = asyncio.create_task(first.request(STAGING))
-    question = await before.next()
-    first.suspend()
-    asking.cancel()
-    await asyncio.gather(asking, return_exceptions=True)
-    assert not before.messages, "the worker ends, the request does not"
-    second = resumed(after, MessageRecord(question))
-    again = asyncio.create_task(second.request(STAGING))
-    await asyncio.sleep(0)
-    assert not after.messages, "it is in the journal already"
-    after.emit(answered("d1", {"url": "u"}))
-    second.take_answer(Success("d1", {"url": "u"}))
-    assert await again == {"url": "u"}
-    assert await second.request(STAGING) == {"url": "u"}, "it is done only once"
-
-
-async def test_an_answer_that_comes_before_the_asker_is_back_is_kept_for_it() -> None:
-    out = Out()
-    first = Request(DEPLOY, {"to": "live"}, id="d0")
-    door = resumed(out, MessageRecord(first.public()), answered("d0", {"url": "0"}), MessageRecord(STAGING.public()))
-    for url in ("1", "2"):
-        out.emit(answered("d1", {"url": url}))
-        door.take_answer(Success("d1", {"url": url}))
-    assert [fact for fact in out.facts if fact[0] != "input"] == [("late_answer", {"request_id": "d1"})]
-    assert await door.request(STAGING) == {"url": "1"}
-    assert await door.request(first) == {"url": "0"}
-
-
-@pytest.mark.parametrize("forked", [False, True])
-async def test_what_nobody_asks_again_after_a_restart_is_withdrawn(forked: bool) -> None:
-    out = Out()
-    approval, deploy = Request(CAN_USE_TOOL, APPROVAL, id="q1"), Request(DEPLOY, {}, id="d1")
-    journal: list[Content] = [MessageRecord(approval.public()), MessageRecord(deploy.public())]
-    resumed(out, *journal, *([ForkedRecord("the-original")] if forked else []))
-    withdrawn = [body["request_id"] for body in out.messages if body["type"] == "control_cancel_request"]
-    assert withdrawn == (["q1", "d1"] if forked else ["q1"])
+def test_what_an_earlier_worker_has_asked_is_withdrawn_unless_it_was_answered() -> None:
+    out, ids = Out(), ("q1", "d", "e")
+    asked_before = [MessageRecord(Request(CAN_USE_TOOL, APPROVAL, id=each).public()) for each in ids]
+    journal: list[Content] = [*asked_before, answered("d", {})]
+    replay([record_of(content, seq) for seq, content in enumerate(journal, 1)], out.requests)
+    RequestBroker(cast(SessionLog, out), lambda by: True, out.requests).withdraw_abandoned()
+    assert [(body["type"], body["request_id"]) for body in out.messages] == [
+        ("control_cancel_request", each) for each in ("q1", "e")
+    ]
 
 
 def test_only_the_answer_about_a_tool_call_grants_permissions_after_a_restart() -> None:
-    requests = OpenRequests({DEPLOY.name})
+    requests = OpenRequests()
     recovered = Recovered(InputQueue(), requests)
     update = {"type": "addRules", "behavior": "allow", "destination": "session", "rules": [{"toolName": "Bash"}]}
     granting = {"behavior": "allow", "updatedPermissions": [update]}

@@ -21,8 +21,6 @@ from ccb.remote.tools.bash import Bash
 from ccb.remote.tools.output import MAX_OUTPUT_CHARS
 from ccb.remote.tools.toolset import close_context
 
-Json = dict[str, Any]
-
 
 async def in_background(box: Toolbox, command: str) -> Shell:
     """Start the first command in the background."""

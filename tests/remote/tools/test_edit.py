@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,8 +17,7 @@ from ccb.remote.system.regular_files import FileInfo, FileKind
 from ccb.remote.tools.text_changes import MAX_PREVIEW, ChangeRefused, editable, replace_in, structured_patch
 from ccb.remote.tools.tool_contract import CallContext, Preview, UpcomingChange
 from ccb.remote.tools.tool_state import FileState
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 def _one(old: str, new: str) -> Json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +12,6 @@ from tests.remote.tools_kit import Toolbox
 from ccb.remote.system.text_encoding import text_of
 from ccb.remote.tools.text_changes import ChangeRefused, replace_in
 from ccb.remote.tools.tool_contract import Preview
-
-Json = dict[str, Any]
 
 UTF16 = [pytest.param("utf-16-le", b"\xff\xfe", id="little"), pytest.param("utf-16-be", b"\xfe\xff", id="big")]
 

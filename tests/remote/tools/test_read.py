@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import resource
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,8 +15,6 @@ from tests.remote.tools_kit import Toolbox
 from ccb.remote.system.host import Host
 from ccb.remote.tools.read import read_range
 from ccb.remote.tools.toolset import default_tools
-
-Json = dict[str, Any]
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
 
 import pytest
 
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.toolset import Toolset, default_tools
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, ToolTraits
-
-Json = dict[str, Any]
 
 GOLDEN_TOOLS = "a64b0bbcde7b5ecb730a0cdeda417c81982ba885d259ce2d7fc8700118bfebba"
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.tools.plan_mode import PlanReminders
 from ccb.remote.tools.todo import TodoList, TodoReminder
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 ITEM: Json = {"content": "Fix", "status": "in_progress", "activeForm": "Fixing"}
 

@@ -33,8 +33,7 @@ from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.providers.cloud_provider import BEDROCK_VERSION, VERTEX_VERSION
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 ARN = "arn:aws:bedrock:eu-central-1:1:application-inference-profile/abc"
 PLACE = {"AWS_REGION": REGION, "AWS_EC2_METADATA_DISABLED": "true"}

@@ -7,7 +7,6 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count, permutations
-from typing import Any
 
 import pytest
 from tests.support.providers.adapters import MODELS, settings_for, tool
@@ -35,8 +34,6 @@ from ccb.tunnel.wire.journal_records import (
     record_of,
     to_line,
 )
-
-Json = dict[str, Any]
 
 TRANSLATED = ("responses", "openai", "gemini", "deepseek", "openrouter", "vllm")
 PLACES = {"anthropic": "claude-sonnet-4-5", "gateway": "lab/coder", **{name: MODELS[name] for name in TRANSLATED}}

@@ -17,8 +17,8 @@ from ccb.local.providers.session_provider import session_provider
 from ccb.remote.model.answer_stream import BlockDone, MessageAssembler
 from ccb.tunnel.providers.thinking import sealed
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
+from ccb.tunnel.wire.frames import Json
 
-Json = dict[str, Any]
 TOOLS = [tool("Read"), tool("Bash")]
 USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,8 +19,8 @@ from ccb.tunnel.providers.anthropic_events import whole_message
 from ccb.tunnel.providers.dialect import ModelTarget, ToolNames
 from ccb.tunnel.providers.model_traits import ModelTraits
 from ccb.tunnel.providers.openai_chat import ChatReader, ChatRules
+from ccb.tunnel.wire.frames import Json
 
-Json = dict[str, Any]
 TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
 
 

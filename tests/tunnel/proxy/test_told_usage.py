@@ -4,7 +4,6 @@ not tell is estimated."""
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -22,9 +21,9 @@ from ccb.remote.model.answer_stream import MessageAssembler, SseParser, decode_e
 from ccb.remote.model.model_request import ContextSize
 from ccb.tunnel.proxy.auth_proxy import AuthProxy
 from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.model_facts import AT_MOST, ESTIMATED, TOKENS, count
 
-Json = dict[str, Any]
 TEXT = "word " * 80  # 100 tokens
 PROMPT = "p" * 4_000  # 1,000 tokens
 

@@ -16,8 +16,6 @@ from ccb.tunnel.providers.dialect import object_schema
 from ccb.tunnel.providers.openai_chat import gemini_schema
 from ccb.tunnel.wire.json_schema import restored, tool_schema
 
-Json = dict[str, Any]
-
 KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 WORDS = ("type", "properties", "required", "enum", "const", "items", "prefixItems", "anyOf", "oneOf", "allOf", "not",
          "if", "then", "else", "$ref", "$defs", "definitions", "additionalProperties", "additionalItems",

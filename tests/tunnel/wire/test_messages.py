@@ -12,8 +12,8 @@ import pytest
 from tests.support.broken_messages import broken_messages
 
 from ccb.tunnel.wire import messages
+from ccb.tunnel.wire.frames import Json
 
-Json = dict[str, Any]
 BLOCKS = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
 CALL = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "agent": "Explore"}
 TASK = {"type": "system", "task_id": "t1", "tool_use_id": "u1", "description": "Find it"}

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.transcript.questions import read_server_form
 from ccb.tunnel.wire.control_protocol import Request
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.mcp_messages import ELICITATION, Elicitation
-
-Json = dict[str, Any]
 
 SCHEMA: Json = {
     "type": "object",

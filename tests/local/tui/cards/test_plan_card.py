@@ -9,8 +9,7 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.session_client import LinkState
 from ccb.local.tui.cards.question_card import QuestionCard
-
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 PLAN = "# Cache\n\n1. Write it\n2. Test it"
 WAYS = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in ("acceptEdits", "default")]

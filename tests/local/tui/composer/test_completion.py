@@ -23,9 +23,9 @@ def test_names_that_begin_with_the_text_come_first() -> None:
 
 
 def test_what_the_worker_lists_is_made_harmless_and_checked() -> None:
-    names = [each.name for each in from_worker(LISTED)]
+    names = [each.name for each in from_worker({"commands": LISTED})]
     assert names[0] == "compact" and "\x1b" not in names[1] and len(names) == 4
-    assert from_worker([{"description": "no name"}]) == from_worker("x") == []
+    assert from_worker({"commands": [{"description": "no name"}]}) == from_worker({"commands": "x"}) == []
 
 
 def test_a_command_of_the_worker_that_the_laptop_has_is_not_listed_twice() -> None:

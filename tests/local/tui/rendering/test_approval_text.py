@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -21,10 +20,8 @@ from ccb.local.tui.rendering.approval_text import subject_lines
 from ccb.local.tui.rendering.card_rows import drawn, fold
 from ccb.remote.tools.text_changes import structured_patch
 from ccb.remote.tools.tool_contract import Preview
+from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
-
-Json = dict[str, Any]
-
 
 NASTY = "\x1b[2K\r\x00\x7f\x9b\u202e\u2066\u200b\u200d\ufeff\u00a0\u3000\u2028\u0301\u20dd\ufe0f\U000e0061\ue000\ud800"
 NASTY += "⟨⟩␣⇥┆│$>+- \t\n"

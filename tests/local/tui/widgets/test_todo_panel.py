@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.support.repl.pilot import Desk, desk
 
-Json = dict[str, Any]
+from ccb.tunnel.wire.frames import Json
 
 
 def item(text: str, status: str) -> Json:
