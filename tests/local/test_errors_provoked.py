@@ -404,6 +404,7 @@ async def test_an_ssh_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
 
 async def test_a_port_that_is_none_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ssh_config, "CONFIG_FILES", ())
     with pytest.raises(ConfigError, match="ssh configuration cannot be read"):
         await resolve(SshTarget("host", options=("Port=abc",)))
     with pytest.raises(UsageError, match="is not a port"):
