@@ -176,8 +176,8 @@ async def test_without_openssh_the_command_line_counts_and_a_configuration_is_re
     sshd: Sshd, host_user: HostUser, no_openssh: Path
 ) -> None:
     assert not no_openssh.exists()
-    options = ("IdentitiesOnly=yes", f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName %h.0.1")
-    options += (f'IdentityFile "{sshd.identity}"',)
+    own = ("IdentitiesOnly=yes", f'IdentityFile "{sshd.identity}"')
+    options = (*own, f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName %h.0.1")
     where = SshTarget("127.0", host_user.name, sshd.port, options=options)
     async with logged_in(where) as transport:
         assert (await output(transport, "id -un")).strip() == host_user.name
