@@ -20,8 +20,8 @@ from ccb.deploy.bundle import cached_bundle, cached_form, load
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    sources = {"main.py": "A = 1\n", "agent/turn.py": "", "host_commands/gc.py": "B = 1\n"}
-    for name, text in (*((f"remote/{name}", text) for name, text in sources.items()), ("tunnel/wire/frames.py", "")):
+    sources = {"remote/main.py": "A = 1\n", "remote/agent/turn.py": "", "remote/host_commands/gc.py": "B = 1\n"}
+    for name, text in {**sources, "tunnel/wire/frames.py": ""}.items():
         (tmp_path / "ccb" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ccb" / name).write_text(text)
     return tmp_path / "ccb"
