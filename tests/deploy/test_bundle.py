@@ -95,6 +95,22 @@ def test_a_source_tree_that_cannot_be_written_builds_each_time(package: Path, fo
     assert len(built) == 3
 
 
+def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
+    package: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = builder.build
+
+    def build_and_edit(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
+        data = build(remote, wire, version)
+        (remote / "main.py").write_text("A = 22\n")
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "build", build_and_edit)
+        cached_bundle(package, "1", folder)
+    assert cached_bundle(package, "1", folder) == build(package / "remote", package / "tunnel" / "wire", "1")["worker"]
+
+
 def test_a_form_is_packed_once_for_a_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packs: list[str] = []
     pack = builder.pack
