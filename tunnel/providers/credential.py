@@ -27,8 +27,8 @@ class Credential:
         return "+".join(name for name in ("api_key", "bearer") if getattr(self, name))
 
     def headers(self, beside: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the headers that carry the credential in the clear: do not keep them. `beside` are the others of the
-        request."""
+        """Return the headers that carry the credential in the clear: do not keep them. `beside` are the other headers
+        of the request, whose betas stay."""
         headers = {}
         if self.workspace:
             headers["anthropic-workspace-id"] = self.workspace
@@ -55,7 +55,7 @@ def key_headers(credential: Credential | None, key_header: str, only: str | None
 
 
 def in_one_header(credential: Credential, header: str | None) -> Credential:
-    """Return a credential for one header of the Messages API, None for those that it has by itself."""
+    """Return a credential for one `header` of the Messages API. Without one, it has those that it has by itself."""
     key = credential.bearer or credential.api_key
     if not header:
         return credential

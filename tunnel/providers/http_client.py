@@ -106,9 +106,9 @@ class Endpoint:
 
 
 def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_plain: bool = False) -> Endpoint:
-    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. The usual variables choose
-    the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback, and with `allow_plain` for
-    others."""
+    """Return the endpoint at the URL `text`, which `variable` sets. Raise ConfigError. HTTPS_PROXY, NO_PROXY and the
+    like choose the proxy; a loopback endpoint never uses one. Plain http is accepted for loopback, and with
+    `allow_plain` for others."""
     do = f"Set {variable} to a URL such as https://api.example.com"
     try:
         base = URL(text)

@@ -95,7 +95,10 @@ class TraitsTable:
     provider's own list (`listed`), then what ccb knows of the family, then `default`."""
 
     def __init__(
-        self, default: ModelTraits, own: Mapping[str, Facts] | None = None, listed: Callable[..., Facts] = lambda _: {}
+        self,
+        default: ModelTraits,
+        own: Mapping[str, Facts] | None = None,
+        listed: Callable[[str], Facts] = lambda model: {},
     ) -> None:
         self._default = default
         self._own = own or {}

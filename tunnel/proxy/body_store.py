@@ -118,7 +118,8 @@ def _make(opened: CallOpen, base: bytes, sent: bytes) -> bytes:
 
 
 def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
-    """Return how many new bytes a body needs. Raise ValueError unless `parts` make `size` bytes of the base."""
+    """Return how many new bytes a body needs. Raise ValueError unless `parts` make exactly `size` bytes, with copies
+    that lie in a base of `base_size` bytes."""
     if len(parts) % 3 or len(parts) > MAX_PARTS:
         raise ValueError("parts are not triples, or too many")
     new, starts, counts = parts[::3], parts[1::3], parts[2::3]

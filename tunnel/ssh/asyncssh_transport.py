@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-Act = Callable[[], None]
+OnWait = Callable[[], None]
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
-_LATER_WINDOW = 16 << 20  # bytes ahead, such as of a copy: sshd sends large packets only if the network is slow
+_LATER_WINDOW = 16 << 20  # bytes that a later command, such as a copy, may send ahead. With fewer, packets are small
 _STARTED_S = 0.005  # longer than it takes to start `ssh -G`. This machine has time for other work while that runs.
 
 
 async def connect(
-    target: SshTarget, prompts: Prompts, on_wait: Act = lambda: None, past: PastLogins | None = None
+    target: SshTarget, prompts: Prompts, on_wait: OnWait = lambda: None, past: PastLogins | None = None
 ) -> SshTransport:
     """Log in to `target` with the options that `ssh -G` prints for it, and return the connection.
 
@@ -46,7 +46,7 @@ async def connect(
 async def share_or_connect(
     target: SshTarget,
     prompts: Prompts,
-    on_wait: Act = lambda: None,
+    on_wait: OnWait = lambda: None,
     past: PastLogins | None = None,
     sharing: Sharing = DEFAULT_SHARING,
 ) -> Transport:
@@ -69,7 +69,7 @@ async def share_or_connect(
 
 
 async def _log_in_over(
-    hops: Sequence[Hop], prompts: Prompts, on_wait: Act, past: PastLogins | None, failed: Pipelining | None = None
+    hops: Sequence[Hop], prompts: Prompts, on_wait: OnWait, past: PastLogins | None, failed: Pipelining | None = None
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it.
 
@@ -115,7 +115,7 @@ async def _log_in_over(
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
-async def _route(target: SshTarget, on_wait: Act) -> list[Hop]:
+async def _route(target: SshTarget, on_wait: OnWait) -> list[Hop]:
     waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
         return await route(target)

@@ -23,7 +23,8 @@ MAX_TEXT = 4000  # how many characters of a server's text are shown
 
 @dataclass
 class LoginRecord:
-    """What happened so far. `asked`: not just a passphrase. `wanted`: beside keys. `key_accepted`: but not enough."""
+    """What happened so far, for errors. `asked`: for something other than a passphrase. `wanted`: beside keys.
+    `key_accepted`: a key was right, but not enough."""
 
     banner: str = ""
     asked: bool = False

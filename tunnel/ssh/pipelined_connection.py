@@ -192,10 +192,10 @@ _MAX_UNPROCESSED = 16 << 20  # bytes of the server that may wait while one packe
 _MAX_UNPACKED = 256 << 10  # bytes of a packet without its compression. A server may send half of that
 
 _MAX_REQUESTS = 1024  # requests of the server that may wait while one of them is handled
-_ANSWERS = (
-    *(ssh.MSG_UNIMPLEMENTED, ssh.MSG_REQUEST_SUCCESS, ssh.MSG_REQUEST_FAILURE, ssh.MSG_CHANNEL_OPEN_FAILURE),
-    *(ssh.MSG_CHANNEL_SUCCESS, ssh.MSG_CHANNEL_FAILURE),
-)
+_ANSWERS = frozenset((
+    ssh.MSG_UNIMPLEMENTED, ssh.MSG_REQUEST_SUCCESS, ssh.MSG_REQUEST_FAILURE, ssh.MSG_CHANNEL_OPEN_FAILURE,
+    ssh.MSG_CHANNEL_SUCCESS, ssh.MSG_CHANNEL_FAILURE,
+))  # fmt: skip
 
 AT_ONCE_S = 1.0  # A signature that took longer was confirmed by a person, or needed a touch
 

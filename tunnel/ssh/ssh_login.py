@@ -91,7 +91,8 @@ async def _log_in(
 async def _accept_key(
     trust: HostTrust, known: KnownKeys, shown: asyncssh.SSHKey, prompts: Prompts, listener: Prompts
 ) -> None:
-    """Decide on an unknown key as StrictHostKeyChecking says, and store it. Warn `listener`. Raise HostKeyError."""
+    """Decide on an unknown key as StrictHostKeyChecking says, and store it. `listener` shows warnings, also where
+    `prompts` may ask nothing. Raise HostKeyError."""
     store = trust.known_hosts[0]
     accepted = prompts.memory.accepted
     for sentence in known.unread:

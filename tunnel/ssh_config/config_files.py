@@ -9,56 +9,96 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from ..errors import ConfigError
 from ..secret import without_secrets
 from ..transports.command_transport import said_by
-from .host_config import ALGORITHMS, HostConfig, host_config
+from .host_config import ALGORITHMS, HostConfig, host_config, with_tokens
 from .ssh_target import SshTarget
 
 CONFIG_FILES = (Path("~/.ssh/config"), Path("/etc/ssh/ssh_config"))
 _INSTALL = "Install the OpenSSH client: ccb asks it what the configuration means."
-_EVERY_LINE = ("identityfile", "certificatefile", "sendenv")
+_EVERY_LINE = ("identityfile", "certificatefile", "sendenv")  # options of which every value counts, not the first alone
 _LISTS = ("sendenv", "setenv", "userknownhostsfile", "globalknownhostsfile")
 _NUMBERS = (
-    *("port", "connectionattempts", "connecttimeout", "numberofpasswordprompts"),
-    *("serveralivecountmax", "serveraliveinterval"),
-)
-_OPTIONS = frozenset(
-    (
-        *(*_EVERY_LINE, *_LISTS, *_NUMBERS, *ALGORITHMS),
-        *("addressfamily", "batchmode", "bindaddress", "compression", "hashknownhosts", "hostkeyalias", "hostname"),
-        *("identitiesonly", "identityagent", "kbdinteractiveauthentication", "loglevel", "passwordauthentication"),
-        *("preferredauthentications", "proxycommand", "proxyjump", "pubkeyauthentication", "revokedhostkeys"),
-        *("stricthostkeychecking", "user"),
-    )
-)
+    "port", "connectionattempts", "connecttimeout", "numberofpasswordprompts", "serveralivecountmax",
+    "serveraliveinterval",
+)  # fmt: skip
+_YES_NO = ("yes", "no", "true", "false")
+_FLAGS = (
+    "batchmode", "compression", "hashknownhosts", "identitiesonly", "kbdinteractiveauthentication",
+    "passwordauthentication", "pubkeyauthentication",
+)  # fmt: skip
+_CHOICES = {
+    **dict.fromkeys(_FLAGS, _YES_NO),
+    "addressfamily": ("any", "inet", "inet6"),
+    "stricthostkeychecking": (*_YES_NO, "off", "ask", "accept-new"),
+}
+_OPTIONS = {
+    *_EVERY_LINE, *_LISTS, *_NUMBERS, *_CHOICES, *ALGORITHMS,
+    "bindaddress", "hostkeyalias", "hostname", "identityagent", "loglevel", "preferredauthentications", "proxycommand",
+    "proxyjump", "revokedhostkeys", "user",
+}  # fmt: skip
 """The options of the command line that are understood without OpenSSH."""
 
 
 def command_line_options(target: SshTarget) -> dict[str, list[str]]:
     """Return the options of the command line, as `ssh -G` prints them, for a machine without OpenSSH. Blocking. Raise
     ConfigError for what only ssh understands, which is every file: the connection could take another way."""
-    for path in (each.expanduser() for each in CONFIG_FILES):
-        with suppress(FileNotFoundError):
-            for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-                if line.strip() and not line.lstrip().startswith("#"):
-                    raise _error(f"{path} line {number}", "this machine has no OpenSSH client")
+    _refuse_files()
     options: dict[str, list[str]] = {}
     for option in target.options:
         name, value = (part.strip() for part in re.split(r"[\s=]+", option.strip() + " ", maxsplit=1))
         name = name.lower()
-        if name not in _OPTIONS or (name in _NUMBERS and not value.isdigit()):
+        values = [value] if name == "proxycommand" else _words(value)
+        if name not in _OPTIONS or not _fits(name, values):
             raise _error(f"-o {option}", "not understood without OpenSSH")
-        values = shlex.split(value) if name in _LISTS else [value.lower() if name == "hostkeyalias" else value]
+        if name == "hostkeyalias":
+            values = [values[0].lower()]
+        elif name == "hostname":
+            values = [with_tokens(values[0], {"h": target.host, "%": "%"})]
         if name in _EVERY_LINE:
             options.setdefault(name, []).extend(values)
-        options.setdefault(name, values)
+        else:
+            options.setdefault(name, values)
     if options.keys() >= {"proxycommand", "proxyjump"}:
         raise _error("-o ProxyCommand and -o ProxyJump", "only one of them is understood without OpenSSH")
     return options
+
+
+def _refuse_files() -> None:
+    """Raise ConfigError if a file says anything."""
+    for path in (each.expanduser() for each in CONFIG_FILES):
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise _error(str(path), str(error.strerror)) from error
+        for number, line in enumerate(lines, 1):
+            if line.strip() and not line.lstrip().startswith("#"):
+                raise _error(f"{path} line {number}", "this machine has no OpenSSH client")
+
+
+def _words(text: str) -> list[str]:
+    """Split a value as ssh does, [] for one with an escaped character or an open quote."""
+    if re.search(r"""\\[\\'" ]""", text):
+        return []
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
+    try:
+        return list(lexer)
+    except ValueError:
+        return []
+
+
+def _fits(name: str, values: Sequence[str]) -> bool:
+    if not values or not values[0] or (len(values) > 1 and name not in _LISTS):
+        return False
+    if name in _NUMBERS:
+        return values[0].isdecimal()
+    return name not in _CHOICES or values[0].lower() in _CHOICES[name]
 
 
 def _error(where: str, what: str) -> ConfigError:

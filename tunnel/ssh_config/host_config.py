@@ -85,7 +85,7 @@ class StreamOptions:
 @dataclass(frozen=True)
 class HostConfig:
     """The ssh options of one host. `given` are those that differ from ssh's defaults, `no_effect` those of them that
-    only OpenSSH honours. `control_asks`: the master at `control_path` asks before each use. `digest` is a hash of
+    only OpenSSH honours. `control_asks`: the master at `control_path` asks before each use. `digest` hashes them
     all."""
 
     hostname: str
@@ -135,7 +135,7 @@ def host_config(lines: Lines, defaults: Lines, target: SshTarget, home: str | No
         stream=_stream(options, given),
         given=given,
         no_effect=without_effect(lines, defaults),
-        # ssh -G prints it expanded; that of files which ccb reads itself does not count, because a master needs ssh
+        # ssh -G prints it expanded
         control_path=Path(control_path) if control_path.startswith("/") and "${" not in control_path else None,
         control_asks=options.one("controlmaster").lower() in ("ask", "autoask"),
         digest=hashlib.sha256(repr(sorted((key, list(values)) for key, values in lines.items())).encode()).hexdigest(),

@@ -24,7 +24,8 @@ def container_name(text: str) -> str:
 
 def container_command(name: str, command: str) -> str:
     """Return the line for the host's login shell that runs `command` in container `name`. Both have the form `exec
-    /bin/sh -c '…'`, which every login shell reads alike. Raise ValueError if that is impossible."""
+    /bin/sh -c '…'`, which every login shell reads alike; the script stands in double quotes inside. Raise ValueError if
+    that is impossible."""
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")

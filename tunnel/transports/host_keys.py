@@ -144,7 +144,8 @@ def _hash_of(name: str, salt: bytes) -> bytes:
 
 
 def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store: Path) -> HostKeyInfo:
-    """Return the question about an unknown key. Raise HostKeyError if it is revoked, or another one is known."""
+    """Return the question about an unknown key. Raise HostKeyError if it is revoked, or if another one of its kind is
+    known: it has changed."""
     fingerprint = shown.get_fingerprint()
     algorithm = shown.get_algorithm()
     if shown in known.revoked:

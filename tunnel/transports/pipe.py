@@ -12,7 +12,7 @@ from ..wire.dataclass import dataclass
 
 @dataclass(frozen=True)
 class Sharing:
-    """What the person allows: to use a live master of theirs, and to keep a connection for `keep_s` seconds."""
+    """What the person allows: to use a live master of theirs, and to keep a connection for `keep_s` seconds, if any."""
 
     own_master: bool = True
     keep_s: float = 0

@@ -233,7 +233,8 @@ def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
 
 
 def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
-    """Return a body as a delta to that of the `known` bodies which has most of it, perhaps `primed` with its end."""
+    """Return a body as a delta to that of the `known` bodies which has most of it. `primed`: the other end takes the
+    end of that one as a dictionary."""
     size = sum(map(len, pieces))
     base, best, most = "", None, 0
     for digest, body in known:

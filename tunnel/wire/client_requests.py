@@ -58,7 +58,7 @@ def _read_models(fields: Json) -> Json:
 
 
 LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
-"""Before another model is chosen: what the laptop knows of it, as two fields of the options."""
+"""Before another model is chosen: what is known of it, as `model_facts` and `thinking_models` of options."""
 SET_EFFORT: RequestKind[str | None, Json] = value_kind(
     "set_effort", "effort", lambda level: level in (None, *EFFORTS), f"the effort must be one of {', '.join(EFFORTS)}"
 )
@@ -124,7 +124,8 @@ CANCEL_ASYNC_MESSAGE = _text_kind("cancel_async_message", "message_uuid")
 
 @dataclass(frozen=True)
 class QueueMove:
-    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: into this turn."""
+    """A waiting prompt goes in front of the first of `before` that still waits, or last. `steers`: it no longer waits
+    for the end of the running turn."""
 
     uuid: str
     before: Sequence[str] = ()

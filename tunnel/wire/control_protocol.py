@@ -265,7 +265,7 @@ def _read_project_trust(fields: Json) -> ProjectTrust:
 TRUST_PROJECT: RequestKind[ProjectTrust, bool] = RequestKind(
     "trust_project",
     AnsweredBy.LAPTOP,
-    lambda answer: isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True,  # a clear yes
+    lambda answer: isinstance(answer, Success) and (answer.payload or {}).get("trusted") is True,  # else no
     read=_read_project_trust,
 )
 

@@ -67,7 +67,8 @@ class CallData:
 
 @dataclass(frozen=True)
 class Packed(CallData):
-    """L>W. Bytes of a response, compressed, for a worker that is `packed`. Offset and credit are of the plain bytes."""
+    """L>W. Bytes of a response, compressed, for a worker whose hello has the capability `packed`. Offset and credit
+    count the bytes before that."""
 
     t: ClassVar[str] = "packed"
 

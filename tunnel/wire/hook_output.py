@@ -68,7 +68,8 @@ def names_refusal(text: str) -> bool:
 
 
 def read_printed(text: str) -> PrintedAnswers:
-    """Find the JSON objects in an output: each begins a line, or follows another. Those of no answer are text."""
+    """Find the JSON objects in an output: each begins a line, or follows another. One without a field of an answer
+    belongs to the text around."""
     decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)  # shells put real newlines into texts
     answers, rest, broken = [], [], []
     at = tries = 0

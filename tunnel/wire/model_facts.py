@@ -117,7 +117,8 @@ class ModelTable:
         return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
 
     def paid_as(self, answered: str, asked: str) -> str:
-        """Return the name under which an answer is paid for: that of who answered, unless only the other is priced."""
+        """Return the name under which an answer is paid for: that of the model that answered, unless
+        only the one that was asked for has a price."""
         return asked if asked and not self.facts(answered).priced else answered
 
 

@@ -1,4 +1,4 @@
-"""The processes below one. Importing it takes no time, for programs of their own such as supervisors."""
+"""The processes below one. Supervisors and keepers are programs of their own, so importing this takes no time."""
 
 from __future__ import annotations
 

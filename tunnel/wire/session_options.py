@@ -47,7 +47,7 @@ CAGES = {"read-only": "read-only cage", "workspace": "workspace cage", "off": "n
 
 CLAUDE_CODE_VERSION = "2.1.329"  # the version of the stream-json protocol that ccb speaks. Its clients compare it
 
-INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # files, ccb's own agents: to leave out
+INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"  # what a program may leave out of a session
 
 SETUP_COMMAND = "/?setup"  # a prompt that only starts a session: its hooks run, and no model is called
 
@@ -138,6 +138,7 @@ class SessionOptions:
 
 
 def _changed(options: Any, default: Any) -> Json:
+    """Return the fields of a dataclass that differ from those of another."""
     return {k: v for k, v in asdict(options).items() if v != getattr(default, k)}
 
 

@@ -25,9 +25,9 @@ exec ssh -F /dev/null -p {port} -i {key} -o UserKnownHostsFile={known} -o Identi
 
 ENGINES = {"docker": "docker exec -i web", "kubectl": "kubectl exec -i web --", "srun --pty": "srun --pty"}
 WAYS = (
-    *("asyncssh", "ssh", "docker", "wrapper", "sh -c", "kubectl", "srun --pty"),
-    *("container over asyncssh", "container over ssh", "container here"),
-)
+    "asyncssh", "ssh", "docker", "wrapper", "sh -c", "kubectl", "srun --pty", "container over asyncssh",
+    "container over ssh", "container here",
+)  # fmt: skip
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def uses(*blocks: Json, **more: object) -> Json:
 
 
 _TICKS = "for n in 1 2 3 4 5; do echo tick $n >> count; sleep 0.1; done; echo ticked"
-_READS = (tool("Read", file_path=name) for name in ("a.txt", "b.txt", "edit.txt"))
+_READS = [tool("Read", file_path=name) for name in ("a.txt", "b.txt", "edit.txt")]
 _LOOKED = (*_READS, bash("echo one >> count; echo counted"))
 LOOK = Piece(
     "first: look and count",
@@ -200,7 +200,7 @@ SERVE = Piece(
     "use the server", (uses(count("served")), uses(count("again")), {"text": "It has counted."}),
     ("served", "served-ended", "again", "again-ended"), moments=("served-runs", "again-runs"),
 )  # fmt: skip
-_SPENT = (uses(count(word, server=NEAR_NAME, seconds=1)) for word in ("spent", REFUSED))
+_SPENT = [uses(count(word, server=NEAR_NAME, seconds=1)) for word in ("spent", REFUSED)]
 SPEND = Piece(
     "use mine", (*_SPENT, {"text": "It has counted on the laptop."}),
     near=("spent", "spent-ended"), moments=("spent-runs",),

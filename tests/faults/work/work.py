@@ -90,9 +90,8 @@ class Work:
 
 
 _EVERYTHING = (
-    *(pieces.FILL, pieces.BACKGROUND, pieces.AGENTS, pieces.TREES, pieces.WAIT),
-    *(pieces.SERVE, pieces.QUEUE, pieces.SPEND),
-)
+    pieces.FILL, pieces.BACKGROUND, pieces.AGENTS, pieces.TREES, pieces.WAIT, pieces.SERVE, pieces.QUEUE, pieces.SPEND,
+)  # fmt: skip
 WORKS = {
     "basics": Work((pieces.LOOK, pieces.WAIT, pieces.FINISH), 7),
     "agents": Work((pieces.AGENTS, pieces.TREES, pieces.FINISH), 18, hooked=True),

@@ -275,6 +275,18 @@ async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstr
             await aborted.wait()
 
 
+@pytest.mark.parametrize(("length", "says"), [(900, "shorter"), (5_000, "longer")])
+async def test_a_body_has_the_length_that_was_announced(fake_model: FakeModel, length: int, says: str) -> None:
+    head = request_head(b"x" * 1_000)
+    async with (
+        proxy_to(fake_model.url) as proxy,
+        proxy.call(head, pieces(b"x" * length, 300), nonce=guard()) as answer,
+    ):
+        said = b"".join([piece async for piece in body_of(answer)])
+    assert answer.status == 400 and f"{says} than announced" in said.decode()
+    assert not fake_model.requests
+
+
 async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()

@@ -175,9 +175,10 @@ def no_openssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_without_openssh_the_command_line_counts_and_a_configuration_is_refused(
     sshd: Sshd, host_user: HostUser, no_openssh: Path
 ) -> None:
-    no_openssh.write_text("# nothing\n\n")
-    options = ("IdentitiesOnly=yes", f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName 127.0.0.1")
-    where = SshTarget("mine", host_user.name, sshd.port, (str(sshd.identity),), options)
+    assert not no_openssh.exists()
+    own = ("IdentitiesOnly=yes", f'IdentityFile "{sshd.identity}"')
+    options = (*own, f"UserKnownHostsFile ~/missing {sshd.known_hosts}", "HostName %h.0.1")
+    where = SshTarget("127.0", host_user.name, sshd.port, options=options)
     async with logged_in(where) as transport:
         assert (await output(transport, "id -un")).strip() == host_user.name
     no_openssh.write_text("# nothing\n\nHost other\n")
@@ -187,11 +188,21 @@ async def test_without_openssh_the_command_line_counts_and_a_configuration_is_re
 
 @pytest.mark.parametrize(
     "options",
-    [("ProxyComand=nc %h %p",), ("Port=twenty-two",), ("ConnectTimeout soon",), ("ProxyJump=a", "ProxyCommand=nc")],
-)
+    [
+        ("ProxyComand=nc %h %p",), ("Port=twenty-two",), ("Port 22 23",), ("ConnectTimeout soon",), ("User",),
+        ("StrictHostKeyChecking=perhaps",), ("IdentitiesOnly=on",), ("IdentityFile it's",), (r"User=a\ b",),
+        ("ProxyJump=a", "ProxyCommand=nc"),
+    ],
+)  # fmt: skip
 async def test_without_openssh_an_unknown_option_is_an_error(no_openssh: Path, options: tuple[str, ...]) -> None:
     error = await refused(ConfigError, SshTarget("mine", options=options))
     assert "without OpenSSH" in error.evidence
+
+
+async def test_without_openssh_a_configuration_that_cannot_be_read_is_refused(no_openssh: Path) -> None:
+    no_openssh.mkdir()
+    error = await refused(ConfigError, SshTarget("mine"))
+    assert str(no_openssh) in error.evidence
 
 
 async def test_a_jump_host_has_a_jump_host(

@@ -90,7 +90,7 @@ async def test_an_answer_that_was_not_stored_is_about_that_key(sshd: Sshd, host_
 
 
 @pytest.mark.parametrize("what", ["a directory", "no text"])
-async def test_an_unreadable_file_for_keys_is_passed(
+async def test_an_unreadable_file_for_keys_is_passed_over(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, what: str
 ) -> None:
     broken = tmp_path / "broken"
@@ -108,7 +108,7 @@ async def test_an_unreadable_file_for_keys_is_passed(
         assert person.told[0] == f"{broken} cannot be read, so the keys in it are not used: Is a directory."
 
 
-async def test_a_key_of_another_kind_is_asked_about_by_place(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+async def test_a_question_about_a_key_names_other_kinds(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known = tmp_path / "known_hosts"
     known.write_text(f"[127.0.0.1]:{sshd.port} {public(make_key(tmp_path / 'rsa', 'rsa'))}")
     person = Person(trust=False)
@@ -189,7 +189,7 @@ async def test_a_certificate_without_proof_leaves_the_key_to_judge(
         await logs_in(target(server, host_user, known=known))
 
 
-async def test_a_key_of_another_port_does_not_stand_in_for_one(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+async def test_a_key_of_port_22_counts_if_this_port_has_none(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     known, old = tmp_path / "known_hosts", make_key(tmp_path / "old")
     where = target(sshd, host_user, known=known)
     known.write_text(f"127.0.0.1 {public(sshd.host_key)}")

@@ -101,7 +101,7 @@ def test_the_words_of_a_proxy_command_are_those_of_a_way_that_does_not_lead_ther
         ("ssh: Could not resolve hostname box: Name or service not known", Unreachable, "does not resolve"),
         ("ssh: connect to host box port 22: Connection refused", Unreachable, "cannot reach box"),
         ("ssh: connect to host box port 22: Permission denied", Unreachable, "cannot reach box"),  # a firewall's EACCES
-        ("Connection timed out during banner exchange\nConnection to 192.0.2.1 port 2 timed out", Unreachable, "reach"),
+        ("Connection timed out during banner exchange\nConnection to 192.0.2.1 timed out", Unreachable, "reach box"),
         ("Timeout, server box not responding.", Unreachable, "cannot reach box"),
         (SILENT_WAY, Unreachable, "the jump host or ProxyCommand does not reach box"),
         (f"Opening a tunnel …\n{SILENT_WAY}", Unreachable, "the jump host or ProxyCommand does not reach box"),
