@@ -146,9 +146,7 @@ async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_ans
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )
 @pytest.mark.quick_rows(1)
-async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
-    here: Here, number: signal.Signals, code: int
-) -> None:
+async def test_a_signal_in_a_tool_kills_it_with_one_result(here: Here, number: signal.Signals, code: int) -> None:
     here.model.add(uses("Bash", command="echo started > began; sleep 60"), {"text": "never"})
     async with here.start("-p", "go", *STREAM, "--allowedTools", "Bash", piped=False) as running:
         await running.until("assistant")
@@ -176,9 +174,7 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(here: 
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
 @pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
 @pytest.mark.quick_rows(2)
-async def test_an_answer_that_cannot_be_written_is_no_success(
-    here: Here, sent: str, code: int, output: list[str]
-) -> None:
+async def test_an_unwritable_answer_is_no_success(here: Here, sent: str, code: int, output: list[str]) -> None:
     here.model.add({"text": "Four."})
     ccb = shlex.join([sys.executable, "-m", "ccb", str(here.project), "-p", "2+2?", *output])
     process = await asyncio.create_subprocess_exec(

@@ -96,9 +96,7 @@ async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
 
 
-async def test_own_commands_and_skills_come_along_and_a_trusted_project_is_first(
-    host: WorkerHost, session: str
-) -> None:
+async def test_own_commands_and_skills_come_along_but_a_trusted_project_wins(host: WorkerHost, session: str) -> None:
     write(host, "commands/both.md", "Of the project")
     skill = "---\ndescription: Greets\nallowed-tools: Bash(*/greet.sh)\n---\nIt says !`${CLAUDE_SKILL_DIR}/greet.sh`"
     own = [

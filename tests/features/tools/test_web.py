@@ -154,9 +154,7 @@ async def test_a_page_is_read_over_https_through_the_proxy(host: WorkerHost, ses
             assert [head[0] for head in proxy.requests] == [f"CONNECT {named.removeprefix('https://')} HTTP/1.1"]
 
 
-async def test_a_proxy_gets_the_address_that_was_checked_and_no_private_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_proxy_gets_a_checked_address_that_is_public(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     leads_to = {"shop.test": "93.184.216.34", "inside.test": "10.0.0.1"}
     plain = socket.getaddrinfo
 

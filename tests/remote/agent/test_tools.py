@@ -267,9 +267,7 @@ async def test_the_person_is_asked_and_allows() -> None:
     ],
     ids=["denied", "a wrong change", "a question that fails"],
 )
-async def test_what_is_no_permission_is_told_to_the_model(
-    answer: ToolPermission | RequestFailed, said: str, denials: int
-) -> None:
+async def test_a_refusal_is_told_to_the_model(answer: ToolPermission | RequestFailed, said: str, denials: int) -> None:
     world = _calling("Change", decisions={"Change": ASK}, answers=[answer])
     result = await world.turn()
     assert said in _result_text(world.journal) and result["subtype"] == "success"

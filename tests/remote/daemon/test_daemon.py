@@ -52,7 +52,7 @@ async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost,
         ("/nowhere/at/all", "no_such_path"),
     ],
 )
-async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
+async def test_an_unusable_directory_is_refused_without_rest(
     host: WorkerHost, session: str, cwd: str, code: str
 ) -> None:
     (host.home / "file").write_text("", encoding="utf-8")
@@ -174,9 +174,7 @@ async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str)
     assert "root" in refused.message
 
 
-async def test_a_worker_that_must_read_a_long_journal_first_sends_its_last_records_in_hello(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_worker_before_a_long_journal_sends_its_last_records_in_hello(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     assert (await first.attach()).last == {}
     await first.turn("go", says("the last words"))

@@ -53,9 +53,7 @@ async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
 
 
 @pytest.mark.parametrize("how", ["its client stops it", "SIGINT", "SIGTERM"])
-async def test_a_worker_that_ends_leaves_no_process_no_socket_and_a_readable_journal(
-    host: WorkerHost, session: str, how: str
-) -> None:
+async def test_a_worker_that_ends_leaves_only_a_readable_journal(host: WorkerHost, session: str, how: str) -> None:
     """SIGTERM is for every process of a host that goes down. A goodbye would tell the laptop that the session is
     over."""
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
@@ -76,9 +74,7 @@ async def test_a_worker_that_ends_leaves_no_process_no_socket_and_a_readable_jou
         assert (await again.message("result"))["is_error"], "the session goes on"
 
 
-async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
-    host: WorkerHost, session: str
-) -> None:
+async def test_who_meets_an_ending_worker_is_not_told_that_the_session_is_over(host: WorkerHost, session: str) -> None:
     driver = await host.drive(session)
     await driver.next(Event)
     late = await host.connect(session)
@@ -196,9 +192,7 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
     assert (host.project / "touched").exists()
 
 
-async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_disk_that_fills_ends_the_turn_with_its_own_reason_and_counts(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     await laptop.begin("go", calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
@@ -215,9 +209,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
 
 
-async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
-    host: WorkerHost, session: str
-) -> None:
+async def test_prompts_over_the_limit_are_taken_later_and_an_interrupt_is_first(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     sent = [await laptop.say("first")]
     await laptop.call()  # so the turn holds it, and the rest waits
@@ -234,9 +226,7 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
     assert taken == sent
 
 
-async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that_waited_for_room(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_session_that_shall_end_first_takes_the_prompts_that_waited(host: WorkerHost, session: str) -> None:
     host.prelude = "import ccb.remote.session.turns as inputs\ninputs.MAX_WAITING = 1\n"
     laptop = await host.drive(session)
     opened = await laptop.opened("first")  # so the turn holds it, and the rest waits

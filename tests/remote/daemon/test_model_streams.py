@@ -189,7 +189,7 @@ async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(dr
 
 
 @pytest.mark.parametrize("who_drives", ["when it is lost", "later"])
-async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_that(
+async def test_a_client_that_stays_away_is_not_waited_for_long(
     who_drives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)

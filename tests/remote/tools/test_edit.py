@@ -207,9 +207,7 @@ CHANGES: list[tuple[str, Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "change", "before", "after"), CHANGES)
-async def test_the_person_is_shown_the_change_that_is_then_made(
-    box: Toolbox, tool: str, change: Json, before: str, after: str
-) -> None:
+async def test_the_change_is_made_as_shown(box: Toolbox, tool: str, change: Json, before: str, after: str) -> None:
     path = await box.seen("a.txt", before)
     call = {"file_path": str(path), **change}
     preview = await box.tools[tool].preview(call, box.context)

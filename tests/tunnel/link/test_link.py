@@ -98,7 +98,7 @@ async def test_silence_is_pinged_and_then_dead() -> None:
         assert link.silent
 
 
-async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_dead_long_before_its_time(
+async def test_a_doubted_connection_lives_if_it_is_heard_or_is_soon_dead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(liveness, "PROBE_S", 0.3)

@@ -158,9 +158,7 @@ async def test_time_ends_it(sshd: Sshd, host_user: HostUser) -> None:
     assert await use(where) == "new" and sshd.logins == 2
 
 
-async def test_sleep_ends_it_before_its_keeper(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_sleep_ends_it_not_its_keeper(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:
     where = target(sshd, host_user)
     assert await use(where) == "new"
     first = only()

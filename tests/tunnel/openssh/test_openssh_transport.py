@@ -150,9 +150,7 @@ async def test_who_gives_up_is_refused_headless_too(sshd: Sshd, host_user: HostU
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
-async def test_an_unknown_host_key_is_asked(
-    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, answer: str
-) -> None:
+async def test_a_new_host_key_is_asked(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, answer: str) -> None:
     known = tmp_path / "new_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}", "StrictHostKeyChecking=ask")
     person = SshAsks(answer)
@@ -168,9 +166,7 @@ async def test_an_unknown_host_key_is_asked(
     assert "SHA256:" in before and "yes/no" in prompt and echo
 
 
-async def test_a_strange_host_key_is_refused_headless(
-    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path
-) -> None:
+async def test_an_odd_host_key_is_refused_headless(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
     known = tmp_path / "other_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}")
     with pytest.raises(HostKeyError):
@@ -191,7 +187,7 @@ async def test_without_multiplexing_each_command_logs_in(sshd: Sshd, host_user: 
 
 
 @pytest.mark.parametrize("option", ["StdinNull yes", "SessionType subsystem", "RemoteCommand tmux"])
-async def test_options_against_our_command_do_nothing(
+async def test_contrary_options_are_void(
     sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, option: str
 ) -> None:
     config = tmp_path / "config"

@@ -170,9 +170,7 @@ async def test_foundry_is_the_messages_api_with_its_own_key(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("header", "sent"), [(None, "both"), ("authorization", "bearer"), ("x-api-key", "key")])
-async def test_a_token_of_entra_goes_into_the_named_header(
-    header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_entra_token_is_in_its_header(header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"keyHelper": f"echo {ACCESS_TOKEN}", **({"keyHeader": header} if header else {})}
     async with cloud("foundry", monkeypatch, {"PATH": os.environ["PATH"]}, **own) as (server, proxy):
         await ask(proxy, asked_of("foundry/d", stream=True))
@@ -234,9 +232,7 @@ async def test_a_frame_that_bedrock_does_not_send_is_no_answer(monkeypatch: pyte
             await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
-async def test_without_credentials_the_person_is_told_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_credentials_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
@@ -284,9 +280,7 @@ async def test_vertex_without_credentials_says_how_to_get_some(tmp_path: Path, m
         await provider.credential_name()
 
 
-async def test_unusable_credentials_and_a_missing_project_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     google = pytest.importorskip("google.auth")
     pytest.importorskip("botocore")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

@@ -83,7 +83,7 @@ def test_signs_of_life_of_a_server_say_nothing_to_the_worker(flavour: str) -> No
     cuts=st.lists(st.integers(0, 6000), max_size=40),
     crlf=st.booleans(),
 )
-def test_any_split_gives_the_same_events(
+def test_any_split(
     flavour: str, text: str, thinking: str, calls: Calls, stop: str, cuts: list[int], crlf: bool
 ) -> None:
     stream = stream_of(Said(text, thinking, tuple(calls), stop), 7, flavour)

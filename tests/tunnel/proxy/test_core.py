@@ -48,9 +48,7 @@ async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_
     ],
     ids=["key", "bearer", "both"],
 )
-async def test_each_credential_has_its_own_header(
-    fake_model: FakeModel, credential: Credential, headers: dict[str, str]
-) -> None:
+async def test_credentials_have_headers(fake_model: FakeModel, credential: Credential, headers: dict[str, str]) -> None:
     async with proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy:
         await answer_to(proxy, b"", method="GET", path="/v1/models?limit=5")
     (seen,) = fake_model.other_requests

@@ -194,9 +194,7 @@ async def test_without_openssh_an_unknown_option_is_an_error(no_openssh: Path, o
     assert "without OpenSSH" in error.evidence
 
 
-async def test_a_jump_host_has_a_jump_host(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nested_jumps(sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve(tmp_path / "outer") as outer, serve(tmp_path / "inner") as inner:
         for server in (outer, inner):
             server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())

@@ -67,7 +67,7 @@ async def test_a_socket_that_this_machine_does_not_give_is_an_address_that_does_
     assert "Too many open files" in caught.value.evidence
 
 
-async def test_it_is_run_by_the_shell_of_the_person(
+async def test_a_shell_runs_it(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = pipe_to(sshd.port, tmp_path)
@@ -78,7 +78,7 @@ async def test_it_is_run_by_the_shell_of_the_person(
     await refused(Unreachable, target(sshd, host_user, f"{command} 2> >(cat >&2)"), match="no SSH connection")
 
 
-async def test_it_gets_no_secret(
+async def test_it_has_no_secret(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in SECRET_VARIABLES:

@@ -156,7 +156,7 @@ async def test_the_keys_that_are_wanted_come_first_as_ever(sshd: Sshd, host_user
     assert text == "no: your ssh configuration does not begin with a key; the next login will be"
 
 
-async def test_each_jump_host_gets_what_it_needed(
+async def test_each_jump_gets_its_own(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     past = PastLogins(tmp_path / "past")

@@ -46,9 +46,7 @@ async def test_an_unknown_key_is_refused_where_nobody_is_asked(sshd: Sshd, host_
 
 
 @pytest.mark.parametrize("hashed", ["no", "yes"])
-async def test_an_accepted_key_is_stored_and_known(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str
-) -> None:
+async def test_an_accepted_key_is_kept_known(sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str) -> None:
     known = tmp_path / "ssh" / "known_hosts"
     where = target(sshd, host_user, f"HashKnownHosts={hashed}", known=known)
     person = Person(trust=True)
@@ -89,7 +87,7 @@ async def test_a_revoked_key_is_refused_anywhere(sshd: Sshd, host_user: HostUser
     assert not person.asked
 
 
-async def test_a_jump_host_has_its_own_host_key(
+async def test_a_jump_host_shows_its_key(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(tmp_path / "jump") as jump:

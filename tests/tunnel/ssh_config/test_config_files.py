@@ -63,9 +63,7 @@ async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path
     assert (await resolve(SshTarget("other"))).hostname == "far.example"
 
 
-async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_home_is_not_of_the_environment(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("IdentityFile ~/mine\nCertificateFile %d/mine\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     resolved = await resolve(SshTarget("far"))
@@ -91,9 +89,7 @@ async def test_the_chosen_agent(config: Path, monkeypatch: pytest.MonkeyPatch, v
     assert (await resolve(SshTarget("far"))).identities.agent == means
 
 
-async def test_what_the_configuration_starts_gets_no_credential(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_it_starts_gets_no_credential(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, "sk-secret")
     seen = tmp_path / "seen"
@@ -103,7 +99,7 @@ async def test_what_the_configuration_starts_gets_no_credential(
 
 
 @pytest.mark.slow
-async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
+async def test_a_slow_condition_ends_with_children(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text('Match exec "sleep 4321; true"\n')
