@@ -91,7 +91,7 @@ async def result_of(laptop: Laptop, number: int) -> Json:
 
 async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(
-        session, SessionOptions(allowed_tools=["WebFetch(domain:127.0.0.1)"], web_allow_private=True)
+        session, SessionOptions(web_allow_private=True, allowed_tools=["WebFetch(domain:127.0.0.1)"])
     )
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url}/here", prompt="What is next?")
@@ -111,9 +111,8 @@ async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: Worker
 
 
 async def test_private_addresses_are_refused_on_the_host(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(
-        session, SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"])
-    )
+    options = SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"])
+    laptop = await host.drive(session, options)
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url.replace('127.0.0.1', 'localhost')}/page", prompt="?")
         result = await result_of(laptop, 1)

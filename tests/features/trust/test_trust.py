@@ -153,7 +153,7 @@ async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(hos
     assert (library / "made").read_text() == "x"
     bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
     other = await host.drive(
-        str(uuid.uuid4()), SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json())
+        uuid.uuid4().hex, SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json())
     )
     asked = await answer(other, trusted=True)
     assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
@@ -209,7 +209,7 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
     own = {"/laptop/helper.md": "---\nname: helper\ndescription: helps\nmemory: project\n---\nYou help."}
     for trusted in (False, True):
         laptop = await host.drive(
-            str(uuid.uuid4()), SessionOptions(own_agents=own, role="helper", permission_prompts="none")
+            uuid.uuid4().hex, SessionOptions(own_agents=own, role="helper", permission_prompts="none")
         )
         asked = await answer(laptop, trusted=trusted)
         assert [(each["kind"], each["name"], each["path"]) for each in asked["switches"]] == [

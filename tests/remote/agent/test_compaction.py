@@ -145,7 +145,7 @@ async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:
 
 async def test_a_full_window_in_the_middle_of_an_answer_compacts_and_goes_on() -> None:
     world = kit.make_world(
-        kit.says("half", stop_reason="model_context_window_exceeded"), summary(), kit.says("done", "msg_3")
+        kit.says("x", stop_reason="model_context_window_exceeded"), summary(), kit.says("done", "m3")
     )
     assert (await world.turn())["result"] == "done"
 
@@ -248,7 +248,7 @@ async def test_a_compaction_that_died_with_its_worker_is_made_again_once() -> No
     world.journal.emit(kinds.CompactStartRecord("manual", "keep the colours"))
     journal = list(world.journal.records)
     after = kit.make_world(
-        summary(), kit.says("on", "m2"), kit.says("on", "m3"), conversation=again(world), ledger=Ledger()
+        summary(), kit.says("on", "m"), kit.says("on", "n"), conversation=again(world), ledger=Ledger()
     )
     await after.turn("second")
     await after.turn("third")
@@ -333,9 +333,7 @@ def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> 
 
 
 async def test_the_picture_of_the_window_adds_up() -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Look", {"key": "a"})), kit.says("done", "m2"), kit.Reply((b"no route",), 404)
-    )
+    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"})), kit.says("done", "m2"), kit.Reply((b"none",), 404))
     await world.turn("hello")
     report = await world.agent.context_report()
     public = report.public()

@@ -142,7 +142,7 @@ def test_the_history_of_records(records: list[Record], shape: list[list[str]]) -
 
 def test_open_tool_uses_are_closed_where_they_belong() -> None:
     conversation = Conversation.from_records(
-        [_prompt("go"), _call("m1", "a"), _call("m1", "b"), _result("b"), _prompt("hm")]
+        [_prompt("go"), _call("m", "a"), _call("m", "b"), _result("b"), _prompt("x")]
     )
     assert conversation.open_tool_uses == ["a"]
     bodies = close_open_tool_uses(conversation, lambda tool_use_id: f"{tool_use_id} was lost in a crash")

@@ -41,9 +41,7 @@ def _calling(tool: str, **options: Any) -> kit.World:
 
 
 async def test_reads_overlap() -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "msg_2")
-    )
+    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "m2"))
     world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
     turn = world.start()
     await world.read.until("start a", "start b")
@@ -92,9 +90,7 @@ async def test_writes_run_alone_and_in_order_and_later_reads_wait() -> None:
 
 
 async def test_at_most_ten_reads_at_once() -> None:
-    world = kit.make_world(
-        kit.calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), kit.says("ok", "msg_2")
-    )
+    world = kit.make_world(kit.calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), kit.says("ok", "m2"))
     world.read.gates = {f"k{i}": asyncio.Event() for i in range(12)}
     turn = world.start()
     await world.read.until(*[f"start k{i}" for i in range(10)])

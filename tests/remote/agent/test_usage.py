@@ -37,7 +37,5 @@ def test_the_parts_of_a_usage_add_up() -> None:
 
 def test_a_long_request_costs_as_much_as_the_laptop_counts_for_it() -> None:
     ledger = Ledger()
-    ledger.add(
-        "claude-sonnet-4-5", claude_facts("claude-sonnet-4-5"), {"input_tokens": 300_000, "output_tokens": 1_000}
-    )
+    ledger.add("claude-sonnet-4-5", claude_facts("claude-sonnet-4-5"), {"input_tokens": 300_000, "output_tokens": 1000})
     assert round(ledger.total_cost_usd, 6) == 2 * 0.9 + 1.5 * 0.015

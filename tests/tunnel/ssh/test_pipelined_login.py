@@ -204,9 +204,7 @@ async def test_a_locked_key_signs_at_once_when_it_was_unlocked(sshd: Sshd, host_
     sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
     where = target(sshd, host_user, key=locked)
     past, person = PastLogins(tmp_path / "past"), Person(passphrases=["secret", "secret"])
-    assert (await report(where, past, person)).endswith(
-        "the next login will not be either: this login asked for something"
-    )
+    assert (await report(where, past, person)).endswith("next login will not be either: this login asked for something")
     assert (await report(where, past, person)).endswith("the next login will be")
     assert await report(where, past, person) == PIPELINED
     text = await report(where, past, Person(passphrases=["secret"]))

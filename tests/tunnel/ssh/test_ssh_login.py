@@ -112,9 +112,8 @@ async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) ->
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
-        error = await refused(
-            Unreachable, target(sshd, host_user, port=server.sockets[0].getsockname()[1]), match="no SSH connection"
-        )
+        where = target(sshd, host_user, port=server.sockets[0].getsockname()[1])
+        error = await refused(Unreachable, where, match="no SSH connection")
     assert "It said: HTTP/1.1 400 Bad Request" in error.evidence
 
 
@@ -195,7 +194,7 @@ async def test_a_silent_host_behind_a_jump_host_is_given_up(
     with silent_port() as port:
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.known_hosts))
         where = target(
-            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout=1", port=port
+            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout 1", port=port
         )
         says = f"the jump host {host_user.name}@127.0.0.1 got no answer from 127.0.0.1 port {port} in 1 s"
         with pytest.raises(Unreachable, match=says) as caught:

@@ -190,7 +190,7 @@ async def test_what_a_command_says_while_it_connects_is_shown_harmlessly() -> No
     notices: list[str] = []
     async with transport("sh -c", notices) as box:
         pipe = await box.execute(
-            "printf 'open \\033[31mhttps://login\\r\\n' >&2; cat >/dev/null; echo on; echo later >&2"
+            "printf 'open \\033[31mhttps://login\\r\\n' >&2; cat >/dev/null; echo on; echo more >&2"
         )
         await until(lambda: notices)
         assert notices == ["open https://login"]
@@ -252,9 +252,8 @@ def engine(tmp_path: Path) -> Path:
 async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
     line = 'exec /bin/sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
     path = f"{engine}:{os.environ['PATH']}"
-    said = subprocess.run(
-        [*shell.split(), "-c", container_command("web", line)], env={"PATH": path}, capture_output=True, check=True
-    )
+    argv = [*shell.split(), "-c", container_command("web", line)]
+    said = subprocess.run(argv, env={"PATH": path}, capture_output=True, check=True)
     assert said.stdout.decode().split("\n") == ["yes", "a b", "back", "deep", "", "end", ""]
 
 

@@ -7,6 +7,7 @@ import json
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, MAX_FRAME, MAX_LINE, FrameDecoder,
 from ccb.tunnel.wire.session_options import SessionOptions
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | text, lambda x: st.lists(x, max_size=3), max_leaves=5
-)
+scalars = st.none() | st.booleans() | st.integers() | text
+json_values = st.recursive(scalars, partial(st.lists, max_size=3), max_leaves=5)
 bodies = st.dictionaries(text, json_values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 frames: st.SearchStrategy[Any] = st.one_of(

@@ -110,9 +110,7 @@ def test_the_texts_and_the_tool_results_of_a_user_line() -> None:
 
 
 def test_a_request_tells_its_fields_as_text() -> None:
-    line = messages.parse_message(
-        {"type": "control_request", "request_id": "r", "request": {**CALL, "input": [], "url": 7}}
-    )
+    line = messages.parse_message({"type": "control_request", "request": {**CALL, "input": [], "url": 7}})
     assert isinstance(line, messages.ControlRequest)
     assert (line.input, line.text("agent"), line.text("url"), line.text("sandbox")) == ({}, "Explore", "7", "")
 
