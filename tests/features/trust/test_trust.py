@@ -45,17 +45,6 @@ async def touch(laptop: Laptop, name: str = "made") -> str:
     return json.dumps(body["messages"][-1])
 
 
-async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: WorkerHost, session: str) -> None:
-    bring(host.project, SETTINGS)
-    laptop = await host.drive(session)
-    asked = await answer(laptop, trusted=True)
-    assert asked["directory"] == str(host.project)
-    shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
-    assert shown == [("hook", "Stop", "id > /tmp/x"), ("allow", "Bash(touch *)", "")]
-    await touch(laptop)
-    assert (host.project / "made").exists()
-
-
 async def test_an_unreadable_entry_is_named_with_its_line_and_others_count(host: WorkerHost, session: str) -> None:
     (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
@@ -107,12 +96,19 @@ async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHos
     assert result["is_error"] and "cannot be read: TypeError" in str(result["errors"])
 
 
-async def test_without_trust_no_rule_of_the_project_counts(host: WorkerHost, session: str) -> None:
+async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
     laptop = await host.drive(session)
     await answer(laptop, trusted=False)
     assert "was not granted" in await touch(laptop)
     assert not (host.project / "made").exists()
+    laptop = await host.drive(uuid.uuid4().hex)
+    asked = await answer(laptop, trusted=True)
+    assert asked["directory"] == str(host.project)
+    shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
+    assert shown == [("hook", "Stop", "id > /tmp/x"), ("allow", "Bash(touch *)", "")]
+    await touch(laptop)
+    assert (host.project / "made").exists()
 
 
 async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: WorkerHost, session: str) -> None:

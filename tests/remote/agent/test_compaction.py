@@ -116,22 +116,16 @@ async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
 
 
 async def test_a_compaction_by_hand_that_fails_changes_nothing() -> None:
-    world = kit.make_world(kit.says("hello"), kit.error_reply(401), kit.error_reply(401), kit.says("on", "msg_2"))
+    wordless = kit.calls(("t9", "Look", {"key": "a"}))
+    world = kit.make_world(kit.says("hello"), *[kit.error_reply(401)] * 2, wordless, kit.says("on", "msg_2"))
     await world.turn("first")
     before = world.history()
     result = await world.turn("/compact")
     assert (result["is_error"], result["api_error_status"]) == (True, 401)
-    assert world.history() == before
+    assert "wrote no summary" in (await world.turn("/compact"))["result"]
+    assert world.history() == before and world.log == [], "the call of a tool in a summary does not run"
     await world.turn("second")
     assert not world.conversation.compactions.unfinished
-
-
-async def test_a_summary_without_a_word_counts_as_failed() -> None:
-    world = kit.make_world(kit.says("hello"), kit.calls(("t9", "Look", {"key": "a"})), kit.says("on", "msg_2"))
-    await world.turn("first")
-    result = await world.turn("/compact")
-    assert "wrote no summary" in result["result"]
-    assert world.log == [], "the call of a tool in a summary does not run"
 
 
 async def test_a_prompt_that_is_too_long_compacts_and_goes_on() -> None:

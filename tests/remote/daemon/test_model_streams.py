@@ -262,16 +262,13 @@ async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it
         await asyncio.wait_for(asked, DEADLINE_S)
 
 
-async def test_a_gap_in_the_response_fails_the_call() -> None:
+async def test_a_gap_in_the_response_and_a_refusal_without_one_fail_the_call() -> None:
     _calls, link, asked, opened = await asked_over_a_link()
     link.head(opened.stream)
     link.data(opened.stream, 1, b"x")
     with pytest.raises(ModelLinkError, match="byte 1"):
         await asyncio.wait_for(asked, DEADLINE_S)
     assert (await link.next(Cancel)).stream == opened.stream
-
-
-async def test_a_refusal_without_a_response_is_an_error() -> None:
     _calls, link, asked, opened = await asked_over_a_link()
     link.end(opened.stream, "upstream is unreachable")
     with pytest.raises(ModelLinkError, match="unreachable"):

@@ -124,25 +124,22 @@ async def test_who_takes_back_is_asked_again_after_headless_runs(host: WorkerHos
     assert json.loads(body)["model"] == chosen, "the model is the session's"
 
 
-async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
+async def test_a_driver_comes_back_and_leaves_for_good_and_viewers_keep_what_they_see(
+    host: WorkerHost, session: str
+) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
     back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     assert await turn(back, "two", "2")
-
-
-async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
-    alice = await host.drive(session, ALICE)
-    await turn(alice, "one", "1")
     viewer = await host.drive(session, {}, role="viewer")
-    await alice.send(frames.Detach(alice.epoch, done=True))
-    await alice.rest()
+    await back.send(frames.Detach(back.epoch, done=True))
+    await back.rest()
     await viewer.send(frames.Fetch(viewer.epoch, 1, 3, 1000))
     assert (await viewer.next(frames.Past)).body["records"]
-    assert alive(alice.hello.pid)
+    assert alive(back.hello.pid)
     await viewer.drop()
-    await until(lambda: not alive(alice.hello.pid), "nobody is there any more")
+    await until(lambda: not alive(back.hello.pid), "nobody is there any more")
     assert host.runtime_files() == []
 
 

@@ -125,7 +125,9 @@ async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: Ho
     await until(lambda: not commands_with(sockets))
 
 
-async def test_a_passphrase_is_asked_only_once(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
+async def test_a_passphrase_is_asked_only_once_and_who_gives_up_is_refused(
+    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path
+) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     person = SshAsks("wrong", "open sesame")
@@ -133,11 +135,6 @@ async def test_a_passphrase_is_asked_only_once(sshd: Sshd, host_user: HostUser, 
         assert await output(transport, "echo in") == "in\n"
         assert await output(transport, "echo again") == "again\n"
     assert [(str(key) in prompt, echo) for _, prompt, echo in person.asked] == [(True, False), (True, False)]
-
-
-async def test_who_gives_up_is_refused_headless_too(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
-    key = make_key(tmp_path / "locked", passphrase="open sesame")
-    (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     for prompts in (SshAsks(None, None, None), NobodyToAsk()):
         with pytest.raises(AuthFailed) as caught:
             await connect(target(sshd, host_user, key=key), prompts, env=env, words=PLAIN)
@@ -216,12 +213,6 @@ async def test_who_does_not_give_a_password_is_not_asked_again(host_user: HostUs
             await openssh.connect(where, person, env=env, words=PLAIN)
         assert len(person.asked) == 1
         assert "Failed password" not in server.log.read_text()
-
-
-async def test_behind_a_wrapper_who_gives_up_is_not_asked_again(host_user: HostUser, env: Env, tmp_path: Path) -> None:
-    options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
-    async with serve(tmp_path / "server", options) as server:
-        known = f"UserKnownHostsFile={server.known_hosts}"
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
         person = SshAsks(None, None)
         command = PipeCommand("box", "wrap", lambda line: [*words, line], partial(wrapper_failure, "box", "wrap"))

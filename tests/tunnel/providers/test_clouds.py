@@ -189,7 +189,9 @@ async def test_a_bearer_key_of_bedrock_is_sent_as_it_is(monkeypatch: pytest.Monk
         assert json.loads(told.body)["input_tokens"] > 0, "Bedrock does not count, so it is estimated"
 
 
-async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("botocore")
     async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
         for name, kind in {"throttlingException": "rate_limit_error", "somethingNewException": "api_error"}.items():
@@ -211,6 +213,9 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pyte
         for model in ("bedrock/", "bedrock/.."):
             told = await ask(proxy, asked_of(model, stream=True))
             assert (told.status, told.error["type"]) == (400, "invalid_request_error")
+        server.frames = chunk(ANSWER[0]) + frame({":exception-type": "x", ":message-type": "exception"}, b"[1]")
+        with pytest.raises(ProviderError):
+            await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
 @pytest.mark.parametrize("cut", [1, 40])
@@ -222,14 +227,6 @@ async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatc
             server.frames = frames
             with pytest.raises(ProviderError):
                 await ask(proxy, asked_of("bedrock/m", stream=True))
-
-
-async def test_a_frame_that_bedrock_does_not_send_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
-        server.frames = chunk(ANSWER[0]) + frame({":exception-type": "x", ":message-type": "exception"}, b"[1]")
-        with pytest.raises(ProviderError):
-            await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
 async def test_without_credentials_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

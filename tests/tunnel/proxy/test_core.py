@@ -154,7 +154,7 @@ async def test_a_body_of_another_length_than_announced_is_refused(fake_model: Fa
     assert not fake_model.requests
 
 
-async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
+async def test_an_upstream_that_cannot_be_reached_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
     where = f"127.0.0.1:{unused_tcp_port}"
     async with proxy_to(f"http://{where}") as proxy:
         answer = await answer_to(proxy)
@@ -164,9 +164,6 @@ async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_a
         f"this laptop cannot reach {where}: 127.0.0.1 does not answer: Connection refused; "
         "check ANTHROPIC_BASE_URL, the network, HTTPS_PROXY"
     )
-
-
-async def test_a_name_that_does_not_resolve_is_503_and_named() -> None:
     async with proxy_to("https://no-such-host.invalid") as proxy:
         answer = await answer_to(proxy)
     assert answer.status == 503 and "no-such-host.invalid does not resolve" in answer.error["message"]

@@ -136,20 +136,17 @@ async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUs
     assert "try again in a minute" in error.do
 
 
-async def test_a_name_that_does_not_resolve() -> None:
-    await refused(Unreachable, SshTarget("no-such-host.invalid"), match="does not resolve")
-
-
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb", "a\x1b[31m"])
 def test_a_host_name_that_is_none_is_a_usage_error(host: str) -> None:
     with pytest.raises(UsageError):
         SshTarget(host)
 
 
-async def test_an_option_that_ssh_does_not_know_is_said_in_its_words(sshd: Sshd, host_user: HostUser) -> None:
+async def test_an_option_or_a_name_that_is_not_known_is_said(sshd: Sshd, host_user: HostUser) -> None:
     error = await refused(ConfigError, target(sshd, host_user, "NoSuchOption=1"))
     assert "nosuchoption" in error.evidence.lower()
     assert error.do == "Correct the -o option."
+    await refused(Unreachable, SshTarget("no-such-host.invalid"), match="does not resolve")
 
 
 async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd, host_user: HostUser) -> None:

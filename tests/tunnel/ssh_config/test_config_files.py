@@ -26,16 +26,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return only_config(tmp_path, monkeypatch)
 
 
-async def test_a_proxy_command_has_its_tokens_and_leaves_the_rest_to_the_shell(config: Path) -> None:
+async def test_proxy_commands_jump_hosts_and_keys_have_their_tokens(config: Path) -> None:
     config.write_text("Host Far\n  HostName %h.example.com\n  User me\n  ProxyCommand p %% %n %h %p %r ${HOME} %C #\n")
     resolved = await resolve(SshTarget("Far", port=77))
     assert resolved.route.proxy_command == "p % Far far.example.com 77 me ${HOME} %C #"
-
-
-async def test_a_jump_host_has_its_tokens(config: Path) -> None:
     config.write_text("Host far\n  User me\n  HostName 10.0.0.1\n  ProxyJump %r@jump-%h.%n:24\n")
     jump, _ = await route(SshTarget("far"))
     assert (jump[0].user, jump[0].host, jump[0].port) == ("me", "jump-10.0.0.1.far", 24)
+    config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
+    said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
+    assert (await resolve(SshTarget("far"))).identities.files == (Path("/keys") / said,)
 
 
 async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_hosts(config: Path, tmp_path: Path) -> None:
@@ -49,12 +49,6 @@ async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_host
     trust, known = last.config.trust, Path("~/.ssh/known_hosts").expanduser()
     assert trust.strict == "ask" and trust.known_hosts[0] == known
     assert Path("~/.ssh/id_ed25519").expanduser() in last.config.identities.files and last.config.port == 22
-
-
-async def test_the_hash_of_a_connection_is_a_token(config: Path) -> None:
-    config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
-    said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
-    assert (await resolve(SshTarget("far"))).identities.files == (Path("/keys") / said,)
 
 
 async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path) -> None:

@@ -58,9 +58,11 @@ def test_parts_of_two_frames_may_interleave() -> None:
     assert list(FrameDecoder().feed(stream)) == [first, second]
 
 
-def test_a_line_over_the_limit_is_refused_before_its_newline() -> None:
+def test_a_line_over_the_limit_is_refused_at_once_and_no_such_frame_is_sent() -> None:
     with pytest.raises(FrameError, match="longer than"):
         list(LineSplitter().feed(b"x" * MAX_LINE))
+    with pytest.raises(FrameError, match="more than 200000 values"):
+        encode_frame(Input(1, "a", {"list": [[]] * 250_000}))
 
 
 @pytest.mark.parametrize("wide", ["", "\U0001f600"])
@@ -142,11 +144,6 @@ def test_what_is_inside_of_a_text_does_not_count(text: str) -> None:
     decoder = FrameDecoder()
     assert list(decoder.feed(b"".join(encode_frame(frame)))) == [frame]
     assert len(text) < decoder.memory < 6 * len(text) + 100_000
-
-
-def test_a_frame_that_the_other_end_would_refuse_is_not_sent() -> None:
-    with pytest.raises(FrameError, match="more than 200000 values"):
-        encode_frame(Input(1, "a", {"list": [[]] * 250_000}))
 
 
 @pytest.mark.parametrize(
