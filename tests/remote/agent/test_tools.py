@@ -234,20 +234,10 @@ async def test_the_person_is_asked_and_allows() -> None:
     allowed = ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
     world = _calling("Change", decisions={"Change": ASK}, answers=[allowed])
     result = await world.turn()
-    assert world.broker.requests == [
-        {
-            "subtype": "can_use_tool",
-            "tool_name": "Change",
-            "display_name": "Change",
-            "input": {"key": "a"},
-            "tool_use_id": "t1",
-            "permission_suggestions": ASK.suggestions,
-            "decision_reason": ASK.reason,
-            "decision_reason_type": "mode",
-            "blocked_path": "/etc/x",
-            "sandbox": "no cage",
-        }
-    ]
+    call = {"tool_name": "Change", "display_name": "Change", "input": {"key": "a"}, "tool_use_id": "t1"}
+    why = {"decision_reason": ASK.reason, "decision_reason_type": "mode", "blocked_path": "/etc/x"}
+    question = {"subtype": "can_use_tool", **call, **why, "permission_suggestions": ASK.suggestions}
+    assert world.broker.requests == [{**question, "sandbox": "no cage"}]
     assert world.log == ["start b", "end b"]
     status = world.journal.messages("system", "status")
     assert [(body["status"], body["permissionMode"]) for body in status] == [(None, "acceptEdits")]

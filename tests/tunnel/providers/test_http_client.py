@@ -232,29 +232,22 @@ async def hello(request: web.Request) -> web.Response:
 
 
 @pytest.mark.parametrize(
-    ("base", "no_proxy", "direct"),
+    ("base", "direct", "proxied"),
     [
-        ("https://10.1.2.3", "10.0.0.0/8", True),
-        ("https://11.1.2.3", "10.0.0.0/8", False),
-        ("https://10.1.2.3", "10.1.2.3", True),
-        ("https://[fd00::1]", "fd00::/8", True),
-        ("https://[fd00::1]:8443", "[fd00::1]:8443", True),
-        ("https://[fd00::1]:8443", "[fd00::1]:9", False),
-        ("https://llm.corp.example", "corp.example", True),
-        ("https://llm.corp.example", ".corp.example", True),
-        ("https://llm.corp.example", "*.corp.example", True),
-        ("https://LLM.corp.example", "CORP.example", True),
-        ("https://notcorp.example", "corp.example", False),
-        ("https://llm.corp.example:8443", "corp.example:8443", True),
-        ("https://llm.corp.example:8443", "corp.example:443", False),
-        ("https://llm.corp.example", "10.0.0.0/8, other  corp.example", True),
-        ("https://llm.corp.example", ", ,", False),
-        ("https://llm.corp.example", "corp.example/24", False),
+        ("https://10.1.2.3", ["10.0.0.0/8", "10.1.2.3"], []),
+        ("https://11.1.2.3", [], ["10.0.0.0/8"]),
+        ("https://[fd00::1]", ["fd00::/8"], []),
+        ("https://[fd00::1]:8443", ["[fd00::1]:8443"], ["[fd00::1]:9"]),
+        ("https://llm.corp.example", ["corp.example", ".corp.example", "*.corp.example"], [", ,", "corp.example/24"]),
+        ("https://LLM.corp.example", ["CORP.example", "10.0.0.0/8, other  corp.example"], []),
+        ("https://notcorp.example", [], ["corp.example"]),
+        ("https://llm.corp.example:8443", ["corp.example:8443"], ["corp.example:443"]),
     ],
 )
-def test_no_proxy_takes_names_suffixes_addresses_networks_and_ports(base: str, no_proxy: str, direct: bool) -> None:
-    environ = {"HTTPS_PROXY": "http://p:1", "NO_PROXY": no_proxy, "ANTHROPIC_BASE_URL": base}
-    assert (anthropic_endpoint(environ).proxy is None) is direct
+def test_no_proxy_takes_names_suffixes_networks_and_ports(base: str, direct: list[str], proxied: list[str]) -> None:
+    for no_proxy in (*direct, *proxied):
+        environ = {"HTTPS_PROXY": "http://p:1", "NO_PROXY": no_proxy, "ANTHROPIC_BASE_URL": base}
+        assert (anthropic_endpoint(environ).proxy is None) is (no_proxy in direct), no_proxy
 
 
 async def test_a_gateway_that_wants_a_certificate_of_this_machine_gets_it(authority: Authority) -> None:

@@ -229,16 +229,9 @@ async def asyncssh_server(
         await process.stdin.read()
         process.exit(0)
 
-    listener = await asyncssh.listen(
-        "127.0.0.1",
-        0,
-        server_factory=make,
-        server_version=version,
-        server_host_keys=[shown or str(host_key)],
-        authorized_client_keys=f"{identity}.pub",
-        process_factory=run,
-        encoding=None,
-    )
+    keys = {"server_host_keys": [shown or str(host_key)], "authorized_client_keys": f"{identity}.pub"}
+    own = {"server_factory": make, "server_version": version, "process_factory": run, "encoding": None}
+    listener = await asyncssh.listen("127.0.0.1", 0, **keys, **own)
     server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
     server.trust(server.port)
     try:
