@@ -135,6 +135,9 @@ async def test_binary_files_are_refused_with_a_hint(box: Toolbox, head: bytes, h
 
 
 async def test_what_is_no_file_is_refused_at_once_and_a_missing_one_has_near_names(box: Toolbox) -> None:
+    assert box.refusal("Read", file_path="a\0b") is not None
+    assert box.refusal("Read", file_path="  ") is not None
+    assert box.refusal("Read") == "the required parameter `file_path` is missing"
     os.mkfifo(box.root / "pipe")
     for path in ("/dev/zero", "/dev/tty", str(box.root / "pipe")):
         assert "only files" in await box.error("Read", file_path=path)
@@ -148,12 +151,6 @@ async def test_what_is_no_file_is_refused_at_once_and_a_missing_one_has_near_nam
         more = {"pattern": "x"} if tool == "Grep" else {}
         said = await box.error(tool, **{key: str(box.root / "dang"), **more})
         assert said == f"{box.root}/dang is a link to /nowhere/at/all, which does not exist."
-
-
-async def test_paths_that_can_be_none_are_refused_before_anything(box: Toolbox) -> None:
-    assert box.refusal("Read", file_path="a\0b") is not None
-    assert box.refusal("Read", file_path="  ") is not None
-    assert box.refusal("Read") == "the required parameter `file_path` is missing"
 
 
 async def test_ls_lists_one_directory(box: Toolbox) -> None:

@@ -110,12 +110,9 @@ def test_whatever_a_list_holds_it_is_read(item: object) -> None:
         TraitsTable(ModelTraits(), {}, {each.id: each.facts}.__getitem__).of(each.id)
 
 
-def test_a_price_beyond_all_numbers_is_none() -> None:
+def test_a_list_has_a_limit_and_a_price_beyond_all_numbers_is_none() -> None:
     (model,) = read_list(b'{"data": [{"id": "m", "pricing": {"prompt": 1%s, "completion": "1"}}]}' % (b"0" * 400))
     assert not model.facts
-
-
-def test_a_list_has_a_limit() -> None:
     many = {"data": [{"id": f"model-{number}"} for number in range(MAX_LISTED + 10)]}
     assert len(read_list(json.dumps(many).encode())) == MAX_LISTED
 
