@@ -72,7 +72,7 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins(host: W
     await laptop.reply(asked["request_id"], allows)
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     result = last_result(
-        await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": ""}))
+        await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
     )
     assert result["content"].startswith("The user has approved the plan.") and "2. Test" in result["content"]
     assert plan.read_text() == PLAN + "\n2. Test\n", "the person has changed the plan"

@@ -175,15 +175,20 @@ async def test_a_command_that_is_not_there_and_no_python_behind_one_are_said_as_
             await launch(box, {"command": "ps"}, load(), candidates=["/nonexistent/python3"])
 
 
-async def test_what_a_command_says_while_it_connects_is_shown_harmlessly_also_a_question() -> None:
+async def test_what_a_command_says_while_it_connects_is_shown_harmlessly() -> None:
     notices: list[str] = []
     async with transport("sh -c", notices) as box:
         pipe = await box.execute(
-            "printf 'open \\033[31mhttps://login\\r\\n' >&2; cat >/dev/null; echo on; echo more >&2"
+            "printf 'open \\033[31mhttps://login\\r\\n' >&2; cat >/dev/null; echo on; echo later >&2"
         )
         await until(lambda: notices)
         assert notices == ["open https://login"]
         await pipe.close()
+
+
+async def test_a_question_without_a_newline_is_shown() -> None:
+    notices: list[str] = []
+    async with transport("sh -c", notices) as box:
         pipe = await box.execute("printf 'first\\nGo on (Y/n)? ' >&2; read x; printf 'no\\nlast' >&2")
         await until(lambda: len(notices) == 2)
         await pipe.write(b"n\n")
