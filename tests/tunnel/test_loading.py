@@ -15,7 +15,7 @@ import pytest
 from ccb.tunnel.heavy_imports import collect_rarely, collection_paused, quick_search
 
 
-def test_the_collector_is_paused_and_goes_on() -> None:
+def test_the_collector_is_paused_and_goes_on_and_looks_at_everything_seldom() -> None:
     with collection_paused():
         assert not gc.isenabled()
         with collection_paused():
@@ -25,9 +25,6 @@ def test_the_collector_is_paused_and_goes_on() -> None:
     with pytest.raises(ImportError), collection_paused():
         raise ImportError
     assert gc.isenabled()
-
-
-def test_the_collector_looks_at_everything_seldom() -> None:
     before = gc.get_threshold()
     try:
         collect_rarely()

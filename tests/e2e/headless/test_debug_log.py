@@ -72,9 +72,7 @@ async def test_a_session_over_ssh_with_tools_an_approval_a_denial_and_a_lost_con
                 found.decode() for process in processes(host.user) for found in NONCE.findall(memory_of(process))
             }
             if number == 0:
-                server = next(
-                    process for process in processes(host.user) if b"sshd" in (process / "cmdline").read_bytes()
-                )
+                server = next(each for each in processes(host.user) if b"sshd" in (each / "cmdline").read_bytes())
                 os.kill(int(server.name), signal.SIGKILL)
                 await until(lambda: the_log(host.laptop).count("attached as") > 1)
             deny = {"behavior": "deny", "message": REASON}

@@ -55,7 +55,7 @@ async def test_the_stream_is_init_first_result_last_and_one_session(here: Here) 
     assert len(results) == 2 and not any(block.get("is_error") for block in results)
 
 
-async def test_a_run_waits_for_what_it_has_started_in_the_background(here: Here) -> None:
+async def test_a_run_waits_for_what_it_has_started_in_the_background_or_ends_it(here: Here) -> None:
     command = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
     here.model.add(uses("Bash", command=command, run_in_background=True), uses("Bash", command="touch go"))
     here.model.add({"text": "It runs."}, {"text": "It has ended."})
@@ -63,9 +63,6 @@ async def test_a_run_waits_for_what_it_has_started_in_the_background(here: Here)
     last = here.model.requests[-1].messages[-1]
     assert (done.code, "<task-notification>" in json.dumps(last)) == (0, True)
     assert done.stdout in ("It has ended.\n", "It runs.\n")  # the end may join the running turn
-
-
-async def test_a_run_ends_tasks_that_take_longer_than_it_waits(here: Here) -> None:
     here.model.add(uses("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
     done = await here.run("-p", "go", *STREAM, "--allowedTools", "Bash", CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="100")
     assert done.code == 0
@@ -146,9 +143,7 @@ async def test_a_client_that_counts_its_requests_from_one_in_each_process_is_ans
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )
 @pytest.mark.quick_rows(1)
-async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
-    here: Here, number: signal.Signals, code: int
-) -> None:
+async def test_a_signal_in_a_tool_kills_it_with_one_result(here: Here, number: signal.Signals, code: int) -> None:
     here.model.add(uses("Bash", command="echo started > began; sleep 60"), {"text": "never"})
     async with here.start("-p", "go", *STREAM, "--allowedTools", "Bash", piped=False) as running:
         await running.until("assistant")
@@ -176,9 +171,7 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(here: 
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
 @pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
 @pytest.mark.quick_rows(2)
-async def test_an_answer_that_cannot_be_written_is_no_success(
-    here: Here, sent: str, code: int, output: list[str]
-) -> None:
+async def test_an_unwritable_answer_is_no_success(here: Here, sent: str, code: int, output: list[str]) -> None:
     here.model.add({"text": "Four."})
     ccb = shlex.join([sys.executable, "-m", "ccb", str(here.project), "-p", "2+2?", *output])
     process = await asyncio.create_subprocess_exec(

@@ -209,7 +209,7 @@ def killing_at_logout(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         scope.rmdir()
 
 
-async def test_where_logout_kills_a_session_lives_as_long_as_its_connection(
+async def test_where_logout_kills_it_dies_with_link(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.model.add(uses("Bash", command="echo run >> count; touch started; sleep 600"), {"text": "after"})

@@ -18,9 +18,7 @@ NAME = '-rf it\'s "x" $(touch pwned) `touch pwned` ${IFS} ; touch pwned & | !a ~
 
 @pytest.mark.parametrize("way", ["asyncssh", "docker", "ssh", "wrapper", "sh -c", "srun --pty", "container over ssh"])
 @pytest.mark.quick_rows(2)
-async def test_a_directory_of_any_name_is_where_a_session_works_over(
-    here: Here, way: str, somewhere: Somewhere
-) -> None:
+async def test_a_directory_of_any_name_is_where_a_session_works_on(here: Here, way: str, somewhere: Somewhere) -> None:
     directory = somewhere.app / NAME
     directory.mkdir()
     directory.chmod(0o777)

@@ -85,9 +85,7 @@ async def test_a_session_runs_on_a_host_with(here: Here, host: str, tmp_path: Pa
 
 @pytest.mark.parametrize("disk", ["-o ro", "-o nr_inodes=1"])
 @pytest.mark.quick_rows(1)
-async def test_a_host_where_nothing_can_be_written_runs_the_session_in_memory(
-    here: Here, disk: str, tmp_path: Path
-) -> None:
+async def test_a_host_where_nothing_can_be_written_runs_it_in_memory(here: Here, disk: str, tmp_path: Path) -> None:
     setup = f"mount -t tmpfs {disk} tmpfs /tmp; mount -t tmpfs {disk} tmpfs /mnt/home"
     here.model.add(uses("Bash", command="find /tmp /mnt/home"), {"text": "ok"})
     where = ["ssh", "box:/", "--transport", str(scene(tmp_path, setup)), "--allowedTools", "Bash"]

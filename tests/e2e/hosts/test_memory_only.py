@@ -121,9 +121,7 @@ while True:
 
 @pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
 @pytest.mark.thorough
-async def test_a_session_without_any_file_is_whole(
-    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_a_session_without_files_works(host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     before = host.files()
     wait = "pwd; echo run >&2; until [ -e ../go ]; do sleep 0.05; done; /media/python/bin/python3 -V"
     fake_model.add(
@@ -188,7 +186,7 @@ def no_files_of(pid: int) -> None:
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
 @pytest.mark.parametrize("who_comes", ["the laptop", "gc"])
 @pytest.mark.thorough
-async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
+async def test_nothing_of_a_killed_worker_lives(
     who_comes: str, host: Host, laptop: Laptop, fake_model: FakeModel
 ) -> None:
     fake_model.add(uses("Bash", command="setsid sleep 1234 & wait"))
@@ -213,9 +211,7 @@ async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
 @pytest.mark.thorough
-async def test_a_name_that_another_user_has_taken_is_not_believed(
-    host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
-) -> None:
+async def test_a_name_of_another_is_refused(host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     session = str(uuid.uuid4())
     with host_user(tmp_path, home=False) as other, running_as(other, SQUATTER, f"ccb-{host.uid}-{session}") as squatter:
         assert squatter.stdout is not None

@@ -129,9 +129,7 @@ def test_the_older_bundle_is_the_one_that_was_built() -> None:
     assert hashlib.sha256(OLDER_BUNDLE.read_bytes()).hexdigest() == OLDER_HASH
 
 
-async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
-    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
-) -> None:
+async def test_a_live_older_daemon_is_driven_and_ends(host: WorkerHost, laptop: Laptop, fake_model: FakeModel) -> None:
     older = await older_session(host)
     fake_model.add({"text": "Counted."}, {"text": "Fourth."})
     async with laptop.start(resume(host, older, "-p", *STDIO)) as running:
@@ -153,9 +151,7 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
     assert workers == [], "no other worker took the session over"
 
 
-async def test_this_worker_resumes_the_session_of_an_older_daemon_that_was_killed(
-    host: WorkerHost, laptop: Laptop, fake_model: FakeModel
-) -> None:
+async def test_a_killed_older_daemon_is_resumed_here(host: WorkerHost, laptop: Laptop, fake_model: FakeModel) -> None:
     older = await older_session(host)
     before = records(older.journal)
     await kill(older)

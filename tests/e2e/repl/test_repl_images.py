@@ -13,9 +13,7 @@ EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[2J"
 
 
 @pytest.mark.parametrize(("depth", "colour"), [("truecolor", "2;255;0;0"), ("", "5;196")])
-async def test_a_terminal_gets_characters_in_its_colours_and_no_byte_of_the_file(
-    here: Here, depth: str, colour: str
-) -> None:
+async def test_a_terminal_gets_coloured_characters_and_no_byte_of_the_file(here: Here, depth: str, colour: str) -> None:
     notes, made = PngImagePlugin.PngInfo(), io.BytesIO()
     notes.add_text("Comment", EVIL)
     Image.new("RGB", (200, 100), "red").save(made, "PNG", pnginfo=notes)

@@ -29,9 +29,7 @@ async def answered(laptop: Laptop, text: str, message_id: str) -> str:
     return json.dumps(body)
 
 
-async def test_a_cleared_conversation_is_forgotten_after_a_kill_and_by_a_summary(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_cleared_conversation_is_forgotten_after_kills_and_by_a_summary(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
     await first.say("the word is XYZZY")
     await answered(first, "hello", "msg_1")

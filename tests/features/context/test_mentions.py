@@ -21,7 +21,9 @@ async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: s
     return "\n".join(block.get("text", "") for block in body["messages"][-1]["content"])
 
 
-async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session: str) -> None:
+async def test_files_that_a_prompt_names_come_with_it_and_the_instructions_of_their_places(
+    host: WorkerHost, session: str
+) -> None:
     (host.project / "src").mkdir()
     (host.project / "src/main.py").write_text("print('main')\n")
     (host.project / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
@@ -37,6 +39,13 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     dropped = attached_file("of_laptop.txt", "mail me @notes.txt")
     told = await asked(laptop, [{"type": "text", "text": "and this?"}, dropped], "c")
     assert "mail me @notes.txt" in told and "three" not in told, "a file of the laptop names nothing on the host"
+    (host.project / "web/src").mkdir(parents=True)
+    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
+    (host.project / "web/src/main.js").write_text("main\n")
+    assert "Two blanks" not in await asked(laptop, "see @web", "d"), "a list of names is no work in there"
+    told = await asked(laptop, "see @web/src/main.js", "e")
+    assert "1\tmain" in told and "Two blanks in here." in told
+    assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "f")
 
 
 async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: WorkerHost, session: str) -> None:
@@ -59,17 +68,6 @@ async def test_a_bug_in_reading_a_named_file_costs_only_the_file(host: WorkerHos
     laptop = await host.drive(session)
     told = await asked(laptop, "see @notes.txt", "a")
     assert "see @notes.txt" in told and "one" not in told
-
-
-async def test_a_named_file_brings_the_instructions_of_its_directories(host: WorkerHost, session: str) -> None:
-    (host.project / "web/src").mkdir(parents=True)
-    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
-    (host.project / "web/src/main.js").write_text("main\n")
-    laptop = await host.drive(session)
-    assert "Two blanks" not in await asked(laptop, "see @web", "a"), "a list of names is no work in there"
-    told = await asked(laptop, "see @web/src/main.js", "b")
-    assert "1\tmain" in told and "Two blanks in here." in told
-    assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "c")
 
 
 async def test_a_new_worker_tells_instructions_again_after_a_compaction(host: WorkerHost, session: str) -> None:
@@ -115,7 +113,9 @@ async def test_names_are_found_while_the_person_types_and_no_process_stays(host:
     await until(lambda: not alive(index), "the end of the index")
 
 
-async def test_the_commands_about_the_context(host: WorkerHost, session: str) -> None:
+async def test_the_commands_about_the_context_and_notes_for_the_instruction_file(
+    host: WorkerHost, session: str
+) -> None:
     (host.project / "CLAUDE.md").write_text("Be kind. @more.md")
     (host.project / "more.md").write_text("Be brief.")
     laptop = await host.drive(session)
@@ -124,26 +124,6 @@ async def test_the_commands_about_the_context(host: WorkerHost, session: str) ->
     assert "project/CLAUDE.md  (project, 17 characters)" in shown and "more.md" in shown
     told = await asked(laptop, "/init mind the tests", "c")
     assert "write a CLAUDE.md" in told and "mind the tests" in told and "Be brief." in told
-
-
-async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHost, session: str) -> None:
-    styles = host.home / ".claude/output-styles"
-    styles.mkdir(parents=True)
-    (styles / "Pirate.md").write_text("---\nname: Pirate\n---\nTalk like a pirate.\n")
-    laptop = await host.connect(session)
-    values = {"outputStyle": "Pirate", "language": "Deutsch"}
-    await laptop.attach(SessionOptions(settings={"layers": [{"source": "user", "path": "s", "values": values}]}))
-    await laptop.say("hello")
-    assert (await laptop.message("system", "init"))["output_style"] == "Pirate"
-    _, body = await laptop.call()
-    told = "\n".join(block["text"] for block in json.loads(body)["system"])
-    assert "# Output style: Pirate\nTalk like a pirate." in told and "Answer the user in this language: Deutsch" in told
-    marks = [block.get("cache_control") for block in json.loads(body)["system"]]
-    assert marks[0] and marks[-1] and not any(marks[1:-1])
-
-
-async def test_a_note_goes_into_the_instruction_file_of_the_project(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
 
     async def noted(note: str) -> dict[str, str]:
         await laptop.control("remember", note=note)
@@ -166,3 +146,19 @@ async def test_a_note_goes_into_the_instruction_file_of_the_project(host: Worker
     (host.project / "CLAUDE.md").symlink_to(host.home / ".profile")
     assert "leads out of the project" in (await noted("x"))["error"]
     assert not (host.home / ".profile").exists()
+
+
+async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHost, session: str) -> None:
+    styles = host.home / ".claude/output-styles"
+    styles.mkdir(parents=True)
+    (styles / "Pirate.md").write_text("---\nname: Pirate\n---\nTalk like a pirate.\n")
+    laptop = await host.connect(session)
+    values = {"outputStyle": "Pirate", "language": "Deutsch"}
+    await laptop.attach(SessionOptions(settings={"layers": [{"source": "user", "path": "s", "values": values}]}))
+    await laptop.say("hello")
+    assert (await laptop.message("system", "init"))["output_style"] == "Pirate"
+    _, body = await laptop.call()
+    told = "\n".join(block["text"] for block in json.loads(body)["system"])
+    assert "# Output style: Pirate\nTalk like a pirate." in told and "Answer the user in this language: Deutsch" in told
+    marks = [block.get("cache_control") for block in json.loads(body)["system"]]
+    assert marks[0] and marks[-1] and not any(marks[1:-1])

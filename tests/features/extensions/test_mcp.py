@@ -70,9 +70,7 @@ async def test_the_agent_uses_a_server_of_the_laptop(here: Here, tmp_path: Path)
     assert (tmp_path / "calls").read_text() == "add 19 23\ntoken\n"
 
 
-async def test_a_server_that_ends_starts_again_and_new_tools_count_from_the_next_turn(
-    here: Here, tmp_path: Path
-) -> None:
+async def test_a_server_that_ends_starts_again_and_new_tools_count_one_turn_later(here: Here, tmp_path: Path) -> None:
     here.laptop.settings(mcpServers={"notes": notes(tmp_path), "gone": {"command": "/nonexistent/mcp"}})
     for name, given in (("leave", {}), ("add", {"a": 1, "b": 2}), ("grow", {})):
         here.model.add(uses(f"mcp__notes__{name}", **given))
@@ -259,9 +257,7 @@ ODD, LONG = "gr\u00f6\u00dfe in $", "x" * 70
 
 
 @pytest.mark.parametrize("place", ["host", "laptop"])
-async def test_a_session_with_an_odd_server_works_and_leaves_nothing(
-    tmp_path: Path, fake_model: FakeModel, place: str
-) -> None:
+async def test_a_session_with_an_odd_server_leaves_nothing(tmp_path: Path, fake_model: FakeModel, place: str) -> None:
     mark, project = uuid4().hex, tmp_path / "project"
     project.mkdir()
     args = ["-c", LAUNCHER, sys.executable, odd_mcp_server.__file__]

@@ -96,9 +96,7 @@ async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
 
 
-async def test_own_commands_and_skills_come_along_and_a_trusted_project_is_first(
-    host: WorkerHost, session: str
-) -> None:
+async def test_own_commands_and_skills_come_along_but_a_trusted_project_wins(host: WorkerHost, session: str) -> None:
     write(host, "commands/both.md", "Of the project")
     skill = "---\ndescription: Greets\nallowed-tools: Bash(*/greet.sh)\n---\nIt says !`${CLAUDE_SKILL_DIR}/greet.sh`"
     own = [
@@ -137,7 +135,9 @@ async def told(laptop: Laptop, command: str) -> str:
     return str(result["result"])
 
 
-async def test_what_fills_the_context_is_told_without_the_model(host: WorkerHost, session: str) -> None:
+async def test_what_fills_the_context_is_told_and_commands_of_the_laptop_are_refused(
+    host: WorkerHost, session: str
+) -> None:
     (host.project / "CLAUDE.md").write_text("Say please.\n" * 2000)
     laptop = await host.drive(session, SessionOptions(model="sonnet"))
     picture = await told(laptop, "/context")
@@ -145,15 +145,11 @@ async def test_what_fills_the_context_is_told_without_the_model(host: WorkerHost
     assert shown["System"] != "0" and shown["Instructions"] != "0", "what the first turn will send is shown before it"
     await laptop.begin("hello", says("hi"))
     assert (await laptop.message("result"))["num_turns"] == 1
-
-
-async def test_a_command_of_the_laptop_is_refused_by_name_and_others_are_text(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
     for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
         assert "belongs to the screen of ccb" in await told(laptop, name)
     for name in ("/cost", "/help", "/mcp", "/model opus", "/status"):  # from a laptop that does not answer them itself
         assert "the one there is too old" in await told(laptop, name)
-    assert "/nosuch thing" in json.dumps((await laptop.sent("/nosuch thing", says("no")))["messages"])
+    assert "/nosuch thing" in json.dumps((await laptop.sent("/nosuch thing", says("no", "msg_2")))["messages"])
 
 
 async def test_a_conversation_that_is_cleared_ends_and_starts_for_hooks(host: WorkerHost, session: str) -> None:

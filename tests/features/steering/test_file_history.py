@@ -159,16 +159,7 @@ async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(
     assert len((await turn(again, "u6"))["messages"]) == 1
 
 
-async def test_what_was_read_in_the_part_that_is_gone_must_be_read_again(host: WorkerHost, session: str) -> None:
-    laptop = await worked(host, session)
-    await laptop.request("rewind_conversation", user_message_id="u2")
-    change = {"file_path": str(host.project / "b.txt"), "old_string": "B", "new_string": "C"}
-    told = (await turn(laptop, "u3", ("Edit", change)))["messages"][-1]["content"][0]
-    assert told["is_error"] and "has not been read" in told["content"]
-    assert (host.project / "b.txt").read_text() == "B\n"
-
-
-async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) -> None:
+async def test_a_session_resumes_at_a_message_and_what_it_read_later_is_unread(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     lines = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body["type"] == "assistant"]
     calls_b = next(body for body in lines if body["message"]["id"] == "msg_u2_3")
@@ -179,6 +170,11 @@ async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) ->
     assert last["content"][0]["tool_use_id"] == "toolu_u2_3" and last["content"][0]["is_error"]
     refused = await laptop.request("rewind_conversation", after="nothing")
     assert refused["error_code"] == "unknown_message"
+    await laptop.request("rewind_conversation", user_message_id="u2")
+    change = {"file_path": str(host.project / "b.txt"), "old_string": "B", "new_string": "C"}
+    told = (await turn(laptop, "u4", ("Edit", change)))["messages"][-1]["content"][0]
+    assert told["is_error"] and "has not been read" in told["content"]
+    assert (host.project / "b.txt").read_text() == "B\n"
 
 
 DIES = """
@@ -238,7 +234,7 @@ async def test_what_others_changed_is_shown_and_can_be_brought_back(host: Worker
     assert len(mine) == 6  # what the rewind overwrote is kept too
 
 
-async def test_no_turn_is_running_when_files_go_back(host: WorkerHost, session: str) -> None:
+async def test_files_go_back_only_between_turns_and_a_copy_has_their_history(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     await prompt(laptop, "long", "u3")
     opened, _ = await laptop.call()
@@ -247,10 +243,6 @@ async def test_no_turn_is_running_when_files_go_back(host: WorkerHost, session: 
     await laptop.answer(opened, content(says("ok", "msg_9")))
     await laptop.message("result")
     assert texts(host)["b.txt"] == "B\n"
-
-
-async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, session: str) -> None:
-    laptop = await worked(host, session)
     await laptop.stop()
     copy = "copy-" + session[:8]
     second = await host.drive(copy, OPTIONS, fork_of=session)

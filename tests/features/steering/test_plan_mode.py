@@ -68,9 +68,8 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins(host: W
     accept, _, rule = asked["request"]["permission_suggestions"]
     assert (rule["type"], rule["rules"]) == ("addRules", [{"toolName": "Bash", "ruleContent": "touch c.txt"}])
     changed = {**asked["request"]["input"], "plan": PLAN + "\n2. Test", "planWasEdited": True}
-    await laptop.reply(
-        asked["request_id"], {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept, rule]}
-    )
+    allows = {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept, rule]}
+    await laptop.reply(asked["request_id"], allows)
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     result = last_result(
         await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))

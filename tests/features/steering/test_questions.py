@@ -14,21 +14,11 @@ from ccb.tunnel.wire.session_options import SessionOptions
 
 pytestmark = pytest.mark.programs
 
-ASKED: Json = {
-    "questions": [
-        {
-            "question": "Which store?",
-            "header": "Store",
-            "options": [{"label": "SQLite", "description": "A file"}, {"label": "Redis", "description": "A server"}],
-        },
-        {
-            "question": "Which checks?",
-            "header": "Checks",
-            "multiSelect": True,
-            "options": [{"label": "Unit", "description": "Fast"}, {"label": "Lint", "description": "Faster"}],
-        },
-    ]
-}
+STORES = [{"label": "SQLite", "description": "A file"}, {"label": "Redis", "description": "A server"}]
+CHECKS = [{"label": "Unit", "description": "Fast"}, {"label": "Lint", "description": "Faster"}]
+STORE: Json = {"question": "Which store?", "header": "Store", "options": STORES}
+CHECK: Json = {"question": "Which checks?", "header": "Checks", "multiSelect": True, "options": CHECKS}
+ASKED: Json = {"questions": [STORE, CHECK]}
 PERSON = SessionOptions(permission_prompts="stdio", permission_mode="acceptEdits", client="ann@laptop pid 1 aa")
 
 

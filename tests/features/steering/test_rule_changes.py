@@ -27,10 +27,8 @@ async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHo
     for update in (change("addRules", "Bash(make *)"), change("addRules", "Edit", "localSettings")):
         assert (await laptop.request("change_permission_rules", updates=[update]))["subtype"] == "success"
     assert await rules() == {("Bash(make *)", "session"), ("Edit", "localSettings")}
-    refused = await laptop.request(
-        "change_permission_rules", updates=[{"type": "setMode", "mode": "bypassPermissions"}]
-    )
-    assert refused["subtype"] == "error" and "addRules and removeRules" in refused["error"]
+    denied = await laptop.request("change_permission_rules", updates=[{"type": "setMode", "mode": "bypassPermissions"}])
+    assert denied["subtype"] == "error" and "addRules and removeRules" in denied["error"]
     wrong = await laptop.request("change_permission_rules", updates=[change("addRules", "Bash( )")])
     assert wrong["subtype"] == "error"
     await laptop.request("change_permission_rules", updates=[change("removeRules", "Edit", "localSettings")])

@@ -208,9 +208,8 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
     await laptop.message("result")
     assert (kit / "hooked").exists()
     opened = [each.body for each in laptop.events if each.body.get("subtype") in ("init", "informational")]
-    assert [each["content"] for each in opened if "content" in each] == [
-        f"There is no plugin {host.project / 'missing'} on this host."
-    ]
+    told = [each["content"] for each in opened if "content" in each]
+    assert told == [f"There is no plugin {host.project / 'missing'} on this host."]
     (plugins,) = [each["plugins"] for each in opened if "plugins" in each]
     assert plugins == [{"name": "tools", "path": str(kit), "source": "tools@inline"}]
 

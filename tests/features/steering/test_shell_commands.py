@@ -34,7 +34,9 @@ def text_of(path: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-async def test_it_runs_unasked_and_the_model_reads_it_with_the_next_prompt(host: WorkerHost, session: str) -> None:
+async def test_it_runs_unasked_and_the_model_reads_it_later_and_a_text_alone_runs_nothing(
+    host: WorkerHost, session: str
+) -> None:
     laptop = await host.drive(session)
     assert SHELL_COMMAND in laptop.hello.capabilities
     await run(laptop, "! touch made; echo from the host; cd /", shell_command=True)
@@ -45,9 +47,14 @@ async def test_it_runs_unasked_and_the_model_reads_it_with_the_next_prompt(host:
     assert "what did I run?" in messages, "the model was not called for the command line alone"
     assert "<bash-input>touch made; echo from the host; cd /</bash-input>" in messages
     assert "from the host" in messages.partition("<bash-stdout>")[2]
+    await laptop.begin("! touch unmade", says("I see.", "msg_b"))
+    await over(laptop)
+    assert not (host.project / "unmade").exists()
 
 
-async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: WorkerHost, session: str) -> None:
+async def test_its_live_output_has_an_id_of_its_own_and_an_interrupt_ends_all_it_started(
+    host: WorkerHost, session: str
+) -> None:
     laptop = await host.drive(session)
     await run(laptop, "! echo begun; while [ ! -e go ]; do sleep 0.1; done; echo over", shell_command=True)
     seen = await laptop.next(Progress, lambda frame: "begun" in str(frame.body.get("output")))
@@ -55,17 +62,6 @@ async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: Wo
     (host.project / "go").touch()
     await over(laptop)
     assert "over" in told(laptop)
-
-
-async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
-    await laptop.begin("! touch made", says("I see.", "msg_a"))
-    await over(laptop)
-    assert not (host.project / "made").exists()
-
-
-async def test_an_interrupt_ends_it_with_all_that_it_has_started(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
     await run(laptop, "! echo $$ > pid; sleep 600 & sleep 600", shell_command=True)
     await until(lambda: bool(text_of(host.project / "pid")), "the start of the command")
     pid = int(text_of(host.project / "pid"))

@@ -17,9 +17,7 @@ from tests.support.model.model_script import Json
 from ccb.remote.tools import document_programs, documents
 
 
-async def test_an_image_that_is_too_large_is_refused_on_a_host_without_programs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_programs_a_large_image_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     shell_script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
@@ -28,9 +26,7 @@ async def test_an_image_that_is_too_large_is_refused_on_a_host_without_programs(
         assert "Install ImageMagick or Pillow there" in said
 
 
-async def test_programs_of_the_host_scale_images_and_take_pages_out_of_documents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_programs_of_the_host_scale_images_and_cut_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = jpeg_of(100)
     (tmp_path / "small").write_bytes(small)
     programs = tmp_path / "bin"

@@ -91,7 +91,7 @@ async def result_of(laptop: Laptop, number: int) -> Json:
 
 async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(
-        session, SessionOptions(allowed_tools=["WebFetch(domain:127.0.0.1)"], web_allow_private=True)
+        session, SessionOptions(web_allow_private=True, allowed_tools=["WebFetch(domain:127.0.0.1)"])
     )
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url}/here", prompt="What is next?")
@@ -111,9 +111,8 @@ async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: Worker
 
 
 async def test_private_addresses_are_refused_on_the_host(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(
-        session, SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"])
-    )
+    options = SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"])
+    laptop = await host.drive(session, options)
     with site() as (url, asked):
         await called(laptop, "WebFetch", 1, url=f"{url.replace('127.0.0.1', 'localhost')}/page", prompt="?")
         result = await result_of(laptop, 1)
@@ -154,9 +153,7 @@ async def test_a_page_is_read_over_https_through_the_proxy(host: WorkerHost, ses
             assert [head[0] for head in proxy.requests] == [f"CONNECT {named.removeprefix('https://')} HTTP/1.1"]
 
 
-async def test_a_proxy_gets_the_address_that_was_checked_and_no_private_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+async def test_a_proxy_gets_a_checked_address_that_is_public(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     leads_to = {"shop.test": "93.184.216.34", "inside.test": "10.0.0.1"}
     plain = socket.getaddrinfo
 

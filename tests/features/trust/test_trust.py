@@ -45,17 +45,6 @@ async def touch(laptop: Laptop, name: str = "made") -> str:
     return json.dumps(body["messages"][-1])
 
 
-async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: WorkerHost, session: str) -> None:
-    bring(host.project, SETTINGS)
-    laptop = await host.drive(session)
-    asked = await answer(laptop, trusted=True)
-    assert asked["directory"] == str(host.project)
-    shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
-    assert shown == [("hook", "Stop", "id > /tmp/x"), ("allow", "Bash(touch *)", "")]
-    await touch(laptop)
-    assert (host.project / "made").exists()
-
-
 async def test_an_unreadable_entry_is_named_with_its_line_and_others_count(host: WorkerHost, session: str) -> None:
     (host.project / ".claude").mkdir()
     settings = host.project / ".claude/settings.json"
@@ -107,12 +96,19 @@ async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHos
     assert result["is_error"] and "cannot be read: TypeError" in str(result["errors"])
 
 
-async def test_without_trust_no_rule_of_the_project_counts(host: WorkerHost, session: str) -> None:
+async def test_an_allow_rule_of_the_project_counts_once_it_is_trusted(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
     laptop = await host.drive(session)
     await answer(laptop, trusted=False)
     assert "was not granted" in await touch(laptop)
     assert not (host.project / "made").exists()
+    laptop = await host.drive(uuid.uuid4().hex)
+    asked = await answer(laptop, trusted=True)
+    assert asked["directory"] == str(host.project)
+    shown = [(each["kind"], each["name"], each["detail"]) for each in asked["switches"]]
+    assert shown == [("hook", "Stop", "id > /tmp/x"), ("allow", "Bash(touch *)", "")]
+    await touch(laptop)
+    assert (host.project / "made").exists()
 
 
 async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: WorkerHost, session: str) -> None:
@@ -153,7 +149,7 @@ async def test_a_trusted_project_chooses_what_is_left_open_and_not_dangerous(hos
     assert (library / "made").read_text() == "x"
     bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
     other = await host.drive(
-        str(uuid.uuid4()), SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json())
+        uuid.uuid4().hex, SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json())
     )
     asked = await answer(other, trusted=True)
     assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
@@ -209,7 +205,7 @@ async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(
     own = {"/laptop/helper.md": "---\nname: helper\ndescription: helps\nmemory: project\n---\nYou help."}
     for trusted in (False, True):
         laptop = await host.drive(
-            str(uuid.uuid4()), SessionOptions(own_agents=own, role="helper", permission_prompts="none")
+            uuid.uuid4().hex, SessionOptions(own_agents=own, role="helper", permission_prompts="none")
         )
         asked = await answer(laptop, trusted=trusted)
         assert [(each["kind"], each["name"], each["path"]) for each in asked["switches"]] == [

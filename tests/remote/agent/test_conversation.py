@@ -77,62 +77,52 @@ _NO_PART = [
     _assistant("m1", {"type": "text", "text": " \n"}),
     _assistant("m1", {"type": "thinking", "thinking": "unsigned", "signature": ""}),
 ]
+_GO = _prompt("go")
 _END = _record(kinds.ModelEndRecord("", None, {}))
 _OTHER = _record(kinds.ModelRecord("other"))
 
 
-@pytest.mark.parametrize(
-    ("records", "shape"),
-    [
-        (_NO_PART, [["go"]]),
-        ([_prompt("  ")], [["(empty message)"]]),
-        (
-            [
-                *(_prompt("go"), _thinking("m1"), _call("m1", "a"), _result("a"), _text("m1", "and"), _call("m1", "b")),
-                *(_result("b"), _prompt("also"), _text("m2", "done")),
-            ],
-            [["go"], ["thinking", "a", "and", "b"], ["a", "b", "also"], ["done"]],
-        ),
-        ([_prompt("go"), _thinking("m1"), _note("cut"), _prompt("again")], [["go", "cut", "again"]]),
-        (
-            [
-                *(_prompt("go"), _call("m", "a"), _END, _result("a"), _call("m", "b"), _result("b"), _text("m", "x")),
-                *(_END, _prompt("more"), _text("m", "done"), _END),
-            ],
-            [["go"], ["a"], ["a"], ["b", "x"], ["b", "more"], ["done"]],
-        ),
-        (
-            [_prompt("go"), _text("m", "one"), _prompt("more"), _text("m", "two")],
-            [["go"], ["one"], ["more"], ["two"]],
-        ),
-        (
-            [
-                *(_prompt("go"), _call("m", "a"), _END, _result("a"), _text("m", "x")),
-                *(_withdrawn("m"), _withdrawn("m")),
-            ],
-            [["go"], ["a"], ["a"]],
-        ),
-        (
-            [
-                *(_prompt("go"), _thinking("m"), _OTHER, _text("m", "x"), _call("m", "a")),
-                *(_result("a"), _text("m", "y")),
-            ],
-            [["go"], ["x", "a", "y"], ["a"]],
-        ),
-        ([_prompt("go"), _record(kinds.ModelRecord("b")), _thinking("m", "a", "a")], [["go"]]),
-    ],
-    ids=[
-        "what is no part of it is left out",
-        "an empty prompt is a message",
-        "an early result comes before the rest of its message",
-        "a message that ends in thinking is made sendable",
-        "some providers give every answer the same id",
-        "a prompt ends an answer without an end",
-        "a withdrawn answer takes no earlier one of its id with it",
-        "an answer goes on after its thinking was dropped for another model",
-        "an answer that only has thinking of another model is no empty message",
-    ],
-)
+_HISTORIES: dict[str, tuple[list[Record], list[list[str]]]] = {
+    "what is no part of it is left out": (_NO_PART, [["go"]]),
+    "an empty prompt is a message": ([_prompt("  ")], [["(empty message)"]]),
+    "an early result comes before the rest of its message": (
+        [
+            *(_GO, _thinking("m1"), _call("m1", "a"), _result("a"), _text("m1", "and"), _call("m1", "b"), _result("b")),
+            *(_prompt("also"), _text("m2", "done")),
+        ],
+        [["go"], ["thinking", "a", "and", "b"], ["a", "b", "also"], ["done"]],
+    ),
+    "a message that ends in thinking is made sendable": (
+        [_GO, _thinking("m1"), _note("cut"), _prompt("again")],
+        [["go", "cut", "again"]],
+    ),
+    "some providers give every answer the same id": (
+        [
+            *(_GO, _call("m", "a"), _END, _result("a"), _call("m", "b"), _result("b"), _text("m", "x"), _END),
+            *(_prompt("more"), _text("m", "done"), _END),
+        ],
+        [["go"], ["a"], ["a"], ["b", "x"], ["b", "more"], ["done"]],
+    ),
+    "a prompt ends an answer without an end": (
+        [_GO, _text("m", "one"), _prompt("more"), _text("m", "two")],
+        [["go"], ["one"], ["more"], ["two"]],
+    ),
+    "a withdrawn answer takes no earlier one of its id with it": (
+        [_GO, _call("m", "a"), _END, _result("a"), _text("m", "x"), _withdrawn("m"), _withdrawn("m")],
+        [["go"], ["a"], ["a"]],
+    ),
+    "an answer goes on after its thinking was dropped for another model": (
+        [_GO, _thinking("m"), _OTHER, _text("m", "x"), _call("m", "a"), _result("a"), _text("m", "y")],
+        [["go"], ["x", "a", "y"], ["a"]],
+    ),
+    "an answer that only has thinking of another model is no empty message": (
+        [_GO, _record(kinds.ModelRecord("b")), _thinking("m", "a", "a")],
+        [["go"]],
+    ),
+}
+
+
+@pytest.mark.parametrize(("records", "shape"), _HISTORIES.values(), ids=_HISTORIES)
 def test_the_history_of_records(records: list[Record], shape: list[list[str]]) -> None:
     conversation = Conversation.from_records(records)
     conversation.seal()
@@ -141,14 +131,11 @@ def test_the_history_of_records(records: list[Record], shape: list[list[str]]) -
 
 
 def test_open_tool_uses_are_closed_where_they_belong() -> None:
-    conversation = Conversation.from_records(
-        [_prompt("go"), _call("m1", "a"), _call("m1", "b"), _result("b"), _prompt("hm")]
-    )
+    conversation = Conversation.from_records([_GO, _call("m1", "a"), _call("m1", "b"), _result("b"), _prompt("hm")])
     assert conversation.open_tool_uses == ["a"]
-    bodies = close_open_tool_uses(conversation, lambda tool_use_id: f"{tool_use_id} was lost in a crash")
-    assert [closed.body["message"]["content"] for closed in bodies] == [
-        [{"type": "tool_result", "tool_use_id": "a", "content": "a was lost in a crash", "is_error": True}]
-    ]
+    (closed,) = close_open_tool_uses(conversation, lambda tool_use_id: f"{tool_use_id} was lost in a crash")
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "a was lost in a crash", "is_error": True}
+    assert closed.body["message"]["content"] == [result]
     assert _shape(conversation)[-1] == ("user", ["b", "a", "hm"])
     assert close_open_tool_uses(conversation, "again") == []
 

@@ -214,9 +214,7 @@ async def test_it_takes_less_than_200_ms() -> None:
         (kit.Reply([kit.opening(), asyncio.Event()]), []),
     ],
 )
-async def test_shutting_down_stops_the_tools_and_the_stream_and_writes_no_result(
-    reply: kit.Reply, log: list[str]
-) -> None:
+async def test_shutting_down_stops_tools_and_streams_and_writes_no_result(reply: kit.Reply, log: list[str]) -> None:
     world = kit.make_world(reply)
     world.read.gates = {"a": asyncio.Event()}
     turn = world.start()

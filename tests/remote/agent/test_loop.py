@@ -257,9 +257,8 @@ async def test_stream_events_when_asked_for() -> None:
 
 
 async def test_a_model_switch_counts_from_the_next_call_and_drops_old_thinking() -> None:
-    world = make_world(
-        Reply([opening(), thinking_block(0, "hm"), text_block(1, "A"), closing()]), says("B", "msg_2"), says("C", "m3")
-    )
+    thinking = Reply([opening(), thinking_block(0, "hm"), text_block(1, "A"), closing()])
+    world = make_world(thinking, says("B", "msg_2"), says("C", "m3"))
     await world.turn()
     world.agent.set_model("opus")
     await world.turn()

@@ -478,16 +478,13 @@ async def test_after_a_finished_call_one_without_input_does_not_run_if_the_strea
     assert_valid(world.history())
 
 
-async def test_an_answer_still_too_long_goes_on_in_pieces() -> None:
+async def test_an_answer_still_too_long_goes_on_in_pieces_and_after_three_the_error_is_released() -> None:
     parts = [says(f"part {i} ", f"m{i}", "max_tokens") for i in range(3)]
     world = make_world(*parts, says("end", "m9"))
     result = await world.turn()
     assert len([line for line in world.journal.messages("user") if line.get("isSynthetic")]) == 2
     assert (result["result"], result["is_error"]) == ("part 1 part 2 end", False)
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
-
-
-async def test_after_three_continuations_the_error_is_released() -> None:
     world = make_world(*[says(f"part {i}", f"m{i}", "max_tokens") for i in range(5)])
     result = await world.turn()
     assert (result["subtype"], result["is_error"], result["stop_reason"]) == ("success", True, "max_tokens")

@@ -90,9 +90,7 @@ async def test_the_files_are_told_again_by_each_later_compaction_also_in_a_new_w
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.ASK, Behavior.DENY])
-async def test_a_file_is_told_again_only_if_it_may_be_read_without_a_question(
-    tmp_path: Path, behavior: Behavior
-) -> None:
+async def test_a_file_is_told_again_only_if_reading_it_asks_no_question(tmp_path: Path, behavior: Behavior) -> None:
     path = tmp_path / "a.txt"
     path.write_text("secret\n")
     world = make_world(calls(("t1", "Read", {"file_path": str(path)})), says("done", "m2"), says("SUMMARY", "m_s"))

@@ -41,9 +41,7 @@ def _calling(tool: str, **options: Any) -> kit.World:
 
 
 async def test_reads_overlap() -> None:
-    world = kit.make_world(
-        kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "msg_2")
-    )
+    world = kit.make_world(kit.calls(("t1", "Look", {"key": "a"}), ("t2", "Look", {"key": "b"})), kit.says("ok", "m2"))
     world.read.gates = {"a": asyncio.Event(), "b": asyncio.Event()}
     turn = world.start()
     await world.read.until("start a", "start b")
@@ -92,9 +90,7 @@ async def test_writes_run_alone_and_in_order_and_later_reads_wait() -> None:
 
 
 async def test_at_most_ten_reads_at_once() -> None:
-    world = kit.make_world(
-        kit.calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), kit.says("ok", "msg_2")
-    )
+    world = kit.make_world(kit.calls(*[(f"t{i}", "Look", {"key": f"k{i}"}) for i in range(12)]), kit.says("ok", "m2"))
     world.read.gates = {f"k{i}": asyncio.Event() for i in range(12)}
     turn = world.start()
     await world.read.until(*[f"start k{i}" for i in range(10)])
@@ -238,20 +234,10 @@ async def test_the_person_is_asked_and_allows() -> None:
     allowed = ToolPermission(True, updated_input={"key": "b"}, updates=[{"type": "setMode", "mode": "acceptEdits"}])
     world = _calling("Change", decisions={"Change": ASK}, answers=[allowed])
     result = await world.turn()
-    assert world.broker.requests == [
-        {
-            "subtype": "can_use_tool",
-            "tool_name": "Change",
-            "display_name": "Change",
-            "input": {"key": "a"},
-            "tool_use_id": "t1",
-            "permission_suggestions": ASK.suggestions,
-            "decision_reason": ASK.reason,
-            "decision_reason_type": "mode",
-            "blocked_path": "/etc/x",
-            "sandbox": "no cage",
-        }
-    ]
+    call = {"tool_name": "Change", "display_name": "Change", "input": {"key": "a"}, "tool_use_id": "t1"}
+    why = {"decision_reason": ASK.reason, "decision_reason_type": "mode", "blocked_path": "/etc/x"}
+    question = {"subtype": "can_use_tool", **call, **why, "permission_suggestions": ASK.suggestions}
+    assert world.broker.requests == [{**question, "sandbox": "no cage"}]
     assert world.log == ["start b", "end b"]
     status = world.journal.messages("system", "status")
     assert [(body["status"], body["permissionMode"]) for body in status] == [(None, "acceptEdits")]
@@ -267,9 +253,7 @@ async def test_the_person_is_asked_and_allows() -> None:
     ],
     ids=["denied", "a wrong change", "a question that fails"],
 )
-async def test_what_is_no_permission_is_told_to_the_model(
-    answer: ToolPermission | RequestFailed, said: str, denials: int
-) -> None:
+async def test_a_refusal_is_told_to_the_model(answer: ToolPermission | RequestFailed, said: str, denials: int) -> None:
     world = _calling("Change", decisions={"Change": ASK}, answers=[answer])
     result = await world.turn()
     assert said in _result_text(world.journal) and result["subtype"] == "success"

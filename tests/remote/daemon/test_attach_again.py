@@ -32,9 +32,7 @@ async def test_hello_names_the_driver_until_it_has_left(host: WorkerHost, sessio
     assert (await host.greeted(session)).driver == ""
 
 
-async def test_a_reconnect_changes_nothing_and_a_new_process_brings_its_own_command_line(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_reconnect_changes_nothing_but_a_new_process_brings_its_options(host: WorkerHost, session: str) -> None:
     given = SessionOptions(client=ALICE.client, allowed_tools=["Bash"], permission_prompts="stdio", model="opus")
     first = await host.drive(session, given)
     await first.turn("one", says("1"))
@@ -70,9 +68,7 @@ def yes_to(asked: Json) -> Json:
 
 
 @pytest.mark.parametrize("there", [True, False])
-async def test_who_cannot_be_asked_does_not_take_over_a_session_that_asks(
-    there: bool, host: WorkerHost, session: str
-) -> None:
+async def test_who_cannot_be_asked_takes_over_no_session_that_asks(there: bool, host: WorkerHost, session: str) -> None:
     """Also when the laptop that was asked has no connection just now."""
     first, asked = await asking(host, session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
     before = (host.state(session) / "journal.jsonl").read_bytes()
@@ -116,35 +112,6 @@ async def test_from_far_behind_there_is_a_snapshot_and_only_the_tail(host: Worke
     assert not any(isinstance(frame, frames.Snapshot) for frame in near.frames), "so little is simply sent"
 
 
-async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
-    await first.turn("one", says("1"))
-    todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
-    tools = ("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})
-    await first.begin("go", calls(*tools))
-    asked = await first.message("control_request")
-    back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    snapshot = await back.next(frames.Snapshot)
-    assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
-    assert snapshot.body["todos"] == todos
-    assert snapshot.body["result"]["result"] == "1"
-
-
-async def test_who_comes_in_the_middle_of_a_turn_is_told_its_prompt_and_what_waits(
-    host: WorkerHost, session: str
-) -> None:
-    first = await host.drive(session, ALICE)
-    await first.turn("one", says("1"))
-    running = await first.say("two")
-    await first.call()
-    waiting = await first.say("three")
-    await first.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
-    back = await host.drive(session, {"client": ALICE.client}, tail=1)
-    prompts = (await back.next(frames.Snapshot)).body["prompts"]
-    shown = [(each["input"], each["text"], each["taken"]) for each in prompts]
-    assert shown == [(running, "two", True), (waiting, "three", False)]
-
-
 async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
     for number in range(40):
@@ -166,6 +133,33 @@ async def test_earlier_events_come_page_by_page_also_to_a_viewer(host: WorkerHos
     assert pages > 3
     await viewer.send(frames.Fetch(viewer.epoch, 999, 1, 30_000))
     assert (await viewer.next(frames.Past)).body == {"records": []}
+
+
+async def test_a_client_that_wants_nothing_of_the_past_is_told_what_is_open(host: WorkerHost, session: str) -> None:
+    first = await host.drive(session, SessionOptions(client=ALICE.client, permission_prompts="stdio"))
+    await first.turn("one", says("1"))
+    todos = [{"content": "write it", "status": "pending", "activeForm": "writing it"}]
+    tools = ("toolu_1", "TodoWrite", {"todos": todos}), ("toolu_2", "Bash", {"command": "touch x"})
+    await first.begin("go", calls(*tools))
+    asked = await first.message("control_request")
+    back = await host.drive(session, {"client": ALICE.client}, tail=1)
+    snapshot = await back.next(frames.Snapshot)
+    assert [ask["request_id"] for ask in snapshot.body["asks"]] == [asked["request_id"]]
+    assert snapshot.body["todos"] == todos
+    assert snapshot.body["result"]["result"] == "1"
+
+
+async def test_who_comes_in_the_middle_of_a_turn_gets_its_prompt_and_what_waits(host: WorkerHost, session: str) -> None:
+    first = await host.drive(session, ALICE)
+    await first.turn("one", says("1"))
+    running = await first.say("two")
+    await first.call()
+    waiting = await first.say("three")
+    await first.next(frames.Event, lambda event: event.kind == "input" and event.body["id"] == waiting)
+    back = await host.drive(session, {"client": ALICE.client}, tail=1)
+    prompts = (await back.next(frames.Snapshot)).body["prompts"]
+    shown = [(each["input"], each["text"], each["taken"]) for each in prompts]
+    assert shown == [(running, "two", True), (waiting, "three", False)]
 
 
 async def test_who_comes_in_the_middle_of_an_answer_gets_it_so_far_once(host: WorkerHost, session: str) -> None:
@@ -195,9 +189,7 @@ def text_of(laptop: Laptop) -> str:
     return "".join(event["delta"].get("text", "") for event in events if "delta" in event)
 
 
-async def test_leaving_an_idle_session_for_good_ends_its_process_and_keeps_its_journal(
-    host: WorkerHost, session: str
-) -> None:
+async def test_leaving_an_idle_session_for_good_ends_it_and_keeps_its_journal(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE)
     await first.turn("one", says("1"))
     await first.send(frames.Detach(first.epoch, done=True))
@@ -220,9 +212,7 @@ async def test_leaving_while_something_runs_in_the_background_keeps_the_process(
     await until(lambda: not alive(first.hello.pid), "with nothing left to do the daemon ends")
 
 
-async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_busy_one_does_not(
-    host: WorkerHost, session: str
-) -> None:
+async def test_an_idle_session_without_clients_ends_after_a_time_a_busy_one_not(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, ALICE, idle_s=0.1)
     await first.opened("go")
     await first.drop()
@@ -276,9 +266,7 @@ async def test_a_run_that_ends_takes_the_session_from_nobody_who_watches(host: W
     await until(lambda: not alive(first.hello.pid), "with nobody else there it ends")
 
 
-async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_end(
-    host: WorkerHost, session: str
-) -> None:
+async def test_who_takes_over_keeps_the_session_that_a_run_wanted_to_end(host: WorkerHost, session: str) -> None:
     run = await host.drive(session, ALICE)
     opened = await run.opened("one")
     await run.send(frames.Stop(run.epoch, finish=True))
@@ -294,9 +282,7 @@ async def test_a_client_that_takes_over_keeps_the_session_that_a_run_wanted_to_e
     assert alive(run.hello.pid), "the session was not ended"
 
 
-async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leaves_no_worker(
-    host: WorkerHost, session: str
-) -> None:
+async def test_who_looks_into_an_ended_session_finds_no_driver_and_no_worker(host: WorkerHost, session: str) -> None:
     run = await host.drive(session, ALICE)
     await run.turn("one", says("1"))
     await run.send(frames.Stop(run.epoch, finish=True))
@@ -308,9 +294,7 @@ async def test_who_looks_into_a_session_that_has_ended_finds_no_driver_and_leave
     await until(lambda: not alive(late.hello.pid), "nobody drives or watches")
 
 
-async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_nobody(
-    host: WorkerHost, session: str
-) -> None:
+async def test_who_leaves_at_once_takes_the_start_of_a_session_from_nobody(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     path = host.runtime / "ccb" / f"{session}.sock"
     with socket.socket(socket.AF_UNIX) as hasty:
@@ -327,9 +311,7 @@ async def test_a_client_that_leaves_at_once_takes_the_start_of_a_session_from_no
     await laptop.turn("one", says("1"))
 
 
-async def test_a_session_starts_although_the_one_before_it_ended_unused_and_took_its_directory_along(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_session_starts_although_an_unused_one_took_its_directory_along(host: WorkerHost, session: str) -> None:
     (host.runtime / "ccb").mkdir(mode=0o700)
     with (host.runtime / "ccb" / f"{session}.lock").open("w") as ending:
         fcntl.flock(ending, fcntl.LOCK_EX)

@@ -101,7 +101,7 @@ async def test_a_client_that_answers_stays(daemon: Daemon, monkeypatch: pytest.M
 
 
 @pytest.mark.programs
-async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
+async def test_after_the_process_was_stopped_a_client_may_go_on(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that stands still for longer than the silence allowed, as with SIGSTOP."""

@@ -18,7 +18,9 @@ from ccb.tunnel.wire.frames import PROTOCOL, Applied, Attach, Detach, Event, Fen
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
-async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, session: str) -> None:
+async def test_hello_comes_unprompted_and_a_prompt_is_answered_by_the_model_over_the_link(
+    host: WorkerHost, session: str
+) -> None:
     laptop = await host.connect(session)
     hello = await laptop.next(Hello)
     assert hello.protocol == PROTOCOL == HELLO_PROTOCOL
@@ -27,10 +29,7 @@ async def test_hello_comes_unprompted_and_names_the_session(host: WorkerHost, se
     assert (hello.epoch, hello.seq, hello.storage) == (0, 0, "disk")
     assert alive(hello.pid)
     assert hello.pid != laptop.process.pid
-
-
-async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
+    await laptop.attach(after=hello)
     input_id = await laptop.say("hello there")
     opened, body = await laptop.call()
     assert opened.path == "/v1/messages" and opened.nonce.startswith("nonce-")
@@ -52,7 +51,7 @@ async def test_a_prompt_is_answered_by_the_model_over_the_link(host: WorkerHost,
         ("/nowhere/at/all", "no_such_path"),
     ],
 )
-async def test_a_directory_that_cannot_be_used_is_refused_and_leaves_nothing(
+async def test_an_unusable_directory_is_refused_without_rest(
     host: WorkerHost, session: str, cwd: str, code: str
 ) -> None:
     (host.home / "file").write_text("", encoding="utf-8")
@@ -89,7 +88,7 @@ async def test_an_input_sent_again_is_applied_once(host: WorkerHost, session: st
     assert json.dumps(await laptop.sent("something else", says("ok"))).count("only once") == 1
 
 
-async def test_a_newer_driver_fences_the_older_one(host: WorkerHost, session: str) -> None:
+async def test_a_newer_driver_fences_the_older_one_and_every_epoch_before_it(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client="first"))
     await first.next(Event)
     second = await host.drive(session, SessionOptions(client="second"))
@@ -101,27 +100,19 @@ async def test_a_newer_driver_fences_the_older_one(host: WorkerHost, session: st
     await second.say("from the new one")
     request = json.dumps(await second.tell(says("ok")))
     assert "from the new one" in request and "from the old one" not in request
-
-
-async def test_an_epoch_that_was_granted_before_is_refused(host: WorkerHost, session: str) -> None:
-    first = await host.drive(session)
-    await first.next(Event)
     late = await host.connect(session)
     await late.next(Hello)
     await late.send(Attach(1, "driver", 0, "n", {}))
-    assert (await late.next(Fenced)).epoch == 1
+    assert (await late.next(Fenced)).epoch == 2
 
 
-async def test_a_viewer_sees_events_and_cannot_drive(host: WorkerHost, session: str) -> None:
+async def test_a_viewer_sees_events_and_who_drives_and_cannot_drive(host: WorkerHost, session: str) -> None:
     driver = await host.drive(session)
     viewer = await host.drive(session, role="viewer")
     await viewer.say("not me")
     await driver.say("me")
     assert "not me" not in json.dumps(await driver.tell(says("ok")))
     assert (await viewer.message("result"))["result"] == "ok"
-
-
-async def test_who_watches_is_told_who_drives_and_when_nobody_does(host: WorkerHost, session: str) -> None:
     first = await host.drive(session, SessionOptions(client="ann"))
     viewer = await host.drive(session, role="viewer")
     second = await host.drive(session, SessionOptions(client="bob"))
@@ -174,9 +165,7 @@ async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str)
     assert "root" in refused.message
 
 
-async def test_a_worker_that_must_read_a_long_journal_first_sends_its_last_records_in_hello(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_worker_before_a_long_journal_sends_its_last_records_in_hello(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     assert (await first.attach()).last == {}
     await first.turn("go", says("the last words"))

@@ -74,9 +74,7 @@ async def test_who_leaves_a_session_in_memory_can_come_back(host: WorkerHost, se
     await again.stop()
 
 
-async def test_commands_know_a_session_in_memory_which_is_continued_and_not_copied(
-    host: WorkerHost, session: str
-) -> None:
+async def test_commands_know_a_session_in_memory_that_is_continued_not_copied(host: WorkerHost, session: str) -> None:
     with file_limit(0):
         first = await host.drive(session)
     await first.turn("go", says("done"))
@@ -92,9 +90,7 @@ async def test_commands_know_a_session_in_memory_which_is_continued_and_not_copi
     assert stopped[session].endswith("it was in memory only and is gone") and not alive(first.hello.pid)
 
 
-async def test_a_disk_that_has_no_room_for_the_last_file_of_a_start_is_left_as_it_was(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_disk_without_room_for_the_last_file_is_left_as_it_was(host: WorkerHost, session: str) -> None:
     """There is room for a directory and a lock, but not for the socket."""
     with disk(host.runtime, "nr_inodes=3"):
         refused = await host.refused(session)
@@ -155,9 +151,7 @@ sys.stdin.read()
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-async def test_a_stranger_at_the_name_is_in_nobodys_way_who_has_a_directory(
-    crowded: bool, host: WorkerHost, session: str
-) -> None:
+async def test_a_stranger_at_the_name_hinders_no_other_place(crowded: bool, host: WorkerHost, session: str) -> None:
     address = sockets.memory_address(session)
     python = ["setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", SQUATTER]
     with subprocess.Popen([*python, address[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as squatter:

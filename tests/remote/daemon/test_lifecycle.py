@@ -21,7 +21,12 @@ from ccb.tunnel.wire.frames import Applied, Attach, Bye, Event, Hello, Input, Pi
 from ccb.tunnel.wire.session_options import SessionOptions
 
 
-async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost, session: str) -> None:
+async def test_a_session_that_is_refused_or_that_nobody_attached_to_leaves_nothing(
+    host: WorkerHost, session: str
+) -> None:
+    assert (await host.refused(session, create=False)).code == "no_session"
+    assert not host.state(session).exists()
+    assert host.runtime_files() == []
     laptop = await host.connect(session)
     hello = await laptop.next(Hello)
     await laptop.drop()
@@ -31,18 +36,20 @@ async def test_a_session_that_nobody_attached_to_leaves_nothing(host: WorkerHost
     assert (await host.greeted(session, fresh=True)).seq == 0
 
 
-async def test_a_refused_session_leaves_no_directory(host: WorkerHost, session: str) -> None:
-    assert (await host.refused(session, create=False)).code == "no_session"
-    assert not host.state(session).exists()
-    assert host.runtime_files() == []
-
-
-async def test_a_session_that_exists_is_not_started_as_a_fresh_one(host: WorkerHost, session: str) -> None:
+async def test_a_session_that_exists_is_started_only_once_its_daemon_has_ended(host: WorkerHost, session: str) -> None:
     first = await host.drive(session)
     await first.next(Event)
     assert (await host.refused(session, fresh=True)).code == "in_use"
     await first.stop()
     assert (await host.refused(session, fresh=True)).code == "in_use"
+    with (host.runtime / "ccb" / f"{session}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        second = await host.connect(session)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(second.process.wait())), 1)
+        assert second.raw == b""
+        (host.runtime / "ccb" / f"{session}.lock").unlink()
+    assert (await second.next(Hello)).session == session
 
 
 async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
@@ -53,9 +60,7 @@ async def sleeping_tool(host: WorkerHost, laptop: Laptop) -> int:
 
 
 @pytest.mark.parametrize("how", ["its client stops it", "SIGINT", "SIGTERM"])
-async def test_a_worker_that_ends_leaves_no_process_no_socket_and_a_readable_journal(
-    host: WorkerHost, session: str, how: str
-) -> None:
+async def test_a_worker_that_ends_leaves_only_a_readable_journal(host: WorkerHost, session: str, how: str) -> None:
     """SIGTERM is for every process of a host that goes down. A goodbye would tell the laptop that the session is
     over."""
     laptop = await host.drive(session, SessionOptions(allowed_tools=["Bash"]))
@@ -76,9 +81,7 @@ async def test_a_worker_that_ends_leaves_no_process_no_socket_and_a_readable_jou
         assert (await again.message("result"))["is_error"], "the session goes on"
 
 
-async def test_a_connection_that_meets_an_ending_worker_is_not_told_that_the_session_is_over(
-    host: WorkerHost, session: str
-) -> None:
+async def test_who_meets_an_ending_worker_is_not_told_that_the_session_is_over(host: WorkerHost, session: str) -> None:
     driver = await host.drive(session)
     await driver.next(Event)
     late = await host.connect(session)
@@ -97,23 +100,7 @@ async def test_sigterm_while_it_still_starts_leaves_nothing(host: WorkerHost, se
     assert host.runtime_files() == []
 
 
-async def test_a_connection_while_the_daemon_is_ending_gets_the_next_one(host: WorkerHost, session: str) -> None:
-    """The lock of an ending daemon is held, and nobody listens: the test plays it."""
-    lock = host.runtime / "ccb"
-    first = await host.drive(session)
-    await first.next(Event)
-    await first.stop()
-    with (lock / f"{session}.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        second = await host.connect(session)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asyncio.ensure_future(second.process.wait())), 1)
-        assert second.raw == b""
-        (lock / f"{session}.lock").unlink()
-    assert (await second.next(Hello)).session == session
-
-
-async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host: WorkerHost, session: str) -> None:
+async def test_the_daemon_is_nobodys_child_and_bears_one_that_talks_no_frames(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     await laptop.next(Event)
     process = Path(f"/proc/{laptop.hello.pid}")
@@ -126,6 +113,13 @@ async def test_the_daemon_is_nobodys_child_and_holds_nothing_of_the_channel(host
     assert {os.readlink(process / "fd" / str(fd)) for fd in (0, 1)} == {"/dev/null"}
     held = [os.readlink(each) for each in (process / "fd").iterdir()]
     assert not [each for each in held if each.startswith("pipe:")], held
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(15)
+        stranger.connect(str((host.runtime / "ccb") / f"{session}.sock"))
+        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        said = b"".join(iter(partial(stranger.recv, 65536), b""))
+    assert [json.loads(line)["t"] for line in said.splitlines()] == ["hello", "refused"]
+    assert alive(laptop.hello.pid)
 
 
 async def test_files_that_tools_make_have_the_users_modes(host: WorkerHost, session: str) -> None:
@@ -156,18 +150,6 @@ async def test_everything_that_happened_reaches_a_slow_client_before_bye(host: W
     assert laptop.frames[-1].t == "bye"
 
 
-async def test_one_that_talks_no_frames_is_told_and_left(host: WorkerHost, session: str) -> None:
-    laptop = await host.drive(session)
-    await laptop.next(Event)
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.settimeout(15)
-        stranger.connect(str((host.runtime / "ccb") / f"{session}.sock"))
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        said = b"".join(iter(partial(stranger.recv, 65536), b""))
-    assert [json.loads(line)["t"] for line in said.splitlines()] == ["hello", "refused"]
-    assert alive(laptop.hello.pid)
-
-
 async def test_an_attach_that_claims_the_future_is_refused(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     await laptop.next(Hello)
@@ -196,9 +178,7 @@ async def test_an_answer_that_found_no_room_on_the_disk_counts_when_there_is(hos
     assert (host.project / "touched").exists()
 
 
-async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_and_with_its_counts(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_disk_that_fills_ends_the_turn_with_its_own_reason_and_counts(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     await laptop.begin("go", calls(("toolu_1", "Read", {"file_path": "/dev/null"})))
     opened, _ = await laptop.call()
@@ -215,9 +195,7 @@ async def test_a_disk_that_fills_during_a_turn_ends_it_with_a_reason_of_its_own_
     assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
 
 
-async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_interrupt_overtakes_them(
-    host: WorkerHost, session: str
-) -> None:
+async def test_prompts_over_the_limit_are_taken_later_and_an_interrupt_is_first(host: WorkerHost, session: str) -> None:
     laptop = await host.drive(session)
     sent = [await laptop.say("first")]
     await laptop.call()  # so the turn holds it, and the rest waits
@@ -234,9 +212,7 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
     assert taken == sent
 
 
-async def test_a_session_that_shall_end_after_its_prompts_takes_those_first_that_waited_for_room(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_session_that_shall_end_first_takes_the_prompts_that_waited(host: WorkerHost, session: str) -> None:
     host.prelude = "import ccb.remote.session.turns as inputs\ninputs.MAX_WAITING = 1\n"
     laptop = await host.drive(session)
     opened = await laptop.opened("first")  # so the turn holds it, and the rest waits

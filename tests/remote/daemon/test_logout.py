@@ -47,19 +47,16 @@ def test_a_host_without_logind_kills_nobody(busctl: Path) -> None:
     assert not kills("ann")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_login_is_known_by_its_scope(tmp_path: Path) -> None:
+    for text, expected in (
         ("0::/user.slice/user-1000.slice/session-3.scope\n", True),
         ("9:name=systemd:/user.slice/user-0.slice/session-c12.scope/sub\n0::/\n", True),
         ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/ccb-1.scope\n", False),
         ("0::/system.slice/ssh.service\n", False),
         ("", False),
-    ],
-)
-def test_a_login_is_known_by_its_scope(tmp_path: Path, text: str, expected: bool) -> None:
-    put(tmp_path, "proc/self/cgroup", text)
-    assert in_login_scope(str(tmp_path)) is expected
+    ):
+        put(tmp_path, "proc/self/cgroup", text)
+        assert in_login_scope(str(tmp_path)) is expected
 
 
 def test_who_lingers_keeps_the_runtime_directory(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ async def test_a_client_that_was_taken_over_from_and_comes_back_soon_reads_on(dr
 
 
 @pytest.mark.parametrize("who_drives", ["when it is lost", "later"])
-async def test_a_client_that_does_not_come_back_is_waited_for_no_longer_than_that(
+async def test_a_client_that_stays_away_is_not_waited_for_long(
     who_drives: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ccb.remote.daemon.model_streams.CLIENT_WAIT_S", 0.2)
@@ -262,16 +262,13 @@ async def test_a_response_beyond_the_window_fails_the_call_instead_of_growing_it
         await asyncio.wait_for(asked, DEADLINE_S)
 
 
-async def test_a_gap_in_the_response_fails_the_call() -> None:
+async def test_a_gap_in_the_response_and_a_refusal_without_one_fail_the_call() -> None:
     _calls, link, asked, opened = await asked_over_a_link()
     link.head(opened.stream)
     link.data(opened.stream, 1, b"x")
     with pytest.raises(ModelLinkError, match="byte 1"):
         await asyncio.wait_for(asked, DEADLINE_S)
     assert (await link.next(Cancel)).stream == opened.stream
-
-
-async def test_a_refusal_without_a_response_is_an_error() -> None:
     _calls, link, asked, opened = await asked_over_a_link()
     link.end(opened.stream, "upstream is unreachable")
     with pytest.raises(ModelLinkError, match="unreachable"):

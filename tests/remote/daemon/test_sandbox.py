@@ -98,9 +98,7 @@ def snapshot(*trees: Path) -> dict[str, tuple[int, bytes]]:
     return found
 
 
-async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_through(
-    host: WorkerHost, session: str, reading: None
-) -> None:
+async def test_hostile_lines_do_nothing_behind_a_blind_parser(host: WorkerHost, session: str, reading: None) -> None:
     host.prelude = _NO_PARSER
     (host.home / ".ssh").mkdir()
     (host.home / ".ssh" / "id").write_text("PRIVATE")
@@ -130,7 +128,7 @@ async def test_hostile_lines_have_no_effect_when_the_parser_lets_everything_thro
     assert snapshot(host.home) == before, "also what went on in the background"
 
 
-async def test_the_workspace_is_open_without_a_question_but_not_what_acts_later_nor_the_network(
+async def test_the_workspace_is_open_but_not_hooks_nor_networks(
     host: WorkerHost, session: str, workspace: None
 ) -> None:
     (host.project / ".git" / "hooks").mkdir(parents=True)
@@ -178,9 +176,7 @@ async def in_force(laptop: Laptop) -> str:
     return str(inits[-1]["sandbox"])
 
 
-async def test_the_mode_survives_the_worker_and_other_drivers_until_one_names_another(
-    host: WorkerHost, session: str, workspace: None
-) -> None:
+async def test_the_mode_survives_workers_and_other_drivers(host: WorkerHost, session: str, workspace: None) -> None:
     first = await host.drive(session, SessionOptions(sandbox="workspace", client="first"))
     await results(first, bash("touch one"))
     os.kill(first.hello.pid, 9)
@@ -211,9 +207,7 @@ async def test_a_host_without_any_cage_lets_literal_lines_through_and_says_so(ho
 
 
 @pytest.mark.parametrize("prelude", [NO_CAGE, NO_NAMESPACES], ids=["nothing", "no namespaces"])
-async def test_workspace_mode_is_refused_with_the_reason_where_its_cage_cannot_be_made(
-    host: WorkerHost, session: str, prelude: str
-) -> None:
+async def test_workspace_mode_is_refused_with_why_it_has_no_cage(host: WorkerHost, session: str, prelude: str) -> None:
     host.prelude = prelude
     laptop = await host.drive(session, SessionOptions(sandbox="workspace"))
     refused = await laptop.next(Refused)
@@ -233,9 +227,7 @@ CageServer._ask = ask
 """
 
 
-async def test_what_starts_the_commands_may_hang_and_the_worker_answers_all_the_same(
-    host: WorkerHost, session: str, workspace: None
-) -> None:
+async def test_what_starts_commands_may_hang_and_others_go_on(host: WorkerHost, session: str, workspace: None) -> None:
     """When the worker asks which cages there are, and when it starts a command."""
     host.prelude = _HANGING
     laptop = await host.connect(session)

@@ -41,9 +41,7 @@ def allow(asked: Json, **more: Any) -> Json:
     return {"behavior": "allow", "updatedInput": asked["request"]["input"], **more}
 
 
-async def test_a_question_goes_over_to_who_takes_over_and_an_old_answer_does_nothing(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_question_goes_to_who_takes_over_and_an_old_answer_does_nothing(host: WorkerHost, session: str) -> None:
     alice = await host.drive(session, ALICE)
     asked = await ask(alice, "echo run >> count")
     bob = await host.drive(session, {"client": BOB.client})
@@ -94,9 +92,7 @@ async def test_what_was_allowed_for_the_session_is_not_asked_again_after_a_kill(
     assert (host.project / "again").exists()
 
 
-async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothing_else_changes_them(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_new_system_prompt_and_tools_reach_a_running_agent_and_last(host: WorkerHost, session: str) -> None:
     alice = await host.drive(session, ALICE)
     before = await turn(alice, "one", "1")
     plain = await host.drive(session, BOB.to_json(), have=alice.last_seq)
@@ -112,9 +108,7 @@ async def test_a_new_system_prompt_and_tool_list_reach_a_running_agent_and_nothi
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_between(
-    host: WorkerHost, session: str, killed: bool
-) -> None:
+async def test_who_takes_back_is_asked_again_after_headless_runs(host: WorkerHost, session: str, killed: bool) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     given = {"client": "a run pid 7", "max_turns": 9, "model": "haiku"}
@@ -130,25 +124,22 @@ async def test_who_takes_back_is_asked_again_although_a_headless_run_drove_in_be
     assert json.loads(body)["model"] == chosen, "the model is the session's"
 
 
-async def test_a_driver_comes_back_also_when_its_name_cannot_be_written(host: WorkerHost, session: str) -> None:
+async def test_a_driver_comes_back_and_leaves_for_good_and_viewers_keep_what_they_see(
+    host: WorkerHost, session: str
+) -> None:
     alice = await host.drive(session, ALICE)
     await turn(alice, "one", "1")
     (host.state(session) / "epoch.new").mkdir()  # what the file is made as
     back = await host.drive(session, {"client": ALICE.client}, have=alice.last_seq)
     assert await turn(back, "two", "2")
-
-
-async def test_a_driver_that_leaves_for_good_leaves_the_viewers_what_they_see(host: WorkerHost, session: str) -> None:
-    alice = await host.drive(session, ALICE)
-    await turn(alice, "one", "1")
     viewer = await host.drive(session, {}, role="viewer")
-    await alice.send(frames.Detach(alice.epoch, done=True))
-    await alice.rest()
+    await back.send(frames.Detach(back.epoch, done=True))
+    await back.rest()
     await viewer.send(frames.Fetch(viewer.epoch, 1, 3, 1000))
     assert (await viewer.next(frames.Past)).body["records"]
-    assert alive(alice.hello.pid)
+    assert alive(back.hello.pid)
     await viewer.drop()
-    await until(lambda: not alive(alice.hello.pid), "nobody is there any more")
+    await until(lambda: not alive(back.hello.pid), "nobody is there any more")
     assert host.runtime_files() == []
 
 
@@ -200,9 +191,7 @@ def test_a_withdrawn_answer_is_under_way_no_more() -> None:
     assert not partial.bodies()
 
 
-async def test_a_turn_that_began_between_the_hello_and_the_attach_of_another_client_is_in_its_snapshot(
-    host: WorkerHost, session: str
-) -> None:
+async def test_a_turn_that_began_between_hello_and_attach_is_in_the_snapshot(host: WorkerHost, session: str) -> None:
     """The other client must not take the result of this turn for that of its own prompt."""
     first = await host.drive(session, ALICE.to_json())
     second = await host.connect(session)

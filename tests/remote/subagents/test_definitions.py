@@ -132,6 +132,4 @@ async def test_a_session_offers_the_agents_of_its_options_and_warns_of_broken_on
         listed = str((await d.turn("/agents"))["result"]).splitlines()
         assert [line.partition(" (")[0] for line in listed] == ["general-purpose", "Explore", "Plan", "reviewer"]
         assert listed[1].startswith("Explore (built-in; the small model; only reads): ")
-        assert listed[3].startswith(
-            "reviewer (yours, from the laptop; model opus; tools Read, Grep, Bash; mode plan at"
-        )
+        assert listed[3].startswith("reviewer (yours, from the laptop; model opus; tools Read, Grep, Bash; mode plan")

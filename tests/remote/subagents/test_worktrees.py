@@ -58,9 +58,7 @@ def ended(d: Delegation) -> dict[str, object]:
     return told
 
 
-async def test_an_agent_changes_files_in_its_worktree_only_where_its_hooks_run_and_the_worktree_is_kept(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_an_agent_changes_files_in_its_worktree_only_which_is_kept(tmp_path: Path, project: Path) -> None:
     script = [
         calls(("b1", "Bash", {"command": "pwd"}), ("r1", "Read", {"file_path": "file.txt"})),
         calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})),
@@ -91,9 +89,7 @@ async def test_an_agent_changes_files_in_its_worktree_only_where_its_hooks_run_a
     assert git(project, "status", "--porcelain") == "", "the repository does not see its worktrees"
 
 
-async def test_a_worktree_without_changes_is_removed_with_its_branch_and_the_agent_goes_on_in_a_new_one(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_a_worktree_without_changes_is_removed_and_made_anew(tmp_path: Path, project: Path) -> None:
     again = task("toolu_two", "once more", resume=ONE)
     scripts = {
         MAIN: [*delegates(isolated("look")), calls(again, message_id="m3"), says("Fine.", "m4")],
@@ -126,9 +122,7 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
     assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"
 
 
-async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
-    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupt_leaves_no_worktree(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, real = project / ".claude/worktrees", shutil.which("git")
     slow = tmp_path / "bin/git"
     slow.parent.mkdir()
@@ -148,9 +142,7 @@ async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
     assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
 
 
-async def test_a_worktree_that_git_was_killed_over_is_made_again_and_one_that_a_person_has_locked_keeps_its_work(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_a_half_made_worktree_is_made_anew_and_a_locked_one_keeps_its_work(tmp_path: Path, project: Path) -> None:
     async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
         context = d.session.agent.config.context
         worktrees = Worktrees(context.host, context.cages)
@@ -196,9 +188,7 @@ async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_
     "died_before",
     ['"kind":"message","body":{"type":"system","subtype":"task_started"', '"kind":"message","body":{"type":"user"'],
 )
-async def test_a_worktree_is_told_when_the_worker_dies_before_its_agent_begins_and_after_it_has_ended(
-    tmp_path: Path, project: Path, died_before: str
-) -> None:
+async def test_a_worktree_is_told_whenever_the_worker_dies(tmp_path: Path, project: Path, died_before: str) -> None:
     script = calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")
     async with worked(tmp_path, *script, call=ISOLATED, permission_mode="acceptEdits"):
         lines = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
@@ -224,9 +214,7 @@ async def test_commands_in_the_workspace_cage_change_the_worktree_only(tmp_path:
     assert (tree / ".git").is_file(), "nothing of git was set aside"
 
 
-async def test_worktrees_that_were_left_go_with_their_session_unless_something_is_in_them(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_worktrees_go_with_their_session_unless_something_is_in_them(tmp_path: Path, project: Path) -> None:
     scripts = {
         MAIN: delegates(isolated("write"), task("toolu_two", "sleep", isolation="worktree")),
         "write": [calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")],
@@ -250,9 +238,7 @@ async def test_worktrees_that_were_left_go_with_their_session_unless_something_i
     os.close(writer)
 
 
-async def test_without_a_repository_or_with_one_that_names_programs_no_agent_starts(
-    tmp_path: Path, project: Path
-) -> None:
+async def test_without_a_repository_or_with_programs_in_it_no_agent_starts(tmp_path: Path, project: Path) -> None:
     with (project / ".git/config").open("a") as config:
         config.write(f'[filter "x"]\n\tsmudge = touch {tmp_path}/smudged; cat\n')
     async with worked(tmp_path, call=ISOLATED) as d:

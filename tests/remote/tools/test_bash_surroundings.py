@@ -84,11 +84,13 @@ def waiting(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> Path:
 _COMMIT = "git -c user.name=n -c user.email=e commit -q --allow-empty -m "
 
 
-async def test_a_rebase_that_opens_an_editor_goes_on(box: Toolbox, waiting: Path) -> None:
+async def test_git_opens_no_editor_and_takes_the_ssh_that_a_command_names(box: Toolbox, waiting: Path) -> None:
     script = f"git init -q . && {_COMMIT}1 && {_COMMIT}2 && {_COMMIT}3"
     await box.text("Bash", command=script)
     await box.text("Bash", command="git -c user.name=n -c user.email=e rebase -i HEAD~2", timeout=60_000)
     assert not waiting.exists()
+    script = "git init -q .; git -c core.sshCommand='echo mine >&2; false' ls-remote ssh://h/x"
+    assert "mine" in await box.error("Bash", command=script)
 
 
 async def test_a_push_that_would_ask_for_a_password_ends_and_says_how_to_go_on(box: Toolbox, waiting: Path) -> None:
@@ -142,8 +144,3 @@ async def test_a_command_that_waits_for_a_terminal_until_its_time_is_up_tells_th
 async def test_a_failure_that_asks_nothing_says_nothing_about_terminals(box: Toolbox, said: str) -> None:
     (box.root / "said").write_text(said, encoding="utf-8")
     assert "terminal" not in await box.error("Bash", command="cat said; exit 1")
-
-
-async def test_an_ssh_that_a_command_names_for_git_is_not_overruled(box: Toolbox, waiting: Path) -> None:
-    script = "git init -q .; git -c core.sshCommand='echo mine >&2; false' ls-remote ssh://h/x"
-    assert "mine" in await box.error("Bash", command=script)

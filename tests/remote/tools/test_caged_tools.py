@@ -35,12 +35,16 @@ async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
         yield toolbox
 
 
-async def test_what_the_cage_stops_is_one_line_with_the_way_to_ask(box: Toolbox) -> None:
+async def test_what_the_cage_stops_is_one_line_with_the_way_to_ask_also_in_the_background(box: Toolbox) -> None:
     said = await box.error("Bash", command="echo x > made")
     assert not (box.root / "made").exists()
     assert said.splitlines()[-2].startswith("stopped by the sandbox: ") and "made" in said.splitlines()[-2]
     assert said.splitlines()[-1] == _HOW
     assert await box.text("Bash", command="echo fine") == "fine"
+    await (await in_background(box, "echo before; echo x > made")).process.wait()
+    said = await box.text("BashOutput", bash_id="bash_1")
+    assert not (box.root / "made").exists()
+    assert "stopped by the sandbox: " in said and said.splitlines()[-1] == _HOW
 
 
 async def test_the_next_command_starts_where_a_caged_one_has_gone(box: Toolbox) -> None:
@@ -55,13 +59,6 @@ async def test_where_no_file_can_be_made_the_directory_stays_and_the_model_is_to
     box.context = replace(box.context, spill=OutputFiles(f"{box.write('file')}/outputs"))
     assert "Shell cwd stays" in await box.text("Bash", command="cd sub")
     assert await box.text("Bash", command="pwd") == str(box.root)
-
-
-async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: Toolbox) -> None:
-    await (await in_background(box, "echo before; echo x > made")).process.wait()
-    said = await box.text("BashOutput", bash_id="bash_1")
-    assert not (box.root / "made").exists()
-    assert "stopped by the sandbox: " in said and said.splitlines()[-1] == _HOW
 
 
 async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) -> None:

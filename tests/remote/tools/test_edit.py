@@ -113,11 +113,15 @@ async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
     assert (created.structured["type"], created.structured["originalFile"]) == ("create", None)
 
 
-async def test_directories_devices_and_broken_text_are_not_written(box: Toolbox) -> None:
+async def test_what_cannot_be_written_is_a_clear_error(box: Toolbox) -> None:
     assert "directory" in await box.error("Write", file_path=str(box.root), content="x")
     assert "device" in await box.error("Write", file_path="/dev/null", content="x")
     assert "directory" in (box.refusal("Write", file_path=f"{box.root}/", content="x") or "")
     assert "surrogate" in (box.refusal("Write", file_path="/tmp/x", content="a\ud800") or "")
+    text = await box.error("Write", file_path="/proc/nowhere/x", content="x")
+    assert text.startswith("/proc/nowhere/x: ")
+    box.write("file", "x")
+    assert await box.error("Write", file_path="file/x", content="x") == "file/x: Not a directory"
 
 
 async def test_multi_edit_makes_all_edits_or_none(box: Toolbox) -> None:
@@ -136,13 +140,6 @@ async def test_messages_stay_small_whatever_the_file(box: Toolbox) -> None:
     result = await box("Write", file_path=str(path), content="\x01" * 1_000_000)
     assert len(json.dumps(result.structured)) < 200_000
     assert path.stat().st_size == 1_000_000
-
-
-async def test_an_unwritable_place_is_a_clear_error(box: Toolbox) -> None:
-    text = await box.error("Write", file_path="/proc/nowhere/x", content="x")
-    assert text.startswith("/proc/nowhere/x: ")
-    box.write("file", "x")
-    assert await box.error("Write", file_path="file/x", content="x") == "file/x: Not a directory"
 
 
 _TEXT = st.text(alphabet="ab\n é", max_size=30)
@@ -205,9 +202,7 @@ CHANGES: list[tuple[str, Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("tool", "change", "before", "after"), CHANGES)
-async def test_the_person_is_shown_the_change_that_is_then_made(
-    box: Toolbox, tool: str, change: Json, before: str, after: str
-) -> None:
+async def test_the_change_is_made_as_shown(box: Toolbox, tool: str, change: Json, before: str, after: str) -> None:
     path = await box.seen("a.txt", before)
     call = {"file_path": str(path), **change}
     preview = await box.tools[tool].preview(call, box.context)

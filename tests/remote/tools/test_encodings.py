@@ -41,16 +41,13 @@ async def test_a_long_utf16_file_is_read_and_searched_to_its_end(box: Toolbox) -
     assert "long.txt" in await box.text("Grep", pattern=r"line 7 é😀\nline 8", multiline=True)
 
 
-async def test_a_byte_order_mark_and_crlf_survive_every_change(box: Toolbox) -> None:
+async def test_a_byte_order_mark_and_line_endings_survive_every_change(box: Toolbox) -> None:
     path = await box.seen("a.ps1", b"\xef\xbb\xbfone\r\ntwo\r\n")
     await box.text("Edit", file_path=str(path), old_string="one", new_string="1\n1.5")
     assert path.read_bytes() == b"\xef\xbb\xbf1\r\n1.5\r\ntwo\r\n"
     await box.text("Write", file_path=str(path), content="\ufeffnew\n")
     assert path.read_bytes() == b"\xef\xbb\xbfnew\r\n"
     assert await box.text("Grep", pattern="^new", output_mode="content") == "a.ps1:1:new"
-
-
-async def test_an_edit_across_mixed_endings_changes_only_the_lines_it_touches(box: Toolbox) -> None:
     path = await box.seen("mixed.txt", b"a\r\nb\nc\r\nd\ne\r\n")
     await box.text("Edit", file_path=str(path), old_string="b\nc", new_string="B\nnew\nc")
     assert path.read_bytes() == b"a\r\nB\nnew\nc\r\nd\ne\r\n"

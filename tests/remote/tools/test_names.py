@@ -22,18 +22,18 @@ def index_of(root: Path, files: Iterable[str]) -> NameIndex:
 
 
 def test_names_come_before_paths_and_short_ones_first(tmp_path: Path) -> None:
-    index = index_of(
-        tmp_path,
-        ["README.md", "src/turn.py", "src/turns/inputs.py", "src/return.py", "docs/a_turn.md", "t/u/r/n", "Makefile"],
-    )
-    assert index.find("turn", 50)[0] == [
+    files = [
+        "README.md",
         "src/turn.py",
-        "src/turns/",
-        "docs/a_turn.md",
         "src/turns/inputs.py",
         "src/return.py",
+        "docs/a_turn.md",
         "t/u/r/n",
+        "Makefile",
     ]
+    index = index_of(tmp_path, files)
+    found = ["src/turn.py", "src/turns/", "docs/a_turn.md", "src/turns/inputs.py", "src/return.py", "t/u/r/n"]
+    assert index.find("turn", 50)[0] == found
     assert index.find("read", 50)[0] == ["README.md"], "case does not matter"
     assert index.find("srinp", 50)[0] == ["src/turns/inputs.py"]
     assert index.find("", 50)[0] == ["Makefile", "README.md", "docs/", "src/", "t/"]

@@ -37,9 +37,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
 
 
 @pytest.mark.parametrize("backend", ["rg", "neither"])
-async def test_every_file_is_found_once_and_its_name_is_taken_back(
-    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
+async def test_every_file_is_found_by_its_name(box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     which = box.context.host.which
     monkeypatch.setattr(box.context.host, "which", lambda name: which(name) if name == backend else None)
     expected = sorted(NAMES.values())

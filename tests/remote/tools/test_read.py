@@ -131,32 +131,23 @@ async def test_binary_files_are_refused_with_a_hint(box: Toolbox, head: bytes, h
     assert hint in text
 
 
-async def test_what_is_no_file_is_refused_at_once(box: Toolbox) -> None:
+async def test_what_is_no_file_is_refused_at_once_and_a_missing_one_has_near_names(box: Toolbox) -> None:
+    assert box.refusal("Read", file_path="a\0b") is not None
+    assert box.refusal("Read", file_path="  ") is not None
+    assert box.refusal("Read") == "the required parameter `file_path` is missing"
     os.mkfifo(box.root / "pipe")
     for path in ("/dev/zero", "/dev/tty", str(box.root / "pipe")):
         assert "only files" in await box.error("Read", file_path=path)
     assert "Use LS" in await box.error("Read", file_path=str(box.root))
-
-
-async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
     box.write("src/main.py")
     text = await box.error("Read", file_path="src/main.ts")
     assert text == f"File does not exist: {box.root}/src/main.ts. Did you mean {box.root}/src/main.py?"
     assert str(box.root) in await box.error("Read", file_path="/nowhere/at/all")
-
-
-async def test_a_link_that_leads_nowhere_is_told_as_one(box: Toolbox) -> None:
     (box.root / "dang").symlink_to("/nowhere/at/all")
     for tool, key in (("Read", "file_path"), ("LS", "path"), ("Grep", "path")):
         more = {"pattern": "x"} if tool == "Grep" else {}
-        text = await box.error(tool, **{key: str(box.root / "dang"), **more})
-        assert text == f"{box.root}/dang is a link to /nowhere/at/all, which does not exist."
-
-
-async def test_paths_that_can_be_none_are_refused_before_anything(box: Toolbox) -> None:
-    assert box.refusal("Read", file_path="a\0b") is not None
-    assert box.refusal("Read", file_path="  ") is not None
-    assert box.refusal("Read") == "the required parameter `file_path` is missing"
+        said = await box.error(tool, **{key: str(box.root / "dang"), **more})
+        assert said == f"{box.root}/dang is a link to /nowhere/at/all, which does not exist."
 
 
 async def test_ls_lists_one_directory(box: Toolbox) -> None:

@@ -29,15 +29,11 @@ def names(registry: Toolset) -> list[str]:
     return [tool.name for tool in registry]
 
 
-def test_the_built_in_tools_are_those_of_the_table_in_its_order() -> None:
+def test_the_built_in_tools_are_those_of_the_table_and_change_only_on_purpose() -> None:
     assert {tool.name: tool.traits for tool in default_tools()} == BUILT_IN
     assert names(default_tools()) == list(BUILT_IN)
-
-
-def test_what_the_model_is_told_of_the_tools_does_not_change_unnoticed() -> None:
-    """Golden bytes: a change is a decision (every user's cache starts anew), so it is made here as well."""
     told = json.dumps([[tool.name, tool.description, tool.input_schema] for tool in default_tools()])
-    assert hashlib.sha256(told.encode()).hexdigest() == GOLDEN_TOOLS
+    assert hashlib.sha256(told.encode()).hexdigest() == GOLDEN_TOOLS, "a change is a decision: caches start anew"
 
 
 @pytest.mark.parametrize("tool", [*default_tools()], ids=lambda tool: tool.name)

@@ -68,7 +68,7 @@ def test_files_and_directories_that_cannot_be_read_are_counted(box: Toolbox) -> 
     for found in _told(*(grep("needle", box.root, mode=mode) for mode in modes)):
         assert (len(found["items"]), found["unread"]) == (2, 3)
     among, every, names = _told(
-        grep("need.*le", box.root, globs=["*.py"]), grep(".", box.root, globs=["*.py"]), glob(box.root)
+        *(grep(pattern, box.root, globs=["*.py"]) for pattern in ("need.*le", ".")), glob(box.root)
     )
     assert (among["unread"], every["unread"]) == (2, 2), "what is not wanted is not missed"
     assert (len(names["items"]), names["unread"]) == (3, 1), "the name of a file can be seen without reading it"

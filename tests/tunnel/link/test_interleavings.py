@@ -433,14 +433,7 @@ def no_waits() -> Iterator[float]:
 
 
 def test_every_interleaving_keeps_the_promises_of_the_link() -> None:
+    often = settings(max_examples=settings().max_examples // 5, stateful_step_count=60, derandomize=True)
     run_state_machine_as_test(
-        Links,
-        settings=settings(
-            max_examples=settings().max_examples // 5,
-            stateful_step_count=60,
-            derandomize=True,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+        Links, settings=settings(often, database=None, deadline=None, suppress_health_check=list(HealthCheck))
     )

@@ -98,7 +98,7 @@ async def test_silence_is_pinged_and_then_dead() -> None:
         assert link.silent
 
 
-async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_dead_long_before_its_time(
+async def test_a_doubted_connection_lives_if_it_is_heard_or_is_soon_dead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(liveness, "PROBE_S", 0.3)
@@ -175,18 +175,15 @@ async def test_a_lost_connection_is_an_error_for_readers_and_writers() -> None:
                     await link.send(wire.Input(1, "i", {"fill": "x" * 65536}))
 
 
-async def test_a_refused_attach_is_an_error() -> None:
-    async with attached() as (link, peer, _, _):
-        await peer.send(wire.Refused("bad_attach", "unknown option"))
-        with pytest.raises(UsageError, match="unknown option"):
-            await collect(link)
-
-
-async def test_frames_that_only_a_laptop_sends_are_refused() -> None:
-    async with attached() as (link, peer, _, _):
-        await peer.send(wire.Input(1, "x", {"type": "user"}))
-        with pytest.raises(ProtocolError, match="only a laptop"):
-            await collect(link)
+async def test_a_refused_attach_and_a_frame_that_only_a_laptop_sends_are_errors() -> None:
+    for frame, kind, said in (
+        (wire.Refused("bad_attach", "unknown option"), UsageError, "unknown option"),
+        (wire.Input(1, "x", {"type": "user"}), ProtocolError, "only a laptop"),
+    ):
+        async with attached() as (link, peer, _, _):
+            await peer.send(frame)
+            with pytest.raises(kind, match=said):
+                await collect(link)
 
 
 async def test_model_streams_go_to_the_proxy_and_nowhere_else() -> None:

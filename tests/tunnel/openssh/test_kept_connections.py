@@ -151,21 +151,22 @@ async def test_a_session_goes_on_when_sharing_stops_and_its_connection_ends(sshd
         await until(lambda: not psutil.pid_exists(first.pid))
 
 
-async def test_time_ends_it(sshd: Sshd, host_user: HostUser) -> None:
+async def test_time_and_sleep_and_the_end_of_its_keeper_end_it(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = target(sshd, host_user)
     assert await use(where, Sharing(keep_s=0.2)) == "new"
     await until(lambda: not all_kept(os.environ) or only().over)
     assert await use(where) == "new" and sshd.logins == 2
-
-
-async def test_sleep_ends_it_before_its_keeper_notices(
-    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    where = target(sshd, host_user)
-    assert await use(where) == "new"
     first = only()
     monkeypatch.setattr(kept_connections, "has_slept", lambda before: before == first.slept)
-    assert await use(where) == "new" and only().pid != first.pid and sshd.logins == 2
+    assert await use(where) == "new" and only().pid != first.pid and sshd.logins == 3
+    last = only()
+    running = processes(last)
+    running[0].kill()
+    _, alive = psutil.wait_procs(running, timeout=20)
+    assert not alive and not all_kept(os.environ)
+    assert await use(where) == "new"
 
 
 async def test_a_connection_that_does_not_answer_is_replaced(sshd: Sshd, host_user: HostUser) -> None:
@@ -197,17 +198,6 @@ async def test_a_lock_ends_it(sshd: Sshd, host_user: HostUser, tmp_path: Path, m
         bus.write("/org/freedesktop/login1/session/_32: org.freedesktop.login1.Session.Lock ()\n")
         bus.flush()
         await until(lambda: not all_kept(os.environ))
-
-
-async def test_it_ends_when_its_keeper_is_killed(sshd: Sshd, host_user: HostUser) -> None:
-    where = target(sshd, host_user)
-    assert await use(where) == "new"
-    first = only()
-    running = processes(first)
-    running[0].kill()
-    _, alive = psutil.wait_procs(running, timeout=20)
-    assert not alive and not all_kept(os.environ)
-    assert await use(where) == "new"
 
 
 async def test_other_options_make_another_one(sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from ccb.tunnel.transports.login_prompts import NobodyToAsk, Prompts
 from ccb.tunnel.transports.pipe import Transport
 
 Env = dict[str, str]
+PLAIN = ("ssh", "-F", "/dev/null")
 
 
 @pytest.fixture
@@ -47,10 +48,7 @@ def target(server: Sshd, user: HostUser, *options: str, port: int | None = None,
 
 @asynccontextmanager
 async def connected(
-    where: SshTarget,
-    env: Env,
-    prompts: Prompts | None = None,
-    words: Sequence[str] = ("ssh", "-F", "/dev/null"),
+    where: SshTarget, env: Env, prompts: Prompts | None = None, words: Sequence[str] = PLAIN
 ) -> AsyncIterator[Transport]:
     transport = await connect(where, prompts or NobodyToAsk(), env=env, words=words)
     try:
@@ -95,9 +93,7 @@ async def test_jump_hosts_are_those_of_ssh_alone(sshd: Sshd, host_user: HostUser
 
 async def test_a_frozen_connection_can_be_left_at_once(sshd: Sshd, host_user: HostUser, env: Env) -> None:
     async with relay(sshd.port) as between:
-        transport = await connect(
-            target(sshd, host_user, port=between.port), NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null")
-        )
+        transport = await connect(target(sshd, host_user, port=between.port), NobodyToAsk(), env=env, words=PLAIN)
         pipe = await transport.execute("echo there; cat")
         assert await pipe.read() == b"there\n"
         between.freeze()
@@ -129,7 +125,9 @@ async def test_a_master_ends_with_a_ccb_that_is_killed(sshd: Sshd, host_user: Ho
     await until(lambda: not commands_with(sockets))
 
 
-async def test_a_passphrase_is_asked_only_once(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
+async def test_a_passphrase_is_asked_only_once_and_who_gives_up_is_refused(
+    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path
+) -> None:
     key = make_key(tmp_path / "locked", passphrase="open sesame")
     (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     person = SshAsks("wrong", "open sesame")
@@ -137,22 +135,15 @@ async def test_a_passphrase_is_asked_only_once(sshd: Sshd, host_user: HostUser, 
         assert await output(transport, "echo in") == "in\n"
         assert await output(transport, "echo again") == "again\n"
     assert [(str(key) in prompt, echo) for _, prompt, echo in person.asked] == [(True, False), (True, False)]
-
-
-async def test_who_gives_up_is_refused_headless_too(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
-    key = make_key(tmp_path / "locked", passphrase="open sesame")
-    (tmp_path / "sshd" / "authorized_keys").write_text((tmp_path / "locked.pub").read_text())
     for prompts in (SshAsks(None, None, None), NobodyToAsk()):
         with pytest.raises(AuthFailed) as caught:
-            await connect(target(sshd, host_user, key=key), prompts, env=env, words=("ssh", "-F", "/dev/null"))
+            await connect(target(sshd, host_user, key=key), prompts, env=env, words=PLAIN)
         assert "Permission denied" in caught.value.evidence
         assert not directories(env)
 
 
 @pytest.mark.parametrize("answer", ["yes", "no"])
-async def test_an_unknown_host_key_is_asked(
-    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, answer: str
-) -> None:
+async def test_a_new_host_key_is_asked(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path, answer: str) -> None:
     known = tmp_path / "new_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}", "StrictHostKeyChecking=ask")
     person = SshAsks(answer)
@@ -162,23 +153,21 @@ async def test_an_unknown_host_key_is_asked(
         assert known.read_text().startswith(f"[127.0.0.1]:{sshd.port} ")
     else:
         with pytest.raises(HostKeyError):
-            await connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
+            await connect(where, person, env=env, words=PLAIN)
         assert not known.exists()
     ((before, prompt, echo),) = person.asked
     assert "SHA256:" in before and "yes/no" in prompt and echo
 
 
-async def test_a_strange_host_key_is_refused_headless(
-    sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path
-) -> None:
+async def test_an_odd_host_key_is_refused_headless(sshd: Sshd, host_user: HostUser, env: Env, tmp_path: Path) -> None:
     known = tmp_path / "other_known_hosts"
     where = target(sshd, host_user, f"UserKnownHostsFile={known}")
     with pytest.raises(HostKeyError):
-        await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+        await connect(where, NobodyToAsk(), env=env, words=PLAIN)
     make_key(tmp_path / "other_host")
     known.write_text(f"[127.0.0.1]:{sshd.port} " + (tmp_path / "other_host.pub").read_text())
     with pytest.raises(HostKeyError) as caught:
-        await connect(where, NobodyToAsk(), env=env, words=("ssh", "-F", "/dev/null"))
+        await connect(where, NobodyToAsk(), env=env, words=PLAIN)
     assert "IDENTIFICATION HAS CHANGED" in caught.value.evidence and "@@" not in caught.value.evidence
     assert "has changed" in caught.value.what and "ssh-keygen" in caught.value.evidence
 
@@ -221,21 +210,13 @@ async def test_who_does_not_give_a_password_is_not_asked_again(host_user: HostUs
         where = SshTarget("127.0.0.1", host_user.name, server.port, (), (known,))
         person = SshAsks(None)
         with pytest.raises(AuthFailed, match="was cancelled"):
-            await openssh.connect(where, person, env=env, words=("ssh", "-F", "/dev/null"))
+            await openssh.connect(where, person, env=env, words=PLAIN)
         assert len(person.asked) == 1
         assert "Failed password" not in server.log.read_text()
-
-
-async def test_behind_a_wrapper_who_gives_up_is_not_asked_again(host_user: HostUser, env: Env, tmp_path: Path) -> None:
-    options = ["PasswordAuthentication yes", "AuthenticationMethods password"]
-    async with serve(tmp_path / "server", options) as server:
-        known = f"UserKnownHostsFile={server.known_hosts}"
         words = ["ssh", "-F", "/dev/null", "-o", known, "-p", str(server.port), f"{host_user.name}@127.0.0.1"]
         person = SshAsks(None, None)
-        failure = partial(wrapper_failure, "box", "wrap")
-        wrapper = await AskingTransport.open(
-            PipeCommand("box", "wrap", lambda line: [*words, line], failure), person, env
-        )
+        command = PipeCommand("box", "wrap", lambda line: [*words, line], partial(wrapper_failure, "box", "wrap"))
+        wrapper = await AskingTransport.open(command, person, env)
         try:
             for times in (1, 2):
                 with pytest.raises(AuthFailed):

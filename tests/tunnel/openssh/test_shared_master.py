@@ -46,7 +46,9 @@ async def carrier(where: SshTarget, prompts: Prompts | None = None, sharing: Sha
         await transport.close()
 
 
-async def test_a_live_master_carries_each_command_without_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
+async def test_a_live_master_carries_each_command_and_a_silent_one_is_passed_over(
+    sshd: Sshd, host_user: HostUser, sockets: Path
+) -> None:
     path = sockets / named_for(host_user, sshd.port)
     async with control_master(sshd, host_user, path) as master:
         before = sshd.logins
@@ -64,11 +66,6 @@ async def test_a_live_master_carries_each_command_without_login(sshd: Sshd, host
         assert await carrier(target(sshd, host_user, "ControlPath=none")) == "login"
         assert await carrier(target(sshd, host_user, master.option), sharing=NOTHING_SHARED) == "login"
         assert master.process.is_running()
-
-
-async def test_a_silent_master_is_passed_over_for_one_login(sshd: Sshd, host_user: HostUser, sockets: Path) -> None:
-    path = sockets / named_for(host_user, sshd.port)
-    async with control_master(sshd, host_user, path) as master:
         person, where = Person(), target(sshd, host_user, master.option)
         master.process.suspend()
         try:

@@ -169,9 +169,7 @@ async def test_foundry_is_the_messages_api_with_its_own_key(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("header", "sent"), [(None, "both"), ("authorization", "bearer"), ("x-api-key", "key")])
-async def test_a_token_of_entra_goes_into_the_named_header(
-    header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_entra_token_is_in_its_header(header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = {"keyHelper": f"echo {ACCESS_TOKEN}", **({"keyHeader": header} if header else {})}
     async with cloud("foundry", monkeypatch, {"PATH": os.environ["PATH"]}, **own) as (server, proxy):
         await ask(proxy, asked_of("foundry/d", stream=True))
@@ -190,7 +188,9 @@ async def test_a_bearer_key_of_bedrock_is_sent_as_it_is(monkeypatch: pytest.Monk
         assert json.loads(told.body)["input_tokens"] > 0, "Bedrock does not count, so it is estimated"
 
 
-async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_of_a_cloud_are_those_of_the_messages_api_and_odd_frames_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("botocore")
     async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
         for name, kind in {"throttlingException": "rate_limit_error", "somethingNewException": "api_error"}.items():
@@ -212,6 +212,9 @@ async def test_errors_of_a_cloud_are_those_of_the_messages_api(monkeypatch: pyte
         for model in ("bedrock/", "bedrock/.."):
             told = await ask(proxy, asked_of(model, stream=True))
             assert (told.status, told.error["type"]) == (400, "invalid_request_error")
+        server.frames = chunk(ANSWER[0]) + frame({":exception-type": "x", ":message-type": "exception"}, b"[1]")
+        with pytest.raises(ProviderError):
+            await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
 @pytest.mark.parametrize("cut", [1, 40])
@@ -225,17 +228,7 @@ async def test_a_stream_that_is_cut_or_damaged_is_no_answer(cut: int, monkeypatc
                 await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
-async def test_a_frame_that_bedrock_does_not_send_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("botocore")
-    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
-        server.frames = chunk(ANSWER[0]) + frame({":exception-type": "x", ":message-type": "exception"}, b"[1]")
-        with pytest.raises(ProviderError):
-            await ask(proxy, asked_of("bedrock/m", stream=True))
-
-
-async def test_without_credentials_the_person_is_told_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_credentials_it_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("botocore")
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "none"))
@@ -283,9 +276,7 @@ async def test_vertex_without_credentials_says_how_to_get_some(tmp_path: Path, m
         await provider.credential_name()
 
 
-async def test_unusable_credentials_and_a_missing_project_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unusable_credentials_and_no_project_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     google = pytest.importorskip("google.auth")
     pytest.importorskip("botocore")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))

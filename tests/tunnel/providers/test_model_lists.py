@@ -16,55 +16,41 @@ from ccb.tunnel.providers.model_traits import ModelTraits, TraitsTable
 from ccb.tunnel.providers.provider import ProviderError
 from ccb.tunnel.providers.provider_kinds import KINDS
 
-ANTHROPIC = {
-    "data": [
-        {
-            "type": "model",
-            "id": "claude-opus-9-20270101",
-            "display_name": "Claude Opus 9",
-            "created_at": "2027-01-01T00:00:00Z",
-            "max_input_tokens": 1_000_000,
-            "max_tokens": 128_000,
-            "capabilities": {
-                "image_input": {"supported": True},
-                "pdf_input": {"supported": False},
-                "thinking": {"supported": True, "types": {}},
-                "effort": {"supported": True, "low": {"supported": True}, "max": {"supported": True}},
-            },
-        }
-    ],
-    "has_more": False,
-}
+ANTHROPIC = """
+{"has_more": false, "data": [{
+  "type": "model", "id": "claude-opus-9-20270101", "display_name": "Claude Opus 9",
+  "created_at": "2027-01-01T00:00:00Z", "max_input_tokens": 1000000, "max_tokens": 128000, "capabilities": {
+    "image_input": {"supported": true}, "pdf_input": {"supported": false}, "thinking": {"supported": true, "types": {}},
+    "effort": {"supported": true, "low": {"supported": true}, "max": {"supported": true}}}}]}"""
 OPENAI = {"object": "list", "data": [{"id": "gpt-9", "created": 1}, {"id": "text-embedding-3-large"}, {"id": "tts-1"}]}
-OPENROUTER = {
-    "data": [
-        {
-            "id": "vendor/coder",
-            "name": "Vendor: Coder",
-            "context_length": 131_072,
-            "architecture": {"input_modalities": ["text", "image"]},
-            "pricing": {"prompt": "0.00000125", "completion": "0.00001", "input_cache_read": "0.000000125"},
-            "top_provider": {"max_completion_tokens": 32_000},
-            "supported_parameters": ["tools", "reasoning"],
-        },
-        {"id": "vendor/auto", "pricing": {"prompt": "-1", "completion": "-1"}, "supported_parameters": ["stop"]},
-    ]
+OPENROUTER = """
+{"data": [
+  {"id": "vendor/coder", "name": "Vendor: Coder", "context_length": 131072,
+   "architecture": {"input_modalities": ["text", "image"]},
+   "pricing": {"prompt": "0.00000125", "completion": "0.00001", "input_cache_read": "0.000000125"},
+   "top_provider": {"max_completion_tokens": 32000}, "supported_parameters": ["tools", "reasoning"]},
+  {"id": "vendor/auto", "pricing": {"prompt": "-1", "completion": "-1"}, "supported_parameters": ["stop"]}]}"""
+GEMINI = """
+{"models": [
+  {"name": "models/gemini-9-pro", "displayName": "Gemini 9 Pro", "inputTokenLimit": 2000000, "outputTokenLimit": 65536,
+   "supportedGenerationMethods": ["generateContent", "countTokens"], "thinking": true},
+  {"name": "models/gemini-embed", "supportedGenerationMethods": ["embedContent"]}]}"""
+VLLM = '{"data": [{"id": "Qwen/Qwen3-Coder", "max_model_len": 262144}]}'
+LLAMACPP = '{"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 40960, "n_ctx": 8192}}]}'
+OPUS = {"window": 1_000_000, "max_output": 128_000, "images": True, "documents": False, "thinking": True}
+CODER = {"window": 131_072, "max_output": 32_000, "tools": True, "thinking": True, "images": True, "documents": False}
+PRICES = {"input_price": 1.25, "output_price": 10.0, "cache_read_price": 0.125}
+LISTS: dict[str, tuple[str, dict[str, object]]] = {
+    "anthropic": (ANTHROPIC, {"claude-opus-9-20270101": {**OPUS, "efforts": ["low", "max"]}}),
+    "openai": (json.dumps(OPENAI), {"gpt-9": {}}),
+    "openrouter": (
+        OPENROUTER,
+        {"vendor/coder": {**CODER, **PRICES}, "vendor/auto": {"tools": False, "thinking": False}},
+    ),
+    "gemini": (GEMINI, {"gemini-9-pro": {"window": 2_000_000, "max_output": 65_536, "thinking": True}}),
+    "vllm": (VLLM, {"Qwen/Qwen3-Coder": {"window": 262_144}}),
+    "llamacpp": (LLAMACPP, {"qwen.gguf": {"window": 8_192}}),
 }
-GEMINI = {
-    "models": [
-        {
-            "name": "models/gemini-9-pro",
-            "displayName": "Gemini 9 Pro",
-            "inputTokenLimit": 2_000_000,
-            "outputTokenLimit": 65_536,
-            "supportedGenerationMethods": ["generateContent", "countTokens"],
-            "thinking": True,
-        },
-        {"name": "models/gemini-embed", "supportedGenerationMethods": ["embedContent"]},
-    ]
-}
-VLLM = {"data": [{"id": "Qwen/Qwen3-Coder", "max_model_len": 262_144}]}
-LLAMACPP = {"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 40_960, "n_ctx": 8_192}}]}
 
 
 async def unsigned(url: str) -> dict[str, str]:
@@ -75,48 +61,9 @@ def read_list(data: bytes) -> list[ListedModel]:
     return read_page(data)[0]
 
 
-@pytest.mark.parametrize(
-    ("listed", "expected"),
-    [
-        (
-            ANTHROPIC,
-            {
-                "claude-opus-9-20270101": {
-                    "window": 1_000_000,
-                    "max_output": 128_000,
-                    "images": True,
-                    "documents": False,
-                    "thinking": True,
-                    "efforts": ["low", "max"],
-                }
-            },
-        ),
-        (OPENAI, {"gpt-9": {}}),
-        (
-            OPENROUTER,
-            {
-                "vendor/coder": {
-                    "window": 131_072,
-                    "max_output": 32_000,
-                    "tools": True,
-                    "thinking": True,
-                    "images": True,
-                    "documents": False,
-                    "input_price": 1.25,
-                    "output_price": 10.0,
-                    "cache_read_price": 0.125,
-                },
-                "vendor/auto": {"tools": False, "thinking": False},
-            },
-        ),
-        (GEMINI, {"gemini-9-pro": {"window": 2_000_000, "max_output": 65_536, "thinking": True}}),
-        (VLLM, {"Qwen/Qwen3-Coder": {"window": 262_144}}),
-        (LLAMACPP, {"qwen.gguf": {"window": 8_192}}),
-    ],
-    ids=["anthropic", "openai", "openrouter", "gemini", "vllm", "llamacpp"],
-)
-def test_each_provider_lists_its_models_in_its_own_words(listed: object, expected: dict[str, object]) -> None:
-    assert {each.id: dict(each.facts) for each in read_list(json.dumps(listed).encode())} == expected
+@pytest.mark.parametrize(("listed", "expected"), LISTS.values(), ids=LISTS)
+def test_each_provider_lists_its_models_in_its_own_words(listed: str, expected: dict[str, object]) -> None:
+    assert {each.id: dict(each.facts) for each in read_list(listed.encode())} == expected
 
 
 async def test_ollama_is_asked_for_each_of_its_models() -> None:
@@ -163,12 +110,9 @@ def test_whatever_a_list_holds_it_is_read(item: object) -> None:
         TraitsTable(ModelTraits(), {}, {each.id: each.facts}.__getitem__).of(each.id)
 
 
-def test_a_price_beyond_all_numbers_is_none() -> None:
+def test_a_list_has_a_limit_and_a_price_beyond_all_numbers_is_none() -> None:
     (model,) = read_list(b'{"data": [{"id": "m", "pricing": {"prompt": 1%s, "completion": "1"}}]}' % (b"0" * 400))
     assert not model.facts
-
-
-def test_a_list_has_a_limit() -> None:
     many = {"data": [{"id": f"model-{number}"} for number in range(MAX_LISTED + 10)]}
     assert len(read_list(json.dumps(many).encode())) == MAX_LISTED
 

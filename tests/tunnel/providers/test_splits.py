@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -18,9 +19,7 @@ from ccb.tunnel.providers.anthropic_events import PING
 from ccb.tunnel.providers.translating_provider import StreamTranslator
 
 NAMES = st.sampled_from(["Read", "Bash", "mcp__x__y"])
-JSON = st.recursive(
-    st.none() | st.integers() | st.text(max_size=20), lambda each: st.lists(each, max_size=3), max_leaves=6
-)
+JSON = st.recursive(st.none() | st.integers() | st.text(max_size=20), partial(st.lists, max_size=3), max_leaves=6)
 INPUTS = st.dictionaries(st.text(max_size=8), JSON, max_size=3)
 TEXTS = st.text(max_size=60)
 Calls = list[tuple[str, dict[str, object]]]

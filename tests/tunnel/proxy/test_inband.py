@@ -35,7 +35,7 @@ async def test_a_call_is_a_head_then_its_bytes_then_an_end(fake_model: FakeModel
     assert (seen.headers["x-api-key"], seen.body) == (API_KEY, json.loads(message_body("hi")))
 
 
-async def test_refusals_of_the_proxy_are_ordinary_answers(fake_model: FakeModel) -> None:
+async def test_refusals_are_ordinary_answers_and_an_unknown_call_is_not_resumed(fake_model: FakeModel) -> None:
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
         await worker.open(1, 0, nonce="wrong")
         await worker.open(2, 0, path="/v1/organizations")
@@ -44,6 +44,10 @@ async def test_refusals_of_the_proxy_are_ordinary_answers(fake_model: FakeModel)
             stream = await worker.ended(number)
             assert stream.head is not None and stream.head.status == status
             assert json.loads(stream.body)["type"] == "error"
+        await worker.open(4, 10, call_id="never-seen", offset=100)
+        end = (await worker.ended(4)).end
+        said = "the laptop that read this answer is gone, and the answer cannot be resumed"
+        assert end is not None and end.error == said
     assert not fake_model.requests
 
 
@@ -240,15 +244,6 @@ async def test_a_resumed_upload_is_thrown_away_but_still_gets_credit(fake_model:
             await second.ended(1)
             assert second.streams[1].body.endswith(b'"message_stop"}\n\n')
     assert len(fake_model.requests) == 1
-
-
-async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeModel) -> None:
-    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, 10, call_id="never-seen", offset=100)
-        end = (await worker.ended(1)).end
-        said = "the laptop that read this answer is gone, and the answer cannot be resumed"
-        assert end is not None and end.error == said
-    assert not fake_model.requests
 
 
 @pytest.mark.parametrize("moment", range(30))

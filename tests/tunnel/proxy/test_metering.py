@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 from contextlib import closing
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -64,13 +65,10 @@ def test_no_bytes_of_a_provider_break_the_meter(chunks: list[bytes]) -> None:
     metered(*chunks, headers={})
 
 
-def test_an_answer_in_one_piece_is_read_too() -> None:
+def test_an_answer_in_one_piece_and_events_under_a_wrong_name_are_read_too() -> None:
     body = json.dumps({**START["message"], "content": []}).encode()  # type: ignore[dict-item]
     report = metered(body[:20], body[20:], headers={"content-type": "application/json"})
     assert (report.tokens.input, report.tokens.output) == (10, 1)
-
-
-def test_events_under_a_wrong_name_are_read_too() -> None:
     assert metered(ANSWER[:30], ANSWER[30:], headers={"content-type": "text/plain"}).tokens.output == 200
 
 
@@ -104,14 +102,14 @@ def router_to(url: str) -> ModelRouter:
     return ModelRouter(AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url})), lambda name: None)
 
 
+@dataclass
 class KeptAccounts(Accounts):
     """Keeps the reports, and refuses once there are `most` of them."""
 
-    def __init__(self, most: int = 100) -> None:
-        self.reports: list[CallReport] = []
-        self.reserved = 0.0
-        self.reservations = 0
-        self.most = most
+    most: int = 100
+    reports: list[CallReport] = field(default_factory=list)
+    reserved: float = 0.0
+    reservations: int = 0
 
     async def reserve(self, request: BilledRequest) -> Reservation:
         if len(self.reports) >= self.most:
@@ -272,11 +270,8 @@ EXTRAS: list[tuple[dict[str, object], float]] = [  # more of a usage, and the do
 def test_what_a_request_can_buy_beside_tokens_is_in_the_cost(more: dict[str, object], dollars: float) -> None:
     message = {"type": "message", "model": "claude-sonnet-4-6", "usage": {**SONNET, **more}}
     assert priced(message).cost_usd == pytest.approx(3 + dollars)
-
-
-def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
-    message = {"model": "claude-opus-4-6", "usage": {**SONNET, "speed": "fast"}}
-    assert priced(message).cost_usd == pytest.approx(30)
+    older = {"model": "claude-opus-4-6", "usage": {**SONNET, "speed": "fast"}}
+    assert priced(older).cost_usd == pytest.approx(30), "a fast answer of an older model costs six times as much"
 
 
 @pytest.mark.parametrize(
@@ -289,9 +284,7 @@ def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
 )
 def test_a_long_request_costs_more_where_the_window_of_a_million_does(model: str, read: int, dollars: float) -> None:
     usage = {"input_tokens": 200_000, "cache_read_input_tokens": read, "output_tokens": 100_000}
-    message = {"model": model, "usage": usage}
-    report = priced(message)
-    assert report.cost_usd == pytest.approx(dollars)
+    assert priced({"model": model, "usage": usage}).cost_usd == pytest.approx(dollars)
 
 
 @pytest.mark.parametrize(
@@ -321,8 +314,7 @@ def test_where_long_requests_cost_more(model: str, tokens: int, times: tuple[flo
 def test_tokens_outside_of_the_totals_count() -> None:
     advised = {"model": "claude-opus-4-5", "type": "advisor_message", "input_tokens": 7, "output_tokens": 40}
     usage = {"input_tokens": 5, "output_tokens": 1, "iterations": [{"input_tokens": 5, "output_tokens": 1}, advised]}
-    message = {"model": "claude-sonnet-4-5", "usage": usage}
-    report = priced(message)
+    report = priced({"model": "claude-sonnet-4-5", "usage": usage})
     assert (report.tokens.input, report.tokens.output) == (12, 41)
 
 

@@ -37,9 +37,8 @@ class _Message(model_request.HistoryMessage):
 
 async def asked(environ: dict[str, str], settings: Settings, model: str) -> tuple[list[bytes], bytes, CallReport]:
     """Make one call. Return the request, the answer, and what the laptop reports."""
-    body = model_request.body(
-        model_request.RequestPrefix([], []), [_Message("user")], model=model, max_tokens=5_000, session_id="s"
-    )
+    prefix = model_request.RequestPrefix([], [])
+    body = model_request.body(prefix, [_Message("user")], model=model, max_tokens=5_000, session_id="s")
     accounts, whole = KeptAccounts(), b"".join(body)
     async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:
         async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:

@@ -29,21 +29,19 @@ def info(transport: SshTransport, name: str) -> str:
     return str(transport.connection.get_extra_info(name))
 
 
-async def test_algorithms_that_were_set_are_those_in_use(sshd: Sshd, host_user: HostUser) -> None:
+async def test_algorithms_that_were_set_are_in_use_and_no_others_in_their_place(
+    sshd: Sshd, host_user: HostUser
+) -> None:
     options = ("Ciphers=aes192-ctr", "MACs=hmac-sha2-256", f"KexAlgorithms={UNKNOWN},ecdh-sha2-nistp256")
     async with logged_in(target(sshd, host_user, *options)) as transport:
         assert info(transport, "send_cipher") == "aes192-ctr"
         assert info(transport, "send_mac") == "hmac-sha2-256"
-
-
-async def test_where_nobody_has_set_ciphers_the_quickest_is_in_use(sshd: Sshd, host_user: HostUser) -> None:
     async with logged_in(target(sshd, host_user)) as transport:
         assert info(transport, "recv_cipher").endswith("-gcm@openssh.com")
-
-
-async def test_algorithms_of_which_none_is_known_are_not_replaced_by_others(sshd: Sshd, host_user: HostUser) -> None:
     error = await refused(ConfigError, target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), match="kexalgorithms")
     assert "--transport ssh" in error.do
+    await refused(AuthFailed, target(sshd, host_user, "PubkeyAcceptedAlgorithms=rsa-sha2-512"))
+    assert "Failed publickey" not in sshd.log.read_text()
 
 
 async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path: Path) -> None:
@@ -55,11 +53,6 @@ async def test_host_key_algorithms_choose_the_key(host_user: HostUser, tmp_path:
             async with logged_in(target(server, host_user, f"HostKeyAlgorithms={chosen}")) as transport:
                 key = transport.connection.get_server_host_key()
                 assert key is not None and key.get_algorithm() == kind
-
-
-async def test_a_key_whose_kind_is_not_accepted_is_not_offered(sshd: Sshd, host_user: HostUser) -> None:
-    await refused(AuthFailed, target(sshd, host_user, "PubkeyAcceptedAlgorithms=rsa-sha2-512"))
-    assert "Failed publickey" not in sshd.log.read_text()
 
 
 async def test_the_preferred_method_is_the_only_one_tried(host_user: HostUser, tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ async def test_an_ssh_in_it_asks_the_person(host_user: HostUser, sshd: Sshd, tmp
         person = Person(answers=[["wrong"], ["secret"]])
         async with logged_in(target(sshd, host_user, option), person) as transport:
             assert await output(transport, "echo in") == "in\n"
-        assert [questions[0] for _, _, questions in person.challenges] == [
+        assert [asked[0] for _, _, asked in person.challenges] == [
             (f"Enter passphrase for key '{locked}': ", False)
         ] * 2
         error = await refused(Unreachable, target(sshd, host_user, option))

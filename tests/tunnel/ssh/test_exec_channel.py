@@ -28,7 +28,9 @@ class Taken:
             self.ended.set()
 
 
-async def test_what_arrives_is_handed_over_but_not_while_it_is_held(sshd: Sshd, host_user: HostUser) -> None:
+async def test_what_arrives_is_handed_over_but_not_while_it_is_held_and_so_is_the_end(
+    sshd: Sshd, host_user: HostUser
+) -> None:
     async with logged_in(target(sshd, host_user)) as transport:
         pipe = await transport.execute(f"read x; head -c {SIZE} /dev/zero; read x; exit 3")
         taken = Taken()
@@ -45,10 +47,6 @@ async def test_what_arrives_is_handed_over_but_not_while_it_is_held(sshd: Sshd, 
             await taken.ended.wait()
         assert (taken.size, await pipe.exit_status()) == (SIZE, 3)
         await pipe.close()
-
-
-async def test_a_lost_connection_is_an_end(sshd: Sshd, host_user: HostUser) -> None:
-    async with logged_in(target(sshd, host_user)) as transport:
         pipe = await transport.execute("printf begun; sleep 60")
         taken = Taken()
         pipe.hand_over(taken)

@@ -61,9 +61,7 @@ async def test_no_file_for_keys_is_no_hindrance(sshd: Sshd, host_user: HostUser)
 
 
 @pytest.mark.parametrize("strict", ["accept-new", "no", "ask"])
-async def test_a_key_that_cannot_be_stored_is_said_once_and_is_no_hindrance(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str
-) -> None:
+async def test_an_unstorable_key_is_said_once(sshd: Sshd, host_user: HostUser, tmp_path: Path, strict: str) -> None:
     (tmp_path / "file").touch()
     known, person = tmp_path / "file" / "known_hosts", Person(trust=True)
     where = target(sshd, host_user, f"StrictHostKeyChecking={strict}", known=known)
@@ -126,9 +124,7 @@ async def test_the_kind_on_file_is_the_one_that_is_asked_for(host_user: HostUser
             assert key is not None and key.get_algorithm() == "ssh-rsa"
 
 
-async def test_keys_are_in_several_files_and_stored_in_the_first(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path
-) -> None:
+async def test_keys_of_several_files_are_stored_in_the_first(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     option = f"UserKnownHostsFile={first} {second}"
     await logs_in(target(sshd, host_user, option, "StrictHostKeyChecking=accept-new"))
@@ -166,9 +162,7 @@ async def test_a_certificate_is_for_the_name_of_the_host(host_user: HostUser, tm
 
 
 @pytest.mark.parametrize("flaw", ["another authority", "another host", "expired"])
-async def test_a_certificate_without_proof_leaves_the_key_to_judge(
-    host_user: HostUser, tmp_path: Path, flaw: str
-) -> None:
+async def test_without_a_proof_the_key_is_judged(host_user: HostUser, tmp_path: Path, flaw: str) -> None:
     authority, other = make_key(tmp_path / "authority"), make_key(tmp_path / "other")
     key = make_key(tmp_path / "signed")
     by, name = (

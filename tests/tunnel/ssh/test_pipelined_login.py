@@ -156,7 +156,7 @@ async def test_the_keys_that_are_wanted_come_first_as_ever(sshd: Sshd, host_user
     assert text == "no: your ssh configuration does not begin with a key; the next login will be"
 
 
-async def test_each_jump_host_gets_what_it_needed(
+async def test_each_jump_gets_its_own(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     past = PastLogins(tmp_path / "past")
@@ -204,9 +204,7 @@ async def test_a_locked_key_signs_at_once_when_it_was_unlocked(sshd: Sshd, host_
     sshd.identity.with_name("authorized_keys").write_text(locked.with_suffix(".pub").read_text())
     where = target(sshd, host_user, key=locked)
     past, person = PastLogins(tmp_path / "past"), Person(passphrases=["secret", "secret"])
-    assert (await report(where, past, person)).endswith(
-        "the next login will not be either: this login asked for something"
-    )
+    assert (await report(where, past, person)).endswith("next login will not be either: this login asked for something")
     assert (await report(where, past, person)).endswith("the next login will be")
     assert await report(where, past, person) == PIPELINED
     text = await report(where, past, Person(passphrases=["secret"]))
@@ -231,16 +229,9 @@ async def asyncssh_server(
         await process.stdin.read()
         process.exit(0)
 
-    listener = await asyncssh.listen(
-        "127.0.0.1",
-        0,
-        server_factory=make,
-        server_version=version,
-        server_host_keys=[shown or str(host_key)],
-        authorized_client_keys=f"{identity}.pub",
-        process_factory=run,
-        encoding=None,
-    )
+    keys = {"server_host_keys": [shown or str(host_key)], "authorized_client_keys": f"{identity}.pub"}
+    own = {"server_factory": make, "server_version": version, "process_factory": run, "encoding": None}
+    listener = await asyncssh.listen("127.0.0.1", 0, **keys, **own)
     server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
     server.trust(server.port)
     try:

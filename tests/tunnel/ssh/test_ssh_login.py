@@ -46,9 +46,7 @@ async def test_an_unknown_key_is_refused_where_nobody_is_asked(sshd: Sshd, host_
 
 
 @pytest.mark.parametrize("hashed", ["no", "yes"])
-async def test_an_accepted_key_is_stored_and_known(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str
-) -> None:
+async def test_an_accepted_key_is_kept_known(sshd: Sshd, host_user: HostUser, tmp_path: Path, hashed: str) -> None:
     known = tmp_path / "ssh" / "known_hosts"
     where = target(sshd, host_user, f"HashKnownHosts={hashed}", known=known)
     person = Person(trust=True)
@@ -89,7 +87,7 @@ async def test_a_revoked_key_is_refused_anywhere(sshd: Sshd, host_user: HostUser
     assert not person.asked
 
 
-async def test_a_jump_host_has_its_own_host_key(
+async def test_a_jump_host_shows_its_key(
     sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve(tmp_path / "jump") as jump:
@@ -114,9 +112,8 @@ async def test_what_listens_is_no_ssh_server(sshd: Sshd, host_user: HostUser) ->
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
-        error = await refused(
-            Unreachable, target(sshd, host_user, port=server.sockets[0].getsockname()[1]), match="no SSH connection"
-        )
+        where = target(sshd, host_user, port=server.sockets[0].getsockname()[1])
+        error = await refused(Unreachable, where, match="no SSH connection")
     assert "It said: HTTP/1.1 400 Bad Request" in error.evidence
 
 
@@ -139,20 +136,17 @@ async def test_a_server_with_too_many_logins_under_way_says_so(host_user: HostUs
     assert "try again in a minute" in error.do
 
 
-async def test_a_name_that_does_not_resolve() -> None:
-    await refused(Unreachable, SshTarget("no-such-host.invalid"), match="does not resolve")
-
-
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "", "a b", "a\nb", "a\x1b[31m"])
 def test_a_host_name_that_is_none_is_a_usage_error(host: str) -> None:
     with pytest.raises(UsageError):
         SshTarget(host)
 
 
-async def test_an_option_that_ssh_does_not_know_is_said_in_its_words(sshd: Sshd, host_user: HostUser) -> None:
+async def test_an_option_or_a_name_that_is_not_known_is_said(sshd: Sshd, host_user: HostUser) -> None:
     error = await refused(ConfigError, target(sshd, host_user, "NoSuchOption=1"))
     assert "nosuchoption" in error.evidence.lower()
     assert error.do == "Correct the -o option."
+    await refused(Unreachable, SshTarget("no-such-host.invalid"), match="does not resolve")
 
 
 async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd, host_user: HostUser) -> None:
@@ -197,7 +191,7 @@ async def test_a_silent_host_behind_a_jump_host_is_given_up(
     with silent_port() as port:
         only_config(tmp_path, monkeypatch).write_text(every_host(sshd.identity, sshd.known_hosts))
         where = target(
-            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout=1", port=port
+            sshd, host_user, f"ProxyJump={host_user.name}@127.0.0.1:{sshd.port}", "ConnectTimeout 1", port=port
         )
         says = f"the jump host {host_user.name}@127.0.0.1 got no answer from 127.0.0.1 port {port} in 1 s"
         with pytest.raises(Unreachable, match=says) as caught:

@@ -26,16 +26,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return only_config(tmp_path, monkeypatch)
 
 
-async def test_a_proxy_command_has_its_tokens_and_leaves_the_rest_to_the_shell(config: Path) -> None:
+async def test_proxy_commands_jump_hosts_and_keys_have_their_tokens(config: Path) -> None:
     config.write_text("Host Far\n  HostName %h.example.com\n  User me\n  ProxyCommand p %% %n %h %p %r ${HOME} %C #\n")
     resolved = await resolve(SshTarget("Far", port=77))
     assert resolved.route.proxy_command == "p % Far far.example.com 77 me ${HOME} %C #"
-
-
-async def test_a_jump_host_has_its_tokens(config: Path) -> None:
     config.write_text("Host far\n  User me\n  HostName 10.0.0.1\n  ProxyJump %r@jump-%h.%n:24\n")
     jump, _ = await route(SshTarget("far"))
     assert (jump[0].user, jump[0].host, jump[0].port) == ("me", "jump-10.0.0.1.far", 24)
+    config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
+    said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
+    assert (await resolve(SshTarget("far"))).identities.files == (Path("/keys") / said,)
 
 
 async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_hosts(config: Path, tmp_path: Path) -> None:
@@ -51,21 +51,13 @@ async def test_what_the_command_line_says_of_a_host_is_not_said_of_its_jump_host
     assert Path("~/.ssh/id_ed25519").expanduser() in last.config.identities.files and last.config.port == 22
 
 
-async def test_the_hash_of_a_connection_is_a_token(config: Path) -> None:
-    config.write_text("Host far\n  User me\n  IdentityFile /keys/%C\n")
-    said = hashlib.sha1(f"{socket.gethostname()}far22me".encode(), usedforsecurity=False).hexdigest()
-    assert (await resolve(SshTarget("far"))).identities.files == (Path("/keys") / said,)
-
-
 async def test_the_name_of_a_host_is_lower_case_for_who_looks_it_up(config: Path) -> None:
     config.write_text("Host other\n  HostName FAR.Example\n")
     assert (await resolve(SshTarget("FAR"))).hostname == "far"
     assert (await resolve(SshTarget("other"))).hostname == "far.example"
 
 
-async def test_home_is_that_of_ssh_which_does_not_look_at_the_environment(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_home_is_not_of_the_environment(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("IdentityFile ~/mine\nCertificateFile %d/mine\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     resolved = await resolve(SshTarget("far"))
@@ -91,9 +83,7 @@ async def test_the_chosen_agent(config: Path, monkeypatch: pytest.MonkeyPatch, v
     assert (await resolve(SshTarget("far"))).identities.agent == means
 
 
-async def test_what_the_configuration_starts_gets_no_credential(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_it_starts_gets_no_credential(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in SECRET_VARIABLES:
         monkeypatch.setenv(name, "sk-secret")
     seen = tmp_path / "seen"
@@ -103,7 +93,7 @@ async def test_what_the_configuration_starts_gets_no_credential(
 
 
 @pytest.mark.slow
-async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
+async def test_a_slow_condition_ends_with_children(
     config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config.write_text('Match exec "sleep 4321; true"\n')

@@ -108,7 +108,7 @@ async def test_a_pipe_carries_bytes_both_ways_and_the_exit_code() -> None:
         assert not box.alive, "one that failed by itself is not the way any more"
 
 
-async def test_a_command_that_ends_well_may_be_started_again() -> None:
+async def test_commands_are_started_again_and_ended(tmp_path: Path) -> None:
     async with transport("sh -c") as box:
         for _ in range(2):
             pipe = await box.execute("echo $PPID")
@@ -116,10 +116,13 @@ async def test_a_command_that_ends_well_may_be_started_again() -> None:
             assert await pipe.exit_status() == 0
             await pipe.close()
             assert box.alive
-
-
-async def test_closing_ends_the_input_and_aborting_ends_everything(tmp_path: Path) -> None:
-    async with transport("sh -c") as box:
+        pipe = await box.execute("setsid sleep 1000 & echo $!; exit 0")
+        sleeper = psutil.Process(int(await pipe.read()))
+        try:
+            async with asyncio.timeout(20):
+                await pipe.close()
+        finally:
+            sleeper.kill()
         pipe = await box.execute(f"cat >/dev/null; echo ended > {tmp_path}/ended")
         await pipe.close()
         assert (tmp_path / "ended").exists()
@@ -145,17 +148,6 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
         await asyncio.gather(writing, return_exceptions=True)
 
 
-async def test_closing_does_not_wait_for_who_took_the_pipes_along() -> None:
-    async with transport("sh -c") as box:
-        pipe = await box.execute("setsid sleep 1000 & echo $!; exit 0")
-        sleeper = psutil.Process(int(await pipe.read()))
-        try:
-            async with asyncio.timeout(20):
-                await pipe.close()
-        finally:
-            sleeper.kill()
-
-
 @pytest.mark.parametrize(
     ("line", "kind", "says"),
     [
@@ -173,14 +165,11 @@ async def test_what_ends_at_once_says_why(line: str, kind: type[Exception], says
         assert says in str(caught.value) and not box.alive
 
 
-async def test_a_command_that_is_not_there_is_a_usage_error() -> None:
+async def test_a_command_that_is_not_there_and_no_python_behind_one_are_said_as_such() -> None:
     async with transport("no-such-engine exec") as box:
         with pytest.raises(UsageError) as caught:
             await box.execute("true")
         assert "'no-such-engine'" in caught.value.what
-
-
-async def test_no_python_behind_a_command_is_said_as_such() -> None:
     async with transport("sh -c") as box:
         with pytest.raises(NoPython):
             await launch(box, {"command": "ps"}, load(), candidates=["/nonexistent/python3"])
@@ -252,9 +241,8 @@ def engine(tmp_path: Path) -> Path:
 async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
     line = 'exec /bin/sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
     path = f"{engine}:{os.environ['PATH']}"
-    said = subprocess.run(
-        [*shell.split(), "-c", container_command("web", line)], env={"PATH": path}, capture_output=True, check=True
-    )
+    argv = [*shell.split(), "-c", container_command("web", line)]
+    said = subprocess.run(argv, env={"PATH": path}, capture_output=True, check=True)
     assert said.stdout.decode().split("\n") == ["yes", "a b", "back", "deep", "", "end", ""]
 
 

@@ -254,20 +254,14 @@ async def test_a_revoked_host_key_is_refused(sshd: Sshd, words: Words, env: Env,
         assert error.do.startswith("Do not connect.")
 
 
-def test_a_way_that_has_ended_is_no_reason_to_try_again_but_a_master_that_has_gone_is() -> None:
+def test_which_ends_of_a_way_are_worth_another_try() -> None:
     error = ssh_failure("box", 255, NO_WAY)
     assert type(error) is Unreachable
     assert type(session_failure("box", 255, NO_WAY)) is Dropped
     assert type(session_failure("box", 255, "")) is Dropped
     assert type(session_failure("box", 255, "kex_exchange_identification: Connection closed by remote host")) is Dropped
-
-
-def test_a_jump_host_that_takes_no_login_for_the_moment_may_be_tried_again() -> None:
     busy = "kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.1 port 22\n"
     error = ssh_failure("box", 255, busy + NO_WAY)
     assert type(error) is Dropped and "box closed the connection" in error.what and "192.0.2.1" in error.evidence
-
-
-def test_what_ends_once_the_host_has_spoken_is_not_the_fault_of_the_way() -> None:
     error = ssh_failure("box", 255, "Connection closed by UNKNOWN port 65535")
     assert type(error) is Unreachable and "to box over a jump host or ProxyCommand broke off" in error.what

@@ -7,6 +7,7 @@ import json
 import sys
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,9 +19,8 @@ from ccb.tunnel.wire.ndjson import MAX_DEPTH, MAX_FRAME, MAX_LINE, FrameDecoder,
 from ccb.tunnel.wire.session_options import SessionOptions
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | text, lambda x: st.lists(x, max_size=3), max_leaves=5
-)
+scalars = st.none() | st.booleans() | st.integers() | text
+json_values = st.recursive(scalars, partial(st.lists, max_size=3), max_leaves=5)
 bodies = st.dictionaries(text, json_values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 frames: st.SearchStrategy[Any] = st.one_of(
@@ -58,9 +58,11 @@ def test_parts_of_two_frames_may_interleave() -> None:
     assert list(FrameDecoder().feed(stream)) == [first, second]
 
 
-def test_a_line_over_the_limit_is_refused_before_its_newline() -> None:
+def test_a_line_over_the_limit_is_refused_at_once_and_no_such_frame_is_sent() -> None:
     with pytest.raises(FrameError, match="longer than"):
         list(LineSplitter().feed(b"x" * MAX_LINE))
+    with pytest.raises(FrameError, match="more than 200000 values"):
+        encode_frame(Input(1, "a", {"list": [[]] * 250_000}))
 
 
 @pytest.mark.parametrize("wide", ["", "\U0001f600"])
@@ -142,11 +144,6 @@ def test_what_is_inside_of_a_text_does_not_count(text: str) -> None:
     decoder = FrameDecoder()
     assert list(decoder.feed(b"".join(encode_frame(frame)))) == [frame]
     assert len(text) < decoder.memory < 6 * len(text) + 100_000
-
-
-def test_a_frame_that_the_other_end_would_refuse_is_not_sent() -> None:
-    with pytest.raises(FrameError, match="more than 200000 values"):
-        encode_frame(Input(1, "a", {"list": [[]] * 250_000}))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import partial
 from typing import Any, get_args
 
 import pytest
@@ -18,9 +19,7 @@ from ccb.tunnel.wire.ndjson import FrameDecoder, dump, encode_frame
 from ccb.tunnel.wire.projection import Projection, on, replay
 
 text = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner, max_size=3), max_leaves=5
-)
+values = st.recursive(st.none() | st.booleans() | st.integers() | text, partial(st.lists, max_size=3), max_leaves=5)
 objects = st.dictionaries(text, values, max_size=4)
 numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)

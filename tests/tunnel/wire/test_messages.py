@@ -103,16 +103,11 @@ def type_of(value: object) -> type[object]:
     return float if isinstance(value, (int, float)) else type(value)
 
 
-def test_the_texts_and_the_tool_results_of_a_user_line() -> None:
+def test_lines_tell_their_texts_and_tool_results() -> None:
     line = messages.parse_message({"type": "user", "message": {"content": BLOCKS}})
     assert isinstance(line, messages.UserMessage)
     assert (line.text("|"), line.done_tool_uses()) == ("|b", {"t"})
-
-
-def test_a_request_tells_its_fields_as_text() -> None:
-    line = messages.parse_message(
-        {"type": "control_request", "request_id": "r", "request": {**CALL, "input": [], "url": 7}}
-    )
+    line = messages.parse_message({"type": "control_request", "request": {**CALL, "input": [], "url": 7}})
     assert isinstance(line, messages.ControlRequest)
     assert (line.input, line.text("agent"), line.text("url"), line.text("sandbox")) == ({}, "Explore", "7", "")
 
