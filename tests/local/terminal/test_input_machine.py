@@ -126,6 +126,11 @@ def test_what_is_typed_after_esc_stays_text() -> None:
         assert typed(read([b"\x1b", *keys], 0.2)) == text
 
 
+def test_a_bracket_after_esc_stays_text_when_an_arrow_follows() -> None:
+    tokens = read([b"\x1b", b"]", b"\x1b[A"], 0.3)
+    assert tokens == [terminal.Control("\x1b"), terminal.Typed("]"), terminal.Control("\x1b[A")]
+
+
 def test_a_chord_that_begins_like_a_sequence_is_a_chord() -> None:
     for chord in ("\x1b[", "\x1bO", "\x1b]", "\x1bP", "\x1b_"):
         assert read([chord.encode(), b"x"], 2.0) == [terminal.Control(chord), terminal.Typed("x")]
