@@ -213,13 +213,13 @@ class SkippedState:
 
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
-    result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
+    result, prompts, tasks, todos = (body.get(each) for each in ("result", "prompts", "tasks", "todos"))
     asks = map(parse_message, as_blocks(body.get("asks")))
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
-        todos=tuple(as_blocks(body.get("todos"))),
+        todos=tuple(as_blocks(todos)) if isinstance(todos, list) else (),
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),

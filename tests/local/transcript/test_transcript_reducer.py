@@ -354,3 +354,8 @@ def test_data_that_is_no_image_is_not_described(block: Json) -> None:
 
 def test_an_image_whose_pixels_are_missing_is_named_without_them() -> None:
     assert words_for(image(base64.b64encode(PNG[:12]).decode())) == "PNG · 1 KB"
+
+
+def test_a_snapshot_whose_lists_are_no_lists_has_none() -> None:
+    state = parse_snapshot({"todos": "a", "asks": "b", "prompts": "c", "tasks": "d"})
+    assert (state.todos, state.questions, state.prompts, state.tasks) == ((), (), None, None)
