@@ -467,7 +467,7 @@ class HostCommandOptions:
         "--older-than", "Remove ended sessions older than this (default: 30).", "days",
         read=read_number("days"), commands="gc")
     yes: bool = option("--yes", "Remove or trust everything without asking first.", commands="clean, trust")
-    lines: int | None = option("--lines -n", "Show so many lines (else 200).", "n", read=read_count, commands="logs")
+    lines: int | None = option("--lines -n", "Show this many lines (else 200).", "n", read=read_count, commands="logs")
     json: bool = option(
         "--json", "Print one JSON object a line.", commands="ps, doctor, models, usage, audit, proxy list, auth status")
     revoke: bool = option("--revoke", 'Take back trust and rules of "always"; the host is not asked.', commands="trust")

@@ -95,8 +95,8 @@ def aligned(rows: Sequence[Sequence[str]], numbers: int) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
-        signs = ("" if not column or column > numbers else ">" for column in range(len(row)))
-        cells = [f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=True)]
+        sides = (">" if 0 < column <= numbers else "<" for column in range(len(row)))
+        cells = [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
         lines.append("  ".join(cells).rstrip())
     return lines
 

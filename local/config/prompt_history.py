@@ -35,7 +35,9 @@ class PromptStore:
         prompts = []
         for line in lines[-MAX_PROMPTS:]:
             with suppress(ValueError):
-                prompts += [text] if (text := json.loads(line)) and isinstance(text, str) else []
+                text = json.loads(line)
+                if text and isinstance(text, str):
+                    prompts.append(text)
         if len(lines) > 2 * MAX_PROMPTS or sum(map(len, lines)) > _MAX_BYTES:
             kept = [json.dumps(each) for each in prompts]
             while sum(map(len, kept)) > _MAX_BYTES // 2:

@@ -55,7 +55,7 @@ class TokenRenewal:
         self.clock = clock
 
     async def renew(self, account: Account) -> Account:
-        """Return the account with a new token. Raise ProviderError without an answer, CredentialError if it is over."""
+        """Return the account with a new token. Raise ProviderError, or CredentialError if that is refused."""
         assert account.refresh is not None
         grant = {"grant_type": "refresh_token", "refresh_token": account.refresh.reveal()}
         body = json.dumps({**grant, "client_id": account.client_id}).encode()

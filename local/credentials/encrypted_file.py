@@ -185,7 +185,7 @@ class EncryptedFile:
         """Remember the key of the passphrase. Raise WrongPassphrase, ConfigError."""
         passphrase = passphrase.rstrip("\r\n")
         if sealed is None and len(passphrase) < MIN_PASSPHRASE:
-            raise ConfigError(f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Type more of them.")
+            raise ConfigError(f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one.")
         key = await in_thread(lambda: key_for(sealed, passphrase, self._cost))
         if sealed is not None:
             unseal(sealed, key)

@@ -91,7 +91,7 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         recorder = self._recorder
         if recorder is None:
             return None
-        return lambda piece: self._submit(recorder.keep, self.place.session, call_id, "answer.gz", piece)
+        return lambda piece: self._submit(recorder.answer, self.place.session, call_id, piece)
 
     def begins(self) -> None:
         """Note that the session is new: all of its history comes past here, and results of other calls do not."""
@@ -131,7 +131,7 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
             said = "Model calls are not recorded any more: this run has kept 4 GB."
             if self._recorder.full and self._tell_once("unrecorded", said):
                 self._write([AuditEntry("unrecorded", at, call_id)])
-            self._recorder.keep(self.place.session, call_id, "request.json.gz", body, between=b"\n")
+            self._recorder.request(self.place.session, call_id, body)
         entries, unknown = self._seen.entries(request_content(body, call_id, at), call_id, at)
         self._write(entries)
         if unknown:
@@ -187,6 +187,8 @@ class SessionAudit(Auditor, AbstractAsyncContextManager["SessionAudit"]):
         return self._ledger
 
     def _close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
         if self._ledger is not None:
             self._ledger.close()
 
@@ -268,6 +270,7 @@ class _SeenRequests:
         return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
 
 
+_MAX_OPEN = 64  # answers that come at the same time
 MAX_RECORDED = 4 * 1024**3  # bytes that one run keeps: a few bytes from a host can make a request of 8 MB
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
@@ -278,20 +281,36 @@ class BodyRecorder:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._left = MAX_RECORDED
+        self._answers: dict[Path, gzip.GzipFile] = {}  # open, because pieces are too short to be compressed alone
 
     @property
     def full(self) -> bool:
         return self._left <= 0
 
-    def keep(self, session: str, call_id: str, end: str, data: bytes, *, between: bytes = b"") -> None:
-        """Append to what is kept of a call: a host may give one ID to several. Raise OSError."""
+    def request(self, session: str, call_id: str, body: bytes) -> None:
+        """Keep a body, on a line of its own if a host gives one ID to several calls. Raise OSError."""
         if self.full:
             return
-        path = self._path(session, call_id, end)
+        path = self._path(session, call_id, "request.json.gz")
         before = path.stat().st_size if path.exists() else 0
         with gzip.open(path, "ab", compresslevel=1) as file:
-            file.write(between + data if before else data)
+            file.write(b"\n" + body if before else body)
         self._left -= path.stat().st_size - before
+
+    def answer(self, session: str, call_id: str, piece: bytes) -> None:
+        if self.full:
+            return
+        self._left -= len(piece)
+        path = self._path(session, call_id, "answer.gz")
+        file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
+        self._answers[path] = file
+        if len(self._answers) > _MAX_OPEN:
+            self._answers.pop(next(iter(self._answers))).close()
+        file.write(piece)
+
+    def close(self) -> None:
+        while self._answers:
+            self._answers.popitem()[1].close()
 
     def _path(self, session: str, call_id: str, end: str) -> Path:
         directory = self._directory / (_NAME.sub("_", session)[:80] or "unknown")

@@ -39,8 +39,8 @@ _FORWARDED = tuple(f"notifications/{each}/list_changed" for each in ("tools", "p
 
 @dataclass(frozen=True)
 class ClientSide:
-    """What a server may want of ccb: a place for `stderr`, who hears what it `said`, whom to `ask` about forms (None:
-    nobody), and the `auth` of a login."""
+    """What a server may want of ccb. `stderr` gets what its program prints, `said` the messages that it sends of its
+    own accord. `ask` puts a form to the person, and `auth` returns the login at an HTTP server."""
 
     stderr: TextIO
     said: Callable[[str, Json], Awaitable[None]] | None = None
@@ -141,10 +141,11 @@ _UNKNOWN = "Whether this call had any effect is not known: check that before you
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # the configuration may hold tokens
 class LaptopServer:
-    """A server that starts with the first message, and again after its end; after failures, in up to 30 seconds. `why`
-    is for the person only. A `patient` tool may ask somebody. Call `close`; only `restart` starts it then."""
+    """A server that starts with the first message, and again with the next one after its end. After a start that
+    failed, messages are refused for up to 30 seconds; `why` is the reason, for the person only. `_patient`: a
+    tool may ask somebody, so that its calls have no limit. Call `close`: after it, only `restart` starts the server."""
 
     name: str
     _config: ServerConfig

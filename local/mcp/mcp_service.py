@@ -115,9 +115,9 @@ class ServerState:
     retry_s: float
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # the configurations may hold tokens
 class LaptopServers:
-    """The servers of one session, and hooks about their forms. What `permissions` refuses reaches none. A context."""
+    """The servers of one session. What the permissions refuse reaches none of them. A context: leaving ends them."""
 
     _session: RemoteSession
     _configs: Mapping[str, ServerConfig]

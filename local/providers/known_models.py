@@ -212,7 +212,7 @@ async def refresh_lists(
         log.exception("the lists of models cannot be refreshed")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)  # the environment may hold keys
 class OfferedModels:
     """The models that a session may use: `models` are those of the command line and the settings."""
 

@@ -94,7 +94,7 @@ _STUCK_S = 5.0
 
 
 class RetrySchedule:
-    """The reconnect attempts of a session: `failed`, `garbled` in a row. Patience starts with a loss."""
+    """The reconnect attempts of a session. `failed` and `garbled` count those in a row. Patience starts with a loss."""
 
     def __init__(self, patience: float, waits: Callable[[], Iterator[float]]) -> None:
         self.failed = 0

@@ -26,7 +26,8 @@ _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 @dataclass(frozen=True)
 class SessionEvent:
-    """An event, or `progress`. `body`: the public object of these and of a `message`. `replayed`: of the past."""
+    """An event of the session, or `progress`. `body` is the public object of a `message` and of progress. `replayed`:
+    it is from before this client attached."""
 
     kind: str
     body: Json
@@ -45,7 +46,8 @@ class SessionEvent:
 
 @dataclass(frozen=True)
 class EventGap:
-    """Events up to `seq` were skipped; `body` is the state then. An empty one: the host has lost its last ones."""
+    """The events up to `seq` were skipped; `body` is the state after them. If it is empty and `seq` is not beyond the
+    events so far, the host has lost its last events."""
 
     seq: int
     body: Json
@@ -68,7 +70,8 @@ class LaptopNotice:
 
 @dataclass(frozen=True)
 class FoundNames:
-    """What part of a name may mean, best first. `more` fit. `settled`: no news soon. `cut`: the tree is too large."""
+    """Files that part of a name may mean, the best first. `more`: others fit as well. `settled`: asking again soon
+    brings the same. `cut`: the tree is too large to list."""
 
     names: tuple[str, ...]
     more: bool
@@ -78,7 +81,8 @@ class FoundNames:
 
 @dataclass(frozen=True)
 class PromptDelivery:
-    """As a `command_line`, in front of the first of `before` that waits, after the turn if it `waits`."""
+    """How a prompt is delivered. `command_line`: the host runs it. It goes in front of the first of `before` that still
+    waits, or last. `waits`: for the end of a running turn; otherwise it goes with the next tool results."""
 
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -209,13 +213,13 @@ class SkippedState:
 
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
-    result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
+    result, prompts, tasks, todos = (body.get(each) for each in ("result", "prompts", "tasks", "todos"))
     asks = map(parse_message, as_blocks(body.get("asks")))
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
-        todos=tuple(as_blocks(body.get("todos"))),
+        todos=tuple(as_blocks(todos)) if isinstance(todos, list) else (),
         questions=tuple(line for line in asks if isinstance(line, ControlRequest)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
@@ -318,7 +322,7 @@ _LINKS: Mapping[LinkChangeKind, tuple[LinkState, frozenset[LinkState]]] = {
     LinkChangeKind.LEAVE: (LinkState.LEAVING, _LIVE),
     LinkChangeKind.GIVE_UP: (LinkState.LOST, _LIVE | {LinkState.LEAVING}),
     LinkChangeKind.END: (LinkState.CLOSED, _LIVE | {LinkState.LEAVING}),
-}  # to which state, and from which
+}  # for each change: the state that it leads to, and the states in which it is possible
 _ROLES: Mapping[LinkChangeKind, Mapping[DriverRole, DriverRole]] = {
     LinkChangeKind.ATTACH: {DriverRole.WANTS: DriverRole.ASKS},
     LinkChangeKind.GRANTED: {DriverRole.ASKS: DriverRole.DRIVES},

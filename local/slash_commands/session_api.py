@@ -182,8 +182,16 @@ def info_of(opened: OpenSession, first_prompt: str = "") -> ReplInfo:
     hello, options = opened.session.hello, opened.options
     wanted = CAGES.get(options.sandbox, "") if "sandbox" in hello.capabilities else ""
     return ReplInfo(
-        *(opened.host, hello.cwd.raw, options.model or "", options.permission_mode, __version__, opened.resume),
-        *(options.client, first_prompt, hello.sandbox.cell or wanted, opened.revoke),
+        host=opened.host,
+        path=hello.cwd.raw,
+        model=options.model or "",
+        mode=options.permission_mode,
+        version=__version__,
+        resume=opened.resume,
+        client_name=options.client,
+        first_prompt=first_prompt,
+        sandbox=hello.sandbox.cell or wanted,
+        revoke=opened.revoke,
     )
 
 
@@ -228,12 +236,14 @@ def way_back(left: LeftSession) -> str:
 
 
 def _fate(left: LeftSession) -> list[str]:
-    told = {
-        "It was stopped on the host.": left.stopped,
-        f"Lost: {left.lost}.": bool(left.lost),
-        "The agent waits there for an answer.": left.asking,
-        "The agent keeps working there.": left.working,
-    }
-    first = [sentence for sentence, holds in told.items() if holds][:1]
-    memory = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
-    return [*first, *([memory] if left.in_memory else [])]
+    sentences = (
+        (left.stopped, "It was stopped on the host."),
+        (left.lost, f"Lost: {left.lost}."),
+        (left.asking, "The agent waits there for an answer."),
+        (left.working, "The agent keeps working there."),
+    )
+    told = [sentence for holds, sentence in sentences if holds][:1]
+    if left.in_memory:
+        gone = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+        told.append(gone)
+    return told

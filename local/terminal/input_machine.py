@@ -49,6 +49,7 @@ class InputState(Enum):
     ESCAPE = auto()  # after ESC
     CSI = auto()  # after ESC [ or ESC O
     STRING = auto()  # in an OSC, DCS, APC, PM or SOS
+    STRING_ESCAPE = auto()  # after an ESC in there
     PASTE = auto()
 
 
@@ -213,13 +214,6 @@ class InputMachine:
         return at + 1
 
     def _in_string(self, piece: str, at: int) -> int:
-        if self._begun[-1] == ESC and piece[at] == "\\":
-            self._complete(self._begun[:-1])
-            return at + 1
-        if self._begun[-1] == ESC:
-            self._give_up()
-            self._state, self._begun = InputState.ESCAPE, ESC  # another sequence begins
-            return at
         # one character, or one again and again, is a key that somebody presses
         if self._is_apart and len(set(piece)) == 1 and piece[at] < " " and piece[at] not in "\x07\x1b":
             self._give_up()
@@ -230,10 +224,18 @@ class InputMachine:
         if found is None:
             return end
         if found[0] == ESC:
-            self._begun += ESC
+            self._state = InputState.STRING_ESCAPE
         else:
             self._complete(self._begun)
         return end + 1
+
+    def _in_string_escape(self, piece: str, at: int) -> int:
+        if piece[at] == "\\":
+            self._complete(self._begun)
+            return at + 1
+        self._give_up()
+        self._state, self._begun = InputState.ESCAPE, ESC  # another sequence begins
+        return at
 
     def _in_paste(self, piece: str, at: int) -> int:
         """Take all. Where the paste ends is known only when nothing more comes: a marker may be part of the text."""
@@ -245,7 +247,7 @@ class InputMachine:
     # What is complete, and what is not.
 
     def _complete(self, sequence: str) -> None:
-        string = self._state is InputState.STRING
+        string = self._state in (InputState.STRING, InputState.STRING_ESCAPE)
         self._state, self._begun, self._is_late = InputState.TEXT, "", False
         if (answer := _BACKGROUND.fullmatch(sequence)) is not None:
             self._out.append(TerminalAnswer(answer[1]))
@@ -292,6 +294,7 @@ _STEPS: Mapping[InputState, Callable[[InputMachine, str, int], int]] = {
     InputState.ESCAPE: InputMachine._in_escape,
     InputState.CSI: InputMachine._in_csi,
     InputState.STRING: InputMachine._in_string,
+    InputState.STRING_ESCAPE: InputMachine._in_string_escape,
     InputState.PASTE: InputMachine._in_paste,
 }
 

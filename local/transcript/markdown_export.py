@@ -22,14 +22,16 @@ def markdown_of(title: str, blocks: Iterable[Block]) -> str:
 
 
 def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
-    last: Block = NoticeBlock(level=Level.DIM)  # of which nothing is written
+    last: Block | None = None
     for block in blocks:
         if isinstance(block, MarkdownBlock) and block.tight and isinstance(last, MarkdownBlock):
             last = MarkdownBlock(text=last.text + block.text)
-        else:
+            continue
+        if last is not None:
             yield last
-            last = block
-    yield last
+        last = block
+    if last is not None:
+        yield last
 
 
 def text_of(block: Block) -> str:

@@ -232,7 +232,8 @@ class QuestionCard(Vertical, can_focus=True):
             for key, does, style in self.entries()
         ]
         text = Text("   ").join(parts)
-        if self.STACKS and text.cell_len > self._choices.content_size.width and self.screen.has_class("-tall"):
+        may_stack = self.STACKS and self.is_attached and self.screen.has_class("-tall")
+        if may_stack and text.cell_len > self._choices.content_size.width:
             text = Text("\n").join(parts)
         for warning in filter(None, (self._problem, note)):
             text.append(f"\n{warning}", style=f"not bold {palette.warn}")

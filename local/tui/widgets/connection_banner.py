@@ -108,7 +108,7 @@ class ConnectionView:
 
     def keys(self) -> frozenset[str]:
         retries = self.shown in (LinkState.RECONNECTING, LinkState.NEEDS_PERSON)
-        return frozenset(RETRY_KEY) if retries else frozenset()
+        return frozenset((RETRY_KEY,)) if retries else frozenset()
 
     def retry(self) -> str:
         """Connect now. Return a hint for the person."""

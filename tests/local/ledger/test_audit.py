@@ -391,3 +391,13 @@ def test_the_input_of_a_call_is_cut_and_no_more_of_it_is_held(streams: bool) -> 
     reader.close()
     assert held < 4_000_000
     assert [len(each.input_json) for each in seen.calls] == [most]
+
+
+def test_short_pieces_of_an_answer_are_compressed_together(tmp_path: Path) -> None:
+    kept_bodies = module.BodyRecorder(tmp_path)
+    for _ in range(1_000):
+        kept_bodies.answer("session", "call", b"data: {}\n\n")
+    kept_bodies.close()
+    (kept,) = tmp_path.rglob("*.gz")
+    assert gzip.decompress(kept.read_bytes()) == b"data: {}\n\n" * 1_000
+    assert kept.stat().st_size < 1_000

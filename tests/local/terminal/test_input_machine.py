@@ -148,6 +148,11 @@ def test_what_is_typed_after_esc_stays_text() -> None:
         assert typed(read([b"\x1b", *keys], 0.2)) == text
 
 
+def test_a_bracket_after_esc_stays_text_when_an_arrow_follows() -> None:
+    tokens = read([b"\x1b", b"]", b"\x1b[A"], 0.3)
+    assert tokens == [terminal.Control("\x1b"), terminal.Typed("]"), terminal.Control("\x1b[A")]
+
+
 @pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
 def test_a_paste_is_one_text_however_its_pieces_come(size: int, gap_s: float) -> None:

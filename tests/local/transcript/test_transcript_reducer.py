@@ -326,3 +326,8 @@ def image_of(data: bytes) -> Json:
 )
 def test_an_image_in_a_result_is_named_as_far_as_it_is_one(blocks: list[Json], words: str) -> None:
     assert shown.result_text({"type": "tool_result", "tool_use_id": "t", "content": blocks}) == words
+
+
+def test_a_snapshot_whose_lists_are_no_lists_has_none() -> None:
+    state = parse_snapshot({"todos": "a", "asks": "b", "prompts": "c", "tasks": "d"})
+    assert (state.todos, state.questions, state.prompts, state.tasks) == ((), (), None, None)
