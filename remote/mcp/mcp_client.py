@@ -51,7 +51,8 @@ class Channel:
 
 
 class RequestChannel(Channel):
-    """Reaches a server in the client or on the laptop. A message is sent once, and its answer may come after a drop."""
+    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
+    message is sent once, and waits for its answer over lost connections."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
         self._broker = broker

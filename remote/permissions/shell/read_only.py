@@ -316,8 +316,8 @@ def _is_git_hazard(text: str) -> bool:
 
 
 def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
-    """Return a check that allows operands only with one of the options `asks`: else they name what to make or
-    delete."""
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: list[str]) -> bool:
