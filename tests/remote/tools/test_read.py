@@ -283,7 +283,12 @@ async def test_no_image_that_the_api_refuses_gets_into_the_history(box: Toolbox,
 def test_the_lines_behind_a_range_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     add = TextRange._add
-    monkeypatch.setattr(TextRange, "_add", lambda self, part: (looked.append(len(part)), add(self, part)))
+
+    def counted(self: TextRange, part: bytes) -> None:
+        looked.append(len(part))
+        add(self, part)
+
+    monkeypatch.setattr(TextRange, "_add", counted)
     found = TextRange(2, 2)
     for block in (b"one\ntwo\nthree\n" + b"\n" * 1000 + b"e", b"nd"):
         found.feed(block)
