@@ -80,7 +80,7 @@ class Agent:
         return self._turn
 
     async def context_report(self) -> ContextReport:
-        """Return what fills the window: a sum that is counted or known, and estimates. `coming` goes first."""
+        """Return what fills the model's window: counted by the provider if it can, estimated before the first turn."""
         config, prefix = self._config, self._state.prefix
         if prefix is None:
             config = self._next

@@ -54,7 +54,8 @@ class Announced:
 
 @dataclass(frozen=True)
 class OfferedTools:
-    """`names`: the built-in tools (None: all); `judge` decides where nobody can be asked; `role`: the agent's own."""
+    """`names`: the built-in tools, None for all; `aliases`: other names of tools; `judge`: the tool that decides where
+    nobody can be asked; `role`: the agent as which this one works."""
 
     names: Sequence[str] | None = None
     aliases: Json = field(default_factory=dict)
@@ -88,7 +89,8 @@ class ModelChoice:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """The settings of one agent. `label` names a sub-agent and its task; `refusal` says why no turn may start."""
+    """The settings of one agent. `label` names a sub-agent and its task; `max_turns` limits model calls in one turn;
+    each turn ends with the value of `structured`; `refusal` says why no turn may start."""
 
     prompts: SessionPrompt
     tools: Toolset
@@ -149,7 +151,8 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class AgentDeps:
-    """What a session lends to its agents. `link_up_since` is monotonic; `reminders`, `nested` are the agent's own."""
+    """What a session lends to each of its agents. `link_up_since`: the monotonic time since which the laptop is
+    connected, None while it is not. `reminders` and `nested` are this agent's own; a sub-agent has no `commands`."""
 
     log: SessionLog
     transport: ModelTransport

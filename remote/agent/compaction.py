@@ -1,4 +1,5 @@
-"""Compaction: old tool results are left out first, then a summary of the model replaces the conversation."""
+"""Compaction: old tool results are left out first; if that is not enough, a summary of the model replaces the
+conversation. Each step is one record; a compaction that was cut off with its worker is made again, once."""
 
 from __future__ import annotations
 

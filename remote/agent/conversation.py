@@ -1,4 +1,5 @@
-"""The conversation of an agent as the model gets it: a projection of the journal, live and after a restart."""
+"""The conversation of an agent as the model gets it: a projection of the journal, by the same code live and after a
+restart. Assistant lines of one message id are one message until `model_end`: some providers repeat ids."""
 
 from __future__ import annotations
 

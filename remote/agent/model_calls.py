@@ -46,7 +46,8 @@ class TellingListener(ReplyListener):
 
 
 class AnswerListener(TellingListener):
-    """Records the answers of a turn, and gives their tool calls to `submit`. `texts` include the continuations."""
+    """Records the answers of a turn, and gives their tool calls to `submit`. `texts` are the text blocks of the answer
+    with its continuations, `submitted` the ids of its calls, `first_ms` the time to the turn's first answer."""
 
     def __init__(self, context: TurnContext, submit: Callable[[ToolCall], None]) -> None:
         super().__init__(context.log)

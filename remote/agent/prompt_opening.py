@@ -41,7 +41,8 @@ _PERSON_TIMEOUT_MS = 600_000
 
 @dataclass(frozen=True)
 class Opened:
-    """`prompts`, then `expanded` enter the conversation, unless `ending` is there. `allowed`, `model`: in the turn."""
+    """`prompts` and then `expanded`, the blocks of a command, enter the conversation. `ending`: the turn ends without
+    the model. `allowed` and `model` hold during the turn."""
 
     prompts: Sequence[Prompt] = ()
     expanded: Sequence[Json] = ()

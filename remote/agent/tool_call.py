@@ -35,7 +35,8 @@ class DecidedBy(Enum):
 
 @dataclass(frozen=True)
 class CallOutcome:
-    """How a call ended. `denial` is for `permission_denials`; `ends_turn`: by the person; `stop_reason`: a hook."""
+    """How a tool call ended. `denial` is its entry in `permission_denials`. `ends_turn`: the person refused the call
+    and the rest of the turn. `stop_reason`: a hook ends the turn."""
 
     result: ToolResult
     denial: Json | None = None

@@ -1,4 +1,5 @@
-"""When calls run, and the steps of a call. A refusing step raises CallRefused; every outcome is recorded."""
+"""When the calls of an answer run, and the steps of a call: validate, hooks, permission, run, hooks, limit, record. A
+refusing step raises CallRefused; every outcome is recorded."""
 
 from __future__ import annotations
 

@@ -71,7 +71,8 @@ class AgentState:
 
 
 class EndReason(Enum):
-    """The `terminal_reason` of a result. MODEL_ERROR: the worker failed. SETUP_FAILED: see `AgentConfig.refusal`."""
+    """The `terminal_reason` of a result. MODEL_ERROR: the worker itself failed. SETUP_FAILED: the agent's role or an
+    MCP server of it is missing."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"

@@ -89,7 +89,8 @@ class Git:
     async def end(
         self, command: Sequence[str], seconds: float = 0, errors: str = "/dev/null"
     ) -> tuple[int | None, str]:
-        """Return a command's exit code, None if it did not end in time, and its output. `errors`: &1 joins it."""
+        """Return the exit code of a command and its output, up to a limit. The code is None when it did not end in
+        time or could not start. `errors` is where its errors go, `&1` for the output."""
         steering = [name for name in self._environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET)]
         unset = f"unset {' '.join(steering)}\n" if steering else ""
         script = f'{LIMITED}{unset}exec "$@" 2>{errors}'

@@ -33,7 +33,8 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """A file of a `scope` (`user`, `project`; `local`: own, in a project). `importer` names it, "" for none."""
+    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it). `importer`
+    is the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
 
     path: str
     text: str
@@ -106,7 +107,8 @@ class InstructionReader:
 
 
 class NestedInstructions:
-    """The files below the session's directory: told with the first file worked on there, and after a compaction."""
+    """The instruction files below the session's directory. The model gets them when it first works with a file beside
+    or below them, and again after a compaction. Follow `due` as a source of reminders."""
 
     def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
         self._cwd = os.path.realpath(cwd)

@@ -157,7 +157,8 @@ _ABOUT_FILES = (
 
 
 class SessionPrompt:
-    """The prompt of a session, the same bytes at every call. `role` is the prompt of the agent that it works as."""
+    """The prompt of one session. It returns the same bytes at every call; the first one gathers the context, unless
+    `gathered` is the context. `role` is the system prompt of the agent as which the main agent works."""
 
     def __init__(
         self, options: SessionOptions, gathered: Context | Callable[[], Coroutine[Any, Any, Context]], role: str = ""

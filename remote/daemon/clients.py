@@ -179,7 +179,8 @@ class AttachedClient:
 
 
 class AttachedClients:
-    """Accepts clients, grants epochs, fences older drivers. `begin` raises ValueError or JournalError."""
+    """Accepts clients, grants epochs, fences older drivers, and gives the session what the driver sends. `begin` makes
+    the session of the first driver, and raises ValueError or JournalError."""
 
     def __init__(
         self,

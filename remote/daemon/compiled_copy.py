@@ -1,4 +1,6 @@
-"""Where the compiled copy of the bundle is, and how it is read, privately. The stub compiles this module itself."""
+"""Where the compiled copy of the bundle is, one for each kind of Python, and how it is read. No hash of the laptop
+vouches for it, so it counts only as a private file of this user in a private directory of this user. The stub compiles
+this module at every start, so it is small and imports next to nothing."""
 
 from __future__ import annotations
 

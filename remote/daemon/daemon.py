@@ -96,7 +96,8 @@ async def _serve(launch: DaemonLaunch, first: socket.socket) -> int:
 
 
 class Daemon:
-    """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello."""
+    """Owns the session, its journal, its clients and what its tools started. `facts` go into every hello. A session in
+    memory is lost with its daemon, which stays for `grace_s` also when it is idle."""
 
     def __init__(
         self,
@@ -314,7 +315,8 @@ class Daemon:
 async def keep_reachable(
     where: SessionPaths, accept: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ) -> None:
-    """Touch socket and lock every hour and on SIGHUP, sent by who finds none; make a removed socket again."""
+    """Touch socket and lock every hour until cancelled, and make the socket again when it is gone, at once on SIGHUP,
+    which a connection sends that finds none: a logout may remove the runtime directory."""
     loop = asyncio.get_running_loop()
     called = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, called.set)

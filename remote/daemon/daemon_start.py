@@ -32,7 +32,9 @@ _AHEAD = (
 def start_daemon(
     params: Params, bundle: str, where: session_paths.SessionPaths, lock: int, users_umask: int
 ) -> dict[str, object] | None:
-    """Start the daemon; it takes over `lock`. Return None, or who holds the journal. Leave nothing if that fails."""
+    """Start the daemon of a session whose lock file was free; it takes over `lock`. Return None, or the owner of the
+    journal when another daemon holds that. Raise HostRefusal or OSError, and leave nothing of a session that never
+    began."""
     fails = True
     try:
         session_paths.restore_state_directory(where)

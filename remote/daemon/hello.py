@@ -118,7 +118,8 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
 class DaemonLaunch:
-    """What a daemon gets from the process that forks it. (A dataclass would delay hello.) `locks`: -1 for none."""
+    """What a daemon receives from the process that forks it. (No dataclass: that import would delay hello.) `params`
+    are those of `main.start`, `locks` the descriptors of lock file and journal, -1 for none."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Hosts that end a user's processes at logout (logind with KillUserProcesses), and how the daemon survives there."""
+"""Hosts that end a user's processes at logout (logind with KillUserProcesses), and how the daemon survives there. Only
+what is under the user's own service manager stays, if the user lingers: logind kills the whole scope of a login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Model calls over the driver's link. One that lost its link goes on over the next, for the client that pays."""
+"""Model calls over the driver's link. A call outlives its connection: it is opened again under the same id on a new
+link, with the number of bytes received so far. Only the client that made the upstream request has what the provider
+sent meanwhile, so it reads on while another one drives, and is waited for: any other would have to pay again."""
 
 from __future__ import annotations
 

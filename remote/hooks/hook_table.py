@@ -188,7 +188,7 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
 
 def _place(layer: Layer, *keys: object) -> str:
     name = ".".join(map(str, ("hooks", *keys)))
-    return f"{at_line(layer.path, layer.lines, name)}: {name}"
+    return f"{at_line(layer.path or layer.source, layer.lines, name)}: {name}"
 
 
 def _listed(given: Sourced) -> Iterator[tuple[str, object, str, Json | str]]:

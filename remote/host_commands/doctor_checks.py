@@ -1,4 +1,5 @@
-"""All checks of the host; then the laptop measures with `ping`, `credit` and `data` until `stop` or SILENCE_S."""
+"""All checks of the host; then the laptop measures: `ping` is answered with `clock`, `credit` with so many bytes of
+`bulk`, `data` is dropped, until `stop`, the end of input or SILENCE_S."""
 
 from __future__ import annotations
 

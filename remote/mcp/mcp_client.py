@@ -51,7 +51,8 @@ class Channel:
 
 
 class RequestChannel(Channel):
-    """Reaches a server in the client or on the laptop. A message is sent once, and its answer may come after a drop."""
+    """Reaches a server by requests of one kind: MCP_MESSAGE inside the client, LAPTOP_MCP_MESSAGE on the laptop. A
+    message is sent once, and waits for its answer over lost connections."""
 
     def __init__(self, broker: Broker, kind: RequestKind[McpMessage, Json], server: str) -> None:
         self._broker = broker
@@ -120,7 +121,7 @@ class McpClient:
         self._ids = itertools.count(secrets.randbits(48))
         self.offers: frozenset[str] = frozenset()
         self._progress: dict[str, Callable[[Json], None]] = {}
-        self._signs: dict[str | None, float] = {}  # when a server has said something of a call
+        self._signs: dict[str, float] = {}  # when a server has said something of a call
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
@@ -203,17 +204,17 @@ class McpClient:
         return result
 
     async def _answered(self, work: Awaitable[Json], seconds: float, late: str, token: str | None = None) -> Json:
-        """Return the answer to a message. Its time begins again with each sign of the server about the call `token`,
-        and when the person has been asked. Raise McpError, with the text `late`."""
+        """Return the answer to a message. The time of a call (`token`) begins again with each sign of the server about
+        it, and when the person has been asked. Raise McpError, with the text `late`."""
         task = asyncio.ensure_future(work)
         asked_at = time.monotonic()
         try:
             while not task.done():
-                left = max(asked_at, self._signs.get(token, 0.0)) + seconds - time.monotonic()
+                left = max(asked_at, self._signs.get(token or "", 0.0)) + seconds - time.monotonic()
                 if left <= 0:
                     raise McpError(late)
                 await asyncio.wait({task}, timeout=min(left, _LOOK_S))
-                if self._channel.asking:
+                if token is not None and self._channel.asking:
                     asked_at = time.monotonic()
             return task.result()
         finally:

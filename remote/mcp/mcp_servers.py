@@ -25,7 +25,7 @@ _SERVER: Json = {"type": "string", "description": "The name of the MCP server"}
 _SHOWN = ("uri", "name", "title", "mimeType", "description")
 
 
-class _OfServers(Tool):
+class _ResourceTool(Tool):
     def __init__(self, servers: McpServers) -> None:
         self._servers = servers
 
@@ -35,7 +35,7 @@ class _OfServers(Tool):
         return {name: client for name, client in self._servers.clients.items() if "resources" in client.offers}
 
 
-class ListMcpResources(_OfServers):
+class ListMcpResources(_ResourceTool):
     """Lists what the servers have to read."""
 
     declaration = ToolDeclaration(
@@ -48,8 +48,10 @@ class ListMcpResources(_OfServers):
         wanted = tool_input.get("server")
         lines = []
         for name, client in self._clients.items():
+            if wanted not in (None, name):
+                continue
             try:
-                for each in await client.listed("resources") if wanted in (None, name) else ():
+                for each in await client.listed("resources"):
                     shown = {key: each[key] for key in _SHOWN if each.get(key)}
                     lines.append(json.dumps({"server": name, **shown}, ensure_ascii=False))
             except McpError as error:
@@ -57,7 +59,7 @@ class ListMcpResources(_OfServers):
         return ToolResult("\n".join(lines) or "There are no resources.")
 
 
-class ReadMcpResource(_OfServers):
+class ReadMcpResource(_ResourceTool):
     """Reads one resource."""
 
     declaration = ToolDeclaration(

@@ -1,4 +1,6 @@
-"""A model call: attempts until one counts. A finished tool_use commits its attempt; others are withdrawn."""
+"""A model call: attempts until one counts. The listener hears a block when it counts: when the next one starts or the
+stop reason is known. A finished tool_use is heard at once and commits the attempt, because tools start while the model
+streams. An attempt that fails before that is withdrawn. After two cut streams the answer is asked for in one piece."""
 
 from __future__ import annotations
 

@@ -125,13 +125,16 @@ MAX_OVERLOADS = 3  # in one call, before another model takes over
 
 @dataclass(frozen=True)
 class RetrySettings:
+    """Times are in seconds."""
+
     max_retries: int = 10
     silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
     thinking_silence: float = 600.0  # the same for a model that thinks
 
     def over(self, environ: Mapping[str, str]) -> RetrySettings:
         """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS."""
-        retries, silence = (_whole(environ.get(f"CCB_{name}")) for name in ("MAX_RETRIES", "STREAM_IDLE_TIMEOUT_MS"))
+        retries = _whole(environ.get("CCB_MAX_RETRIES"))
+        silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
         silences = (silence / 1000, silence / 1000) if silence else (self.silence, self.thinking_silence)
         return RetrySettings(self.max_retries if retries is None else retries, *silences)
 

@@ -196,8 +196,9 @@ class BashPolicy:
         return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
 
     def understand(self, text: str, about: Set[str], *, by_rules: bool = False) -> Decision | None:
-        """Return the question if the deny rules, `about` `commands` or files that somebody `reads` or `writes`, have
-        not seen all of the line. `by_rules`: a rule or a check covers each command with its arguments."""
+        """Return the question if the deny rules have not seen all of the line. `about` says which kinds of them there
+        are: about "commands", or about files that are read ("reads") or written ("writes"). `by_rules`: a rule or a
+        check of its own covers each command with its arguments."""
         try:
             commands = parse(text)
             bases = self._bases_shown(commands)

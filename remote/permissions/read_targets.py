@@ -44,8 +44,8 @@ class Unknown(Exception):
 
 
 def operands_read(command: Command) -> list[Word]:
-    """Return the words that may name files to read, as `cd` targets and input redirections. Raise Unknown if there may
-    be others."""
+    """Return the words that may name files to read, including `cd` targets and input redirections. Raise Unknown if the
+    command may read others."""
     inputs = [redirect.target for redirect in command.redirects if not redirect.writes]
     inner = effective(command)
     if inner is None:

@@ -101,8 +101,8 @@ class AtTop(enum.Enum):
 
 @dataclass(frozen=True)
 class Row:
-    """Names of one kind, and who says so. `starts` and `ends` are in lower case. Of `inside`, only that needs
-    approval."""
+    """Names of one kind, with blanks between them, and who says so. `starts` and `ends` are in lower case. Of `inside`,
+    only that needs approval."""
 
     kind: Kind
     source: str

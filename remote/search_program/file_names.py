@@ -155,7 +155,8 @@ def _listed(root: str, query: str) -> list[bytes]:
         return []
     tail = tail.lower()
     chosen = [(not name.lower().startswith(tail), name, inside) for name, inside in found if tail in name.lower()]
-    return [f"{head}{slash}{name}{'/' * inside}".encode("utf-8", "replace") for _, name, inside in sorted(chosen)]
+    paths = [f"{head}{slash}{name}{'/' if inside else ''}" for _, name, inside in sorted(chosen)]
+    return [path.encode("utf-8", "replace") for path in paths]
 
 
 def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:

@@ -196,7 +196,8 @@ class Rules:
         return [(re.compile(body, re.DOTALL), negated, only) for body, negated, only in self._parsed]
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
-        """Return whether the last rule that matches ignores the path, and is no `!` rule; None if none matches."""
+        """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
+        The last matching rule wins."""
         if self._any is None or not self._any.fullmatch(path):
             return None
         for pattern, negated, directories_only in self._rules:

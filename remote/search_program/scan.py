@@ -218,7 +218,8 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
 
 
 def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
-    """Yield whole lines, many at a time, MAX_LINE bytes of a longer one. `limits.cut` counts those without a match."""
+    """Yield whole lines, many at a time. Of a longer line only the first MAX_LINE bytes are kept; `limits.cut` counts
+    those without a match there."""
     rest = b""
     cutting = False
     for block in _blocks(file, limits):

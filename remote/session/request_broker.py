@@ -179,7 +179,7 @@ class RequestBroker:
         except asyncio.CancelledError:  # only `close` does that
             answer = protocol.Failure(line.request_id, "the session has ended before the answer")
         except (protocol.RequestRefused, NotKept) as error:
-            answer = protocol.Failure(line.request_id, str(error), getattr(error, "code", ""))
+            answer = _refusal(line, error)
         except Exception as error:  # noqa: BLE001 - the asker is told
             _log.exception("a request of a client failed: %s", line.subtype)
             answer = protocol.Failure(line.request_id, f"internal error in the worker: {type(error).__name__}: {error}")
@@ -204,8 +204,13 @@ class RequestBroker:
             outcome = RequestOutcome(handled) if isinstance(handled, dict) else handled
             answer: protocol.Answer = protocol.Success(line.request_id, outcome.payload)
         except (protocol.RequestRefused, NotKept) as error:
-            answer = protocol.Failure(line.request_id, str(error), getattr(error, "code", ""))
+            answer = _refusal(line, error)
         try:
             self._log.emit(MessageRecord(protocol.public_answer(answer)))
         finally:
             outcome.then()
+
+
+def _refusal(line: ControlRequest, error: protocol.RequestRefused | NotKept) -> protocol.Failure:
+    code = error.code if isinstance(error, protocol.RequestRefused) else ""
+    return protocol.Failure(line.request_id, str(error), code)

@@ -37,7 +37,8 @@ class TurnState(Enum):
 
 
 class Turns(Projection):
-    """Runs the main agent on prompts and notices. Notices start no turn while `holds_notices`: a question is open."""
+    """Runs the main agent on waiting prompts and notices. Notices start no turn while `holds_notices`: a question is
+    open, or nobody is there."""
 
     def __init__(
         self,
@@ -365,7 +366,8 @@ class InputQueue:
         await self._arrived.wait()
 
     def next_turn(self, *, notices: bool) -> list[Prompt]:
-        """Take a prompt after the notices before it (none go with a command), or notices alone if one wakes."""
+        """Take what the next turn begins with: the first prompt after the notices before it (none go with a command),
+        or notices alone if one wakes and `notices` allows it."""
         ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
         told = [each for each in ours if each.is_notice]
         prompt = next((each for each in ours if not each.is_notice), None)

@@ -20,7 +20,8 @@ _MAX_BULK = 4
 
 
 class ClientOutbox:
-    """What waits for one client: control frames, then events and progress in order, then data of model calls."""
+    """The frames that wait for one client: control frames first, then events and progress in the order of the journal,
+    then data of model calls. `role` is "driver", "viewer" or "" before the attach in `epoch`."""
 
     def __init__(self, journal: Journal) -> None:
         self.role = ""

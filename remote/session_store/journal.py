@@ -1,4 +1,5 @@
-"""An append-only log. `append` survives the process, `commit` the host; clients are sent only what is on the disk."""
+"""An append-only, durable log. `append` writes a record at once, so it survives the process; `commit` returns when all
+records are on the disk. Clients are sent only those: a crash cannot take back an event that a client has seen."""
 
 from __future__ import annotations
 

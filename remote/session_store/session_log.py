@@ -24,7 +24,8 @@ from .journal_summary import JournalSummary
 
 
 class SessionLog:
-    """The only writer to a journal; it passes records on to projections, and what is not journalled to `outboxes`."""
+    """The only writer to the journal of a session, which passes every record on to projections. What is shown but not
+    journalled goes to `outboxes`. Call `changed` when the state of the session or its last prompt has changed."""
 
     def __init__(
         self, session_id: str, journal: Journal, outboxes: Collection[ClientOutbox], changed: Callable[[], None]

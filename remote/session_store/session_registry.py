@@ -282,10 +282,11 @@ def resident(pid: int) -> int:
 
 def created_at(state_directory: str) -> float:
     """Return when a session was created, in seconds of the host's clock, by its summary, else its journal, else now."""
-    when = read_summary(state_directory).get("created") if state_directory else None
-    if state_directory and not when:
-        when = summary_of(os.path.join(state_directory, "journal.jsonl")).get("created")
-    return float(when) if isinstance(when, (int, float)) and when > 0 else time.time()
+    for read, name in ((read_summary, ""), (summary_of, "journal.jsonl")) if state_directory else ():
+        when = read(os.path.join(state_directory, name)).get("created")
+        if isinstance(when, (int, float)) and when > 0:
+            return float(when)
+    return time.time()
 
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,5 @@
-"""Where a bridge connects to a daemon: a socket file, else a name in memory, open to all. Imported before hello."""
+"""Where a bridge connects to a daemon: a socket file, else a name in memory (Linux: the abstract namespace). There, any
+process can connect, so each end asks the kernel who the other one is. Imported before hello."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ NESTED = ("hooks", "mcpServers")
 
 @dataclass(frozen=True)
 class MarkdownFile:
-    """`fields`: the front matter's values, None without one; `body`: the rest; `lines`: for `read_nested`."""
+    """`fields` are the values of the front matter, None for a file without one; `body` is the text after it. `lines`
+    are those of each value as they stand there, for `read_nested`."""
 
     fields: dict[str, Value] | None
     body: str

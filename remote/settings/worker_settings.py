@@ -207,7 +207,10 @@ class Plugin:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """`layers`, the weakest first, are those that may count. `left_open`: what a trusted project may choose."""
+    """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`.
+    `trusted_directories` are the real paths whose `.claude` directories and `.mcp.json` count, the session's directory
+    first. `left_open` names what a trusted project may choose (`model`, `permission_mode`). `trusted_agents` are the
+    digests of the files of its agents that bring hooks or MCP servers."""
 
     layers: tuple[Layer, ...] = ()
     sources: frozenset[str] = frozenset((USER, PROJECT, LOCAL))

@@ -172,7 +172,8 @@ _EXPANSION_MAX_FILES = 20
 async def expand(
     text: str, arguments: str, names: Mapping[str, str], shell: Callable[[str], Awaitable[str]] | None
 ) -> str:
-    """Return `text` with arguments and, with `shell`, the output of each !`command`. `names`: of `${NAME}`."""
+    """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
+    they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
     pieces: list[str] = []
     at = 0
     for found in _SHELL.finditer(text) if shell is not None else ():
@@ -224,7 +225,8 @@ _WRITTEN = re.compile(r"own/[0-9a-f]{16}")
 
 
 def written(options: SessionOptions, directory: str) -> SessionOptions:
-    """Return options whose `own_files` name their directory below `directory`; none without one."""
+    """Return options whose `own_files` name the directory with the files, below the session's `directory`. Without one
+    ("") there are no own files."""
     packed = options.own_files
     if not packed or (directory and _WRITTEN.fullmatch(packed)):
         return options

@@ -312,7 +312,8 @@ class _Foreground:
 
 
 def stop_note(cage: CageRules | None, output: str, code: int, cwd: str, command: str) -> str:
-    """Return the note about what a cage stopped, or "". `output` ends the command's output; it began in `cwd`."""
+    """Return the note for the model about what a cage stopped; "" if it stopped nothing. `output` is the end of the
+    command's output, and `cwd` the directory in which it began."""
     line = stopped(output, code, cage, cwd, command) if cage is not None else ""
     return f"{line}\n{_HOW_TO_ASK}" if line else ""
 

@@ -127,7 +127,8 @@ _OVER = "Plan mode is over: you may change files and run commands again, as far 
 
 
 class PlanReminders:
-    """A source of reminders. `instructions` returns what a client says that a plan must be like."""
+    """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked,
+    `instructions` what a client says that a plan must be like."""
 
     def __init__(
         self,

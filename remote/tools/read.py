@@ -77,16 +77,17 @@ class TextRange:
         return self.start + len(self.lines)
 
     def feed(self, block: bytes) -> None:
-        ends = block.count(b"\n")
-        if self.done or self.total + ends < self.start - 1:
-            self.total += ends
-            self._line_size = len(block) - block.rfind(b"\n") - 1 + (0 if ends else self._line_size)
-            return
-        *lines, last = block.split(b"\n")
-        for line in lines:
-            self._add(line)
+        at, comes_later = 0, self.total + block.count(b"\n") < self.start - 1
+        while at < len(block) and not self.done and not comes_later:
+            end = block.find(b"\n", at)
+            self._add(block[at : end if end >= 0 else len(block)])
+            if end < 0:
+                return
             self._end_line()
-        self._add(last)
+            at = end + 1
+        ends = block.count(b"\n", at)  # the other lines are only counted: there may be a million
+        self.total += ends
+        self._line_size = len(block) - block.rfind(b"\n") - 1 if ends else self._line_size + len(block) - at
 
     def finish(self, digest: str) -> None:
         if self._line_size:
@@ -94,7 +95,7 @@ class TextRange:
         self.digest = digest
 
     def _add(self, part: bytes) -> None:
-        if self.total >= self.start - 1 and not self.done:
+        if self.total >= self.start - 1:
             self._line += part[: max(0, _LINE_BYTES - len(self._line))]
         self._line_size += len(part)
 

@@ -11,6 +11,7 @@ import marshal
 import os
 import subprocess
 import sys
+import time
 import zlib
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_STUCK_S = 10.0
 _MAX_ANSWER = 1 << 20
 _MAX_QUERY = 500  # characters: a question is written in one piece
 _MAX_NAMES = 50
@@ -42,11 +44,16 @@ class NameFinder:
         self._process: subprocess.Popen[bytes] | None = None
         self._received = bytearray()
         self._count = 0
-        self._asked: dict[object, tuple[int, Callable[[Json], None]]] = {}
+        # by asker: the number of the last question, since when one waits for an answer, and who gets that
+        self._asked: dict[object, tuple[int, float, Callable[[Json], None]]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def find(self, asker: object, query: str, answer: Callable[[Json], None]) -> None:
         """Call `answer` with {"names", "more", "settled", "cut"}, unless the asker asks again or the program fails."""
+        now = time.monotonic()
+        if any(now - since > _STUCK_S for _, since, _ in self._asked.values()):
+            _log.warning("the index of files does not answer, and is started again")
+            self._end()
         self._count += 1
         question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
         try:
@@ -58,7 +65,8 @@ class NameFinder:
             _log.warning("the index of files cannot be asked: %s", error)
             self._end()
             return
-        self._asked[asker] = self._count, answer
+        _, since, _ = self._asked.get(asker, (0, now, answer))
+        self._asked[asker] = self._count, since, answer
         if starts:
             self._own(self._look(self._count, query))
 
@@ -104,7 +112,7 @@ class NameFinder:
             self._answer(found.pop("n"), found)
 
     def _answer(self, number: int, found: Json) -> None:
-        for asker, (asked, answer) in list(self._asked.items()):
+        for asker, (asked, _, answer) in list(self._asked.items()):
             if asked == number:
                 del self._asked[asker]
                 answer(found)

@@ -132,17 +132,17 @@ async def _read(url: str, context: ToolContext) -> _Content:
         except LookupError:
             text = page.body.decode("utf-8", "replace")
         found = FetchedText(page.url, page.status, page.reason, kind, text, page.redirect, page.cut)
-    text = found.text + _CUT * found.cut
     if found.redirect:
-        text = (
+        told = (
             f"The page redirects to another host, which was not followed: {found.redirect}\n"
             "Call WebFetch again with that URL if it is what you want."
         )
-    elif found.media_type in _HTML:
+        return _Content(found.url, found.status, found.reason, size, told, is_none=True)
+    text = found.text
+    if found.media_type in _HTML:
         converted, title = await in_thread(to_markdown, found.text, found.url)
         text = f"# {title}\n\n{converted}" if title and not converted.startswith("# ") else converted
-        text += _CUT * found.cut
-    return _Content(found.url, found.status, found.reason, size, text, bool(found.redirect))
+    return _Content(found.url, found.status, found.reason, size, text + (_CUT if found.cut else ""))
 
 
 async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
@@ -220,7 +220,7 @@ class _Converter:
                 at = end
         is_cut = 0 <= at < len(html) or len(html) == _MAX_HTML
         lines = [line.rstrip() for line in "".join(self._out).split("\n")]
-        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + _CUT * is_cut
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + (_CUT if is_cut else "")
 
     def _markup(self, at: int) -> int:
         html = self._html

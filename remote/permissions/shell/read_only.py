@@ -28,7 +28,7 @@ _FIND_WORDS = _VALUED | _BARE | _OPENING | _CLOSING | names("-follow -L -H -P -e
 
 def check_plain_files(texts: Sequence[str], needs: Sequence[bool]) -> None:
     """Raise NotUnderstood unless each -exec with a true flag in `needs` gets plain files only, never a link: `-type f`
-    must hold on every path to it. `texts` follow the directories."""
+    must hold on every path to it. `texts` are the words after the directories."""
     plain, before = False, ""
     # of each open parenthesis: whether the file was surely plain at its start, and at the ends of its earlier branches
     around, branches = [False], [True]
@@ -56,7 +56,10 @@ def _terms(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
     rest, before, depth = list(texts), "(", 0
     while rest:
         text, value = rest.pop(0), ""
-        depth += (text == "(") - (text == ")")
+        if text == "(":
+            depth += 1
+        elif text == ")":
+            depth -= 1
         if depth < 0 or (before in _OPENING and text in _CLOSING):
             raise NotUnderstood
         if text == "-exec":
@@ -313,8 +316,8 @@ def _is_git_hazard(text: str) -> bool:
 
 
 def _git_listing(asks: str, allowed: str, valued: str) -> Callable[[list[str]], bool]:
-    """Return a check that allows operands only with one of the options `asks`: else they name what to make or
-    delete."""
+    """Return a check that allows operands only with one of the options `asks` (such as --list). Without it, operands
+    name something to create, move or delete."""
     flags, with_value, listers = names(allowed), names(valued), names(asks)
 
     def check(words: list[str]) -> bool:
@@ -395,6 +398,11 @@ def _git(words: Words) -> bool:
     return _settled(words) and (reads or texts in (["--version"], ["version"]))
 
 
+def _cd(words: Words) -> bool:
+    target = words[0] if len(words) == 1 else None
+    return target is not None and not (target.dynamic or target.is_glob or target.text.startswith(("-", "+")))
+
+
 _CHECKS: dict[str, Callable[[Words], bool]] = {
     **dict.fromkeys(
         names("""echo true false : basename dirname seq which type exit whoami id uname arch nproc groups logname uptime
@@ -426,7 +434,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "date": _date,
     "command": lambda words: len(words) >= 2 and words[0].is_literal and words[0].text in ("-v", "-V"),
     "set": _set,
-    "cd": lambda words: [w.dynamic or w.is_glob or w.text.startswith(("-", "+")) for w in words] == [False],
+    "cd": _cd,
     "git": _git,
 }
 

@@ -330,6 +330,16 @@ async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:
         await client.tools()
 
 
+async def test_a_form_that_stays_open_holds_nothing_up_but_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Server(ADD)
+    slow.silent = "tools/list"
+    monkeypatch.setattr(Server, "asking", True)
+    client = McpClient(slow, handshake_s=0.01)
+    await client.connect()
+    with pytest.raises(McpError, match="no answer within"):
+        await asyncio.wait_for(client.tools(), 5)
+
+
 FORM: Json = {"message": "Which colour?", "requestedSchema": {"type": "object"}}
 RED: Json = {"action": "accept", "content": {"colour": "red"}}
 

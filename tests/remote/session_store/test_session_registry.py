@@ -248,3 +248,10 @@ async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tm
     assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await directory.news()
     said = session_directory.resumed_elsewhere(str(before), str(now))
     assert rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:" in said
+
+
+@pytest.mark.parametrize("damaged", ["yesterday", -1, None])
+def test_a_damaged_summary_leaves_the_time_of_the_journal(states: Path, damaged: object) -> None:
+    directory = states / make(states, "/srv")
+    (directory / "summary.json").write_text(json.dumps({"created": damaged}))
+    assert session_registry.created_at(str(directory)) == 1001.0

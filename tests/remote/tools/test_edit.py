@@ -102,6 +102,12 @@ async def test_an_empty_old_string_creates_a_file_and_never_replaces_one(box: To
     assert path.read_text() == "hi\n"
 
 
+async def test_a_missing_file_comes_with_near_names(box: Toolbox) -> None:
+    box.write("settings.py", "x")
+    text = await box.error("Edit", file_path=str(box.root / "setings.py"), **_one("x", "y"))
+    assert "does not exist" in text and str(box.root / "settings.py") in text
+
+
 async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
     path = await box.seen("a.sh", b"old\n")
     result = await box("Write", file_path=str(path), content="#!/bin/sh\r\necho\n")

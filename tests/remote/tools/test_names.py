@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.remote.tools_kit import until
 
 from ccb.remote.search_program import file_names
 from ccb.remote.search_program.file_names import NameIndex, glimpse
+from ccb.remote.system.host import Host
+from ccb.remote.tools import search_process
+from ccb.remote.tools.search_process import NameFinder
+from ccb.tunnel.wire.frames import Json
 
 
 def index_of(root: Path, files: Iterable[str]) -> NameIndex:
@@ -79,6 +86,22 @@ def test_a_tree_that_is_too_large_is_cut_near_its_root(tmp_path: Path, monkeypat
     monkeypatch.setattr(file_names, "MAX_ENTRIES", 3)
     index = index_of(tmp_path, ["a/deep/file", "b", "c"])
     assert index.cut and index.find("", 50)[0] == ["a/", "b", "c"]
+
+
+async def test_a_program_that_does_not_answer_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "top.py").write_text("")
+    monkeypatch.setattr(search_process, "_STUCK_S", 0.0)
+    monkeypatch.setattr(file_names, "glimpse", lambda *_: {"names": []})
+    finder = NameFinder(str(tmp_path), Host())
+    finder.find("a", "top", lambda _: None)
+    stuck = finder._process
+    assert stuck is not None
+    os.kill(stuck.pid, signal.SIGSTOP)
+    found: list[Json] = []
+    finder.find("a", "top", found.append)
+    await until(lambda: bool(found))
+    await finder.close()
+    assert stuck.returncode == -signal.SIGKILL and found[0]["names"] == ["top.py"]
 
 
 def test_the_root_is_known_at_once(tmp_path: Path) -> None:

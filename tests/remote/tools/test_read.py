@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox
 
 from ccb.remote.system.host import Host
-from ccb.remote.tools.read import read_range
+from ccb.remote.tools.read import TextRange, read_range
 from ccb.remote.tools.toolset import default_tools
 
 PNG = base64.b64decode(
@@ -266,3 +266,19 @@ async def test_good_images_are_shown(box: Toolbox, image: bytes) -> None:
 @pytest.mark.quick_rows(5)
 async def test_no_image_that_the_api_refuses_gets_into_the_history(box: Toolbox, image: bytes, reason: str) -> None:
     assert reason in await box.error("Read", file_path=str(box.write("x", image)))
+
+
+def test_the_lines_behind_a_range_are_only_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    add = TextRange._add
+
+    def counted(self: TextRange, part: bytes) -> None:
+        looked.append(len(part))
+        add(self, part)
+
+    monkeypatch.setattr(TextRange, "_add", counted)
+    found = TextRange(2, 2)
+    for block in (b"one\ntwo\nthree\n" + b"\n" * 1000 + b"e", b"nd"):
+        found.feed(block)
+    found.finish("digest")
+    assert (found.lines, found.total, looked) == (["two", "three"], 1004, [3, 3, 5])
