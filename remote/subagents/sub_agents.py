@@ -37,9 +37,8 @@ from ..system.deadline import in_thread
 from ..tools.agent_definitions import BUILT_IN_AGENTS, INHERIT, AgentDefinition, TaskTool
 from ..tools.background_shells import BackgroundShells
 from ..tools.tasks import Task, TaskEnd, TaskKind, TaskStatus
-from ..tools.todo import TodoList
 from ..tools.tool_contract import ToolContext, ToolResult
-from ..tools.tool_state import FileState
+from ..tools.tool_state import FileState, TodoList
 from ..tools.toolset import Toolset
 from .agent_catalogue import PROJECT_AGENTS
 from .child_run import Child, TaskFacts

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
-    from .todo import TodoList
-    from .tool_state import FileState
+    from .tool_state import FileState, TodoList
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.frames import Json
 
 from ..system.regular_files import FileInfo
+from .input_schema import issues, object_of
 
 MAX_FILES = 2000
 MAX_CONTENT = 4 << 20
@@ -90,3 +93,47 @@ class FileState:
             room -= len(seen.content or b"")
             if room < 0 and seen.content is not None:
                 self._files[other] = replace(seen, content=None)
+
+
+_MAX_TODOS = 200
+_ROUNDS = 12  # of tool calls until the agent is reminded
+_FIELDS = ("content", "status", "activeForm")
+_TEXT = {"type": "string", "minLength": 1, "maxLength": 2000}
+_STATUS = {"type": "string", "enum": ["pending", "in_progress", "completed"]}
+_TODO = object_of({"content": _TEXT, "status": _STATUS, "activeForm": _TEXT}, *_FIELDS, closed=False)
+_TODOS = {"type": "array", "maxItems": _MAX_TODOS, "description": "The updated list", "items": _TODO}
+TODO_SCHEMA = object_of({"todos": _TODOS}, "todos")
+
+
+class TodoList:
+    """The todo list of an agent. It becomes empty when all items are completed."""
+
+    def __init__(self) -> None:
+        self._items: list[Json] = []
+        self._rounds = 0
+
+    @property
+    def items(self) -> list[Json]:
+        return copy.deepcopy(self._items)
+
+    def replace(self, items: list[Json]) -> None:
+        done = all(item["status"] == "completed" for item in items)
+        self._items = [] if done else copy.deepcopy(items)
+        self._rounds = 0
+
+    def restore(self, written: object) -> None:
+        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
+        if isinstance(written, list) and not issues({"todos": written}, TODO_SCHEMA):
+            self.replace([plain_todo(item) for item in written])
+
+    def round_passed(self) -> bool:
+        """Count a round of tool calls. Return whether the agent has not written its list for long."""
+        self._rounds += 1
+        if not self._items or self._rounds < _ROUNDS:
+            return False
+        self._rounds = 0
+        return True
+
+
+def plain_todo(item: Json) -> Json:
+    return {name: item[name] for name in _FIELDS}

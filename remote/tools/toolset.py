@@ -123,9 +123,8 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .background_shells import BackgroundShells
     from .output import OutputFiles
     from .tasks import TaskRegistry
-    from .todo import TodoList
     from .tool_contract import ToolContext, WebSettings
-    from .tool_state import FileState
+    from .tool_state import FileState, TodoList
 
     environ = dict(os.environ)
     tasks = TaskRegistry()

@@ -31,9 +31,8 @@ from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 from ccb.remote.slash_commands.command_registry import CommandCall, Printed, SlashCommand
 from ccb.remote.tools.output import OutputFiles
 from ccb.remote.tools.tasks import TaskRegistry
-from ccb.remote.tools.todo import TodoList
 from ccb.remote.tools.tool_contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from ccb.remote.tools.tool_state import FileState
+from ccb.remote.tools.tool_state import FileState, TodoList
 from ccb.remote.tools.toolset import Toolset
 from ccb.tunnel.wire.control_protocol import A, P, Request, RequestKind, ToolPermission
 from ccb.tunnel.wire.journal_records import MAIN_AGENT, Content, MessageRecord, Record, parse, record_of, to_line

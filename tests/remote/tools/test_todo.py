@@ -7,7 +7,8 @@ from pathlib import Path
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.session_store.session_files import PlanFile
 from ccb.remote.tools.plan_mode import PlanReminders
-from ccb.remote.tools.todo import TodoList, TodoReminder
+from ccb.remote.tools.todo import TodoReminder
+from ccb.remote.tools.tool_state import TodoList
 from ccb.tunnel.wire.frames import Json
 
 ITEM: Json = {"content": "Fix", "status": "in_progress", "activeForm": "Fixing"}
