@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.hosts.reached_host import Host
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Relay
 from tests.support.person.laptop import Here

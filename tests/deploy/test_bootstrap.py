@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.person.login import everything
 
 from ccb.deploy.bootstrap import Launched, launch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_bootstrap import Host, fresh_bundle, small_disk
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 
 from ccb.deploy.bootstrap import launch

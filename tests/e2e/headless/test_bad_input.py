@@ -13,7 +13,8 @@ import pytest
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import Sshd
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.machine.processes import processes_of, shell_script
+from tests.support.machine.processes import processes_of
+from tests.support.machine.programs import shell_script
 from tests.support.person.laptop import Laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")

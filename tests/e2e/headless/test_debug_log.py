@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes
 from tests.support.hosts.reached_host import Host
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.model.model_script import uses

@@ -21,7 +21,8 @@ from tests.e2e.drops.test_reconnect import daemon_of
 from tests.support.hosts import sshd as servers
 from tests.support.hosts.reached_host import Host
 from tests.support.hosts.sshd import HostUser
-from tests.support.machine.processes import name_of, processes_of, shell_script
+from tests.support.machine.processes import name_of, processes_of
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.model_script import Json, uses
 from tests.support.network.relay import relay

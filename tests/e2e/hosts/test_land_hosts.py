@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.deploy.test_bootstrap import tiny_bundle
 from tests.support.hosts.reached_host import Host
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.model.model_script import uses
 from tests.support.person.laptop import Here, Laptop
 

@@ -12,7 +12,7 @@ from tests.support.hosts.container import container
 from tests.support.hosts.sshd import host_user
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.hosts.whole_session import Somewhere, whole_session
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.person.laptop import Here, Laptop
 
 pytestmark = pytest.mark.visited

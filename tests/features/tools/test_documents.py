@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.model.model_script import Json
 
 from ccb.remote.tools import document_programs, documents

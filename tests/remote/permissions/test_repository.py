@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.worker.cages import NO_CAGES
 from tests.support.worker.permission_desk import Desk, bash
 

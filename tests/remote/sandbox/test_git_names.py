@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.sandbox.workspace_kit import Workspace
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_server import CageUnavailable

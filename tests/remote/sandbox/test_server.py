@@ -21,7 +21,7 @@ import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.sandbox.workspace_kit import caged_host
 from tests.remote.tools_kit import is_alive, until
-from tests.support.machine.processes import shell_script, with_sources
+from tests.support.machine.programs import shell_script, with_sources
 
 from ccb.remote.sandbox import cage_server as server_module
 from ccb.remote.sandbox.cage_rules import CageRules, read_only_rules

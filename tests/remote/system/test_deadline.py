@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from tests.support.machine.processes import with_sources
+from tests.support.machine.programs import with_sources
 
 from ccb.remote.system.deadline import Threads, within
 

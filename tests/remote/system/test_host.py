@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.system import regular_files
 from ccb.remote.system.host import DirEntry, Host

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from tests.remote.tools_kit import is_alive, until
-from tests.support.machine.processes import with_sources
+from tests.support.machine.programs import with_sources
 
 from ccb.remote.sandbox import cage_server, running
 from ccb.remote.sandbox.cage_rules import CageRules, workspace_rules

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 _ENTER = (
     "nsenter --target {pid} --mount --pid --uts --ipc --wd=/root -- env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/root"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 _SCRIPT = """#!/bin/sh
 exec unshare --mount --propagation private sh -c '

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.hosts.sshd import HostUser
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 _SHIFT = """
 import time

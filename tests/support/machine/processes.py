@@ -1,29 +1,15 @@
-"""What runs, looked at while it may end, and programs to run."""
+"""What runs, looked at while it may end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import pwd
-import sys
 import time
 from pathlib import Path
 
 import psutil
 from tests.support.hosts.sshd import HostUser
-
-
-def shell_script(path: Path, text: str) -> Path:
-    """Make a program of `text`, which may name another interpreter than /bin/sh in its first line."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n", encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
-def with_sources() -> dict[str, str]:
-    """Return the environment of a Python that imports what this one does."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 def name_of(process: psutil.Process) -> str:

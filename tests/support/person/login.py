@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh.asyncssh_transport import SshTransport, connect

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 
 

@@ -15,7 +15,8 @@ import psutil
 import pytest
 from tests.support.hosts.control_master import socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with, shell_script
+from tests.support.machine.processes import commands_with
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.person.login import Person, output, target

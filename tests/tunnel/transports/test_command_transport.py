@@ -18,7 +18,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.person.login import everything
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.machine.processes import commands_with, shell_script
+from tests.support.machine.processes import commands_with
+from tests.support.machine.programs import shell_script
 from tests.support.machine.waiting import until
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 

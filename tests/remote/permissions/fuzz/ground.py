@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tests.remote.permissions.corpus.rows import make_project
 from tests.remote.sandbox.hostile_world import snapshot
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.sandbox.cage_rules import read_only_rules
 from ccb.remote.sandbox.cage_server import CageServer

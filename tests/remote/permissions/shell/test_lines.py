@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.remote.permissions.corpus.rows import cases
 from tests.remote.tools_kit import plant
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 from tests.support.worker.cages import NO_CAGES, sandbox
 from tests.support.worker.permission_desk import Desk, bash
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.permissions.corpus.rows import cases
 from tests.remote.tools_kit import plant
-from tests.support.machine.processes import shell_script
+from tests.support.machine.programs import shell_script
 
 from ccb.remote.permissions.shell.read_only import changes_directory, is_read_only_command
 
