@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -50,8 +51,8 @@ def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes,
 
 
 def markdown(text: str) -> None:
-    """As the REPL draws a piece of an answer, of at most 100,000 characters."""
-    for piece in pieces_of(text[:100_000]):
+    """As the REPL draws an answer, all its pieces."""
+    for piece in pieces_of(text[:50_000]):
         Console(file=io.StringIO(), width=80).print(render_markdown(piece.text, PALETTE, opening=piece.opening))
 
 
@@ -91,11 +92,10 @@ def shown_text(text: str) -> None:
     tool_output.last_state(text)
 
 
-def code(text: str) -> None:
-    """As the REPL draws a piece of code, with the lexers that a host names."""
-    for language in ("c", "csharp", "autohotkey", "python", "html+php", "bash"):
-        fence = f"```{language}\na {text[:19_000].replace('`', '')}?\n```"
-        Console(file=io.StringIO(), width=80).print(render_markdown(fence, PALETTE))
+def code(language: str, text: str) -> None:
+    """As the REPL draws a piece of code, with the lexer that a host names."""
+    fence = f"```{language}\na {text[:19_000].replace('`', '')}?\n```"
+    Console(file=io.StringIO(), width=80).print(render_markdown(fence, PALETTE))
 
 
 def changed_lines(text: str) -> None:
@@ -183,7 +183,7 @@ PARSERS: dict[str, tuple[Parser, str, tuple[type[Exception], ...]]] = {
     "image": (
         lambda text: image_size(b"\xff\xd8" + text.encode("latin-1", "replace").replace(b"x", b"\xff")), "text", (),
     ),
-    "code": (code, "code", ()),
+    **{each: (partial(code, each), "code", ()) for each in ("c", "csharp", "autohotkey", "python", "html+php", "bash")},
     "changed_lines": (changed_lines, "code", ()),
     "mcp_message": (mcp_message, "json", ()),
     "hook_answer": (hook_answer, "json", ()),

@@ -37,7 +37,7 @@ CRLF = "ab\r\n" * 190_000
         ("notebook", '{"cells":[' + '{"source":"x"},' * 120_000 + "{}]}"),
         ("image", "x" * 5_000_000),
         ("markdown", "a|b\n-|-\n" + "a|b\n" * 20_000),
-        ("code", "\n" * 19_000),
+        ("csharp", "\n" * 19_000),
         ("changed_lines", ("a" + " " * 1_900 + "\n") * 100),
         ("provider_lines", "\r" * 2_000_000),
         ("schema", "000000000000"),
