@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LogIn = Callable[[Prompts], Awaitable[Transport]]
-"""Connects and logs in with such prompts. Raises CcbError."""
+"""Connects and logs in; its prompts ask the person. Raises CcbError."""
 BANNER_LIMIT_S = 20.0
 """Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
 _MAX_QUOTED = 160

@@ -41,7 +41,8 @@ _MAX_UNWRITTEN = 10_000
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit, a day since midnight. `strict`: no call may pass a limit."""
+    """What may be spent, None for no limit: by this run, by its session, and since midnight by this machine and on one
+    host. `strict`: no call may pass one, as far as its length and longest answer tell."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -89,7 +90,8 @@ class _Limit(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """A call goes out with its `row`, or `said` why not, or it `waits` for those under way. `told` once by name."""
+    """The decision about a call: it goes out with its reservation `row`, `said` is why it is refused, or `waits` why it
+    must wait for calls under way. `told` are warnings by name: the person gets each once."""
 
     row: int = 0
     said: str = ""

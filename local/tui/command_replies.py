@@ -31,7 +31,7 @@ from ..slash_commands.typed_line import TypedCommand, parse_command, refusal
 from ..terminal.editor import NoEditor
 from ..terminal.stdio import in_thread
 from ..transcript.blocks import Level
-from .composer.completions import WorkerCommands
+from .composer.completions import CommandCache
 from .keys import KEYS, key_sections
 from .panels.list_panel import HelpPanel, HelpSection, HostPanel, ModelPanel, RulePanel
 from .panels.page_holder import PageHolder
@@ -65,7 +65,7 @@ class CommandReplies(Vertical):
         queue: QueuePanel,
         rewinding: RewindPanel,
         files: FileCarrying,
-        worker: WorkerCommands,
+        worker: CommandCache,
     ) -> None:
         super().__init__()
         self._api, self._shell, self._actions, self._reading = api, shell, actions, reading

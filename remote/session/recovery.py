@@ -30,7 +30,7 @@ from .turns import InputQueue, JournalledTasks
 
 
 class Recovered(Projection):
-    """The state in which the last worker left the session. `waiting` and `notices` has no turn taken. A damaged record
+    """The state in which the last worker left the session. No turn has taken `waiting` and `notices`. A damaged record
     may have been the one that took them: prompts before it become `doubtful`, those without a known result
     `unanswered`. It must take each record before `requests`, which tells which answer is the first one."""
 

@@ -239,7 +239,7 @@ def _unusable(error: Exception) -> CredentialError:
 
 
 def _event(headers: Mapping[str, object], payload: bytes) -> bytes:
-    """Return what one frame says to the worker. Raise ValueError, KeyError, TypeError if Bedrock sends no such one."""
+    """Return what one frame says to the worker. Raise ValueError, KeyError, TypeError for another frame."""
     data = json.loads(payload) if payload else {}
     if not isinstance(data, dict):
         raise ValueError("a frame holds an object")

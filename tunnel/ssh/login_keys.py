@@ -36,7 +36,7 @@ class KeyFile:
 
 
 def _read_key_file(path: Path) -> KeyFile | str:
-    """Return the key (perhaps only its public half), or why there is none, "" for a missing default file."""
+    """Return the key, or its public half alone. Without a key return the reason: "" if a default file is missing."""
     public = _public_key(path.with_name(path.name + ".pub"))
     try:
         data = path.read_bytes()

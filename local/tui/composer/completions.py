@@ -325,8 +325,8 @@ def from_worker(answer: Json) -> list[Candidate]:
     return [Candidate(shown(each.name), shown(each.argumentHint), shown(each.description)) for each in listed]
 
 
-class WorkerCommands:
-    """`known` is the last list of the worker; an older worker has none."""
+class CommandCache:
+    """Keeps the worker's list of commands for completion. `known` is the last one; an older worker has none."""
 
     def __init__(self, client: SessionClient) -> None:
         self.known: list[Candidate] = []
@@ -376,7 +376,7 @@ class CompletionList(Static):
         own_names: Container[str] = (),
     ) -> None:
         super().__init__()
-        self.worker_commands = WorkerCommands(client)
+        self.worker_commands = CommandCache(client)
         self._own_names = own_names
         self._composer = composer
         self._own = own

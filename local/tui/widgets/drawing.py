@@ -99,7 +99,7 @@ class BlockLayout:
         return self.start(self.position(block)) or 0
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
-        """Return the block at a line, which of its lines that is, and how many it had; None if there is none."""
+        """Return the block at a line, the index of the line in it, and its number of lines. None without a block."""
         position = bisect_right(self.ends, line)
         block = self._laid[position] if position < len(self._laid) else None
         if block is None:

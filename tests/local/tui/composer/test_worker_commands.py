@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, cast
 
 from ccb.local.session.session_client import SessionClient
-from ccb.local.tui.composer.completions import WorkerCommands
+from ccb.local.tui.composer.completions import CommandCache
 
 
 class _SlowClient:
@@ -24,7 +24,7 @@ class _SlowClient:
 
 async def test_a_command_that_is_typed_before_the_list_is_there_is_known_all_the_same() -> None:
     client = _SlowClient()
-    commands = WorkerCommands(cast(SessionClient, client))
+    commands = CommandCache(cast(SessionClient, client))
     list_above_the_composer = asyncio.create_task(commands.ask())
     await asyncio.sleep(0)
     typed = asyncio.create_task(commands.knows("context"))
