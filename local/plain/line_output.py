@@ -167,26 +167,26 @@ class PlainQuestion:
         return self._call_reply(word, rest)
 
     def _call_reply(self, word: str, rest: str) -> Reply:
-        if word in ("3", "n"):
+        if word in ("4", "n"):
             return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
         if not self._readable:
-            return Reply(again="This call is too long to be read, so it can only be denied: type 3.")
+            return Reply(again="This call is too long to be read, so it can only be denied: type 4.")
         if word in ("1", "y"):
             return Reply({"behavior": "allow", "updatedInput": self.request.input})
-        if (word == "2" and self._updates) or (word == "4" and can_be_kept(self._updates)):
+        if (word == "2" and self._updates) or (word == "3" and can_be_kept(self._updates)):
             destination = "session" if word == "2" else KEPT
             updates = [{**each, "destination": destination} for each in self._updates]
             return Reply({"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates})
         return Reply(again="Type the number of an answer. What you say to the agent waits until this is answered.")
 
     def _choices(self) -> list[str]:
+        deny = "4: No, and say why (a reason may follow)"
         if not self._readable:
-            return ["3: deny (a reason may follow)"]
+            return [deny]
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
-        session = [f"2: allow, and for this session {rules}"] if rules else []
-        always = f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"
-        usual = ["1: allow once", *session, "3: deny (a reason may follow)"]
-        return [*usual, always] if can_be_kept(self._updates) else usual
+        session = [f"2: Yes, and {rules} in this session"] if rules else []
+        always = [f"3: Yes, and always here: {rules.removeprefix('allow ')}, in {kept_in()}"]
+        return ["1: Yes, once", *session, *(always if can_be_kept(self._updates) else ()), deny]
 
     def _field_lines(self, field: FormField) -> list[str]:
         lines = [f"The agent asks: {field.question}"]

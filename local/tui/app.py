@@ -211,6 +211,7 @@ class Repl(App[int]):
             await opening.remove()
         self.attached = view
         self.composer.around.take_back = view.take_prompt_back
+        self.composer.around.answers = view.approvals.takes_key
         view.say(opening.said, warnings)
         view.replies.submit_all(opening.queued)
 

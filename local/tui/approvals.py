@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 
+from textual import events
 from textual.containers import Vertical
 
 from ccb.tunnel.wire.control_protocol import TRUST_PROJECT
@@ -15,6 +16,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..session.session_client import Json, LinkState, SessionClient
 from ..transcript.questions import OpenQuestions, ReplayMonitor, read_questions
+from .cards.answer_keys import LOCK_S, QUIET_S, STAY_S, HeldKeys
 from .cards.approval_card import ApprovalCard
 from .cards.form_card import ElicitationCard, QuestionsCard
 from .cards.plan_card import AgreementCard, PlanCard, TrustCard
@@ -29,11 +31,6 @@ from .widgets.transcript import Transcript
 _SENT_LATER = "Not connected: the answer is sent when the connection is there again."
 _ONLY_WATCHING = "Waits for the client that drives this session."
 _MAX_GIVEN = 100
-_SETTLING_S = 0.6
-"""Seconds in which a card cannot be gone to when it has taken the place of another: the person may have meant that
-one."""
-
-_LATE_S = 0.4  # how much later than that a busy program may say that the time is over
 
 
 class Approvals(Vertical):
@@ -54,9 +51,12 @@ class Approvals(Vertical):
         self.card: QuestionCard | None = None
         self.questions = OpenQuestions(self._show_soon)
         self.replay = ReplayMonitor()
-        self._removed_at = 0.0  # when a card went away
+        self._removed_at = -STAY_S  # when a card went away
+        self._shown_at = 0.0  # when the card came
         self._walked = False  # the person goes from the card to another one
-        self._wished_at = -_SETTLING_S  # when the person wanted to go to a card that took no focus yet
+        self._stays_since = -STAY_S  # when a card went away that the person had answered, as the cards had the focus
+        self._held: HeldKeys | None = None
+        self._marks = ""  # the characters that mark answers on the newest card
         self.given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
     @property
@@ -107,25 +107,92 @@ class Approvals(Vertical):
             self.card.show_titles()
 
     def focus_card(self) -> None:
+        """Go to the card, with its first answer marked unless something is typed, or as soon as it can be gone to."""
         if self.card is None:
             return
-        if self.wants_focus:
-            self.card.focus()
-        elif self.card.settling:
-            self._wished_at = time.monotonic()
+        if self.card.settling:
+            self._hold(leads=True)
+        elif self.wants_focus:
+            lone = self._lone_answer
+            if lone:
+                self._composer.text = ""
+            self.card.come(lone, marks_first=not self._composer.text)
+
+    def _hold(self, *, leads: bool) -> None:
+        if self._held is None:
+            self._held = HeldKeys(self._marks, leads=leads)
+        self._held.leads = self._held.leads or leads
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None and held.text:
+            self._composer.type(held.text)
+
+    def _gap_over(self) -> None:
+        """No card has come for a while after the last one, so the keys were for none."""
+        if self.card is None:
+            self._release()
 
     def _settled(self, card: QuestionCard) -> None:
-        """A new card takes the focus from now on. Go to it if the person wanted that, and has not typed since."""
+        """A new card takes the focus from now on. Go to it if the person wanted that, and has typed no text since."""
         card.let_settle(False)
-        now = time.monotonic()
-        if now - self._wished_at < _SETTLING_S + _LATE_S and self._composer.last_key < self._wished_at:
-            self.focus_card()
+        held = self._held
+        if held is not None and held.leads and card.can_focus and self.app.focused in (self._composer, None):
+            self._held = None
+            card.come(held.marks, marks_first=True)
+        else:
+            self._release()
 
     def toggle_focus(self) -> None:
-        if self.wants_focus or (self.card is not None and self.card.settling):
+        card = self.card
+        if card is not None and (self.wants_focus or card.settling):
             self.focus_card()
+        elif card is not None and card.has_focus and not card.is_marked and card.first_mark:
+            card.come(marks_first=True)
         else:
             self._composer.focus()
+
+    def takes_key(self, event: events.Key) -> bool:
+        """Take a key that was pressed at the input, if it is an answer to a card. Return False if it is text."""
+        char = event.character if event.is_printable else None
+        keymap, card = self._composer.keymap, self.card
+        if self._held is not None:
+            if self._held.takes(event.key, char):
+                return True
+            self._release()
+            return False
+        if char is not None and card is not None and char in card.MARKS and self._listens(card, event.time):
+            card.come(char)
+            return True
+        lone = self._lone_answer if any(keymap.has(each, event.key) for each in ("send", "steer")) else ""
+        if lone and card is not None:
+            self._composer.around.says(f"not sent: {keymap.name('approval-tab')} takes “{lone}” to the card")
+        elif lone and event.time - self._removed_at < STAY_S:
+            self._composer.around.says(f"not sent: the question has gone, “{lone}” was its answer")
+        else:
+            return False
+        return True
+
+    @property
+    def _lone_answer(self) -> str:
+        """What is typed at the input if it is the character of an answer and nothing else."""
+        text = self._composer.text.strip()
+        return text if len(text) == 1 and text in self._marks else ""
+
+    def _listens(self, card: QuestionCard, at: float) -> bool:
+        """Whether the character of an answer leads from the empty input to the card: the person has seen the card come
+        while they typed nothing, and has not left it."""
+        composer = self._composer
+        return (
+            (card.can_focus and not composer.text and not composer.vim.commands)
+            and at - self._shown_at >= LOCK_S
+            and self._shown_at - composer.last_key >= QUIET_S
+        )
+
+    @property
+    def holds_keys(self) -> bool:
+        """Whether answers that are typed wait for a card."""
+        return self._held is not None
 
     def turn_page(self, direction: int) -> bool:
         """Scroll the card that has the focus. Return False if no card has it, or the whole card is on the screen."""
@@ -159,18 +226,29 @@ class Approvals(Vertical):
             self._removed_at = time.monotonic()
             if had_focus:
                 self._composer.focus()
-                self._composer.type(card.reason)  # of a denial that nobody asks for any more
+                if card.reason:  # of a denial that nobody asks for any more
+                    self._composer.type(card.reason)
+                self._stays_since = self._removed_at if card.answered else -STAY_S
+                if wanted is None:
+                    self._hold(leads=card.answered)
+                    call_once_after(self, LOCK_S, self._gap_over)
         if wanted is not None and self.card is None and self.is_attached:
             place = place_of_call(wanted, self._place, self.laptop_servers())
             self.card = card_for(Asked(wanted, place, self._transcript.palette(), self._composer.keymap))
+            self._marks = self.card.MARKS
             walked, self._walked = self._walked, False
-            if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
+            now = time.monotonic()
+            stays = now - self._stays_since < STAY_S and self._composer.last_key < self._stays_since
+            if not walked and (stays or now - self._removed_at < LOCK_S):
                 self.card.let_settle(True)
-                call_once_after(self.card, _SETTLING_S, partial(self._settled, self.card))
+                call_once_after(self.card, LOCK_S, partial(self._settled, self.card))
+                if stays:
+                    self._hold(leads=True)
             self._update_situation(self.card)
             await self.mount(self.card)
+            self._shown_at = time.monotonic()
             if walked:
-                self.card.focus()
+                self.card.come()
         if self.card is not None:
             self.card.more_waiting(len(self.questions) - 1, len(self._covered(self.card.asked.request)))
 

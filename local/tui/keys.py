@@ -33,16 +33,19 @@ KEYS = (
     ("{paste}", "the image in the laptop's clipboard goes along with the prompt, as /paste; Backspace removes it"),
     ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
-    ("{approval-tab}, {approval}, click", "go to the waiting approval; Esc goes back"),
     (
-        "{answer-once!}, {answer-session!}, {answer-deny!}, {answer-always!}",
-        "on an approval, before Enter: once, this session, deny, always here; arrows mark, too",
+        "{approval-tab}, {approval}",
+        "go to the waiting approval and mark yes; Enter gives it, Esc goes back",
+    ),
+    (
+        "{answer-once}; {answer-session}; {answer-always}; {answer-deny}",
+        "on an approval, or while nothing is typed: mark yes once, in this session, always here; no. Arrows mark, too",
     ),
     ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
     ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
     (
         "1-9 or arrows, then Enter",
-        "on a question of the agent: an option or own words; Space ticks, Esc declines",
+        "on a question of the agent: an option, own words or no answer; Space ticks, Esc goes back",
     ),
     ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
     ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),

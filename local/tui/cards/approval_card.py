@@ -8,21 +8,23 @@ from rich.text import Text
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..rendering.approval_text import bounded, subject_lines
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ..rendering.approval_text import IF_ALLOWED, bounded, cage_line, says_no_more_than, subject_lines
 from ..rendering.card_rows import GOES_ON, CardLine, FoldedRows, RowStyle
 from ..rendering.permission_updates import (
     KEPT,
     can_be_kept,
     describe_update,
+    editable_rules,
     kept_in,
     session_updates,
-    single_rule,
     with_rule,
 )
 from ..rendering.tool_output import counted
 from ..rendering.untrusted_text import escaped_name
 from .card_subject import ApprovalSubject
-from .question_card import STEPS, Asked, QuestionCard
+from .question_card import BUTTON, MARKED, STEPS, Asked, QuestionCard
 
 MAX_BESIDE = 60  # characters of a rule that is shown beside its answer
 
@@ -33,12 +35,13 @@ _DENIED = "The user denied this; it was not done."
 _IDS = {
     "once": "answer-once",
     "session": "answer-session",
-    "deny": "answer-deny",
     "always": "answer-always",
+    "deny": "answer-deny",
     "edit": "answer-rule",
 }
 """The answers, and the ids of their keys."""
-_OTHER_RULE = "The rule to grant instead. Enter shows it at the answers, Esc goes back."
+_OTHER_RULE = "The rule to grant instead. Enter takes it, Esc goes back."
+_OTHER_RULES = "Rule {} of {} to grant instead; without a text it is left out. Enter takes it, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
 
@@ -80,22 +83,32 @@ class ChoiceCard(QuestionCard):
             if not self.has_focus:
                 return [(tab, f"to read on ({counted(unseen, 'line')}) and answer", "")]
             entries.append(("Space", f"read on: {counted(unseen, 'line')} to see before you can allow it", quiet))
-        styles = {self._marked: "reverse"}
-        entries += [(self._key_of[each], self.words(each), styles.get(each, quiet)) for each in self.offered]
+        styles = {self._marked: MARKED}
+        entries += [(self._key_of[each], self.words(each), styles.get(each, BUTTON)) for each in self.offered]
         if not self.has_focus:
             return [(tab, "to answer:", quiet), *entries]
         return [*entries, *([("Enter", "answers", "")] if self._marked else []), ("Esc", "back", "")]
 
     def watch_has_focus(self, _has_focus: bool) -> None:
-        self._marked = ""
+        self._marked = self._problem = ""
         super().watch_has_focus(_has_focus)
 
     def mark(self, char: str) -> None:
         self._mark(self._answers.get(char, ""))
 
+    @property
+    def first_mark(self) -> str:
+        first = self.offered[0]
+        return "" if first == "deny" else next(char for char, answer in self._answers.items() if answer == first)
+
+    @property
+    def is_marked(self) -> bool:
+        return self._marked in self.offered
+
     def _mark(self, answer: str) -> None:
         """Mark an answer, which Enter then gives. One that is not possible unmarks the others."""
         self._marked = answer if answer in self.offered else ""
+        self._problem = ""
         self.show_choices()
 
     def step(self, key: str) -> None:
@@ -108,9 +121,12 @@ class ChoiceCard(QuestionCard):
         self._mark(offered[place % len(offered)])
 
     def enter(self) -> None:
-        if self._marked in self.offered:  # what is possible may have changed since the answer was marked
+        if self.is_marked:  # what is possible may have changed since the answer was marked
             self.choose(self._marked)
         else:
+            *keys, last = [self._key_of[each] for each in self.offered]
+            press = f"{', '.join(keys)} or {last}" if keys else last
+            self._problem = f"Nothing is marked yet: press {press}, then Enter."
             self.show_choices()
 
 
@@ -122,19 +138,23 @@ class ApprovalCard(ChoiceCard):
     def __init__(self, asked: Asked) -> None:
         request, keymap = asked.request, asked.keymap
         self._updates = session_updates(request)
-        self._editable = single_rule(self._updates) is not None
-        self._edits = self._edited = False
+        self._editable = bool(editable_rules(self._updates))
+        self._edited = False
+        self._edits = -1  # the place of the rule that is edited
         self._covered = 0  # how many of the questions that wait the rules cover as well
         lines, readable = bounded(subject_lines(request))
         if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
             path = escaped_name(request.text("blocked_path"))
             lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", RowStyle.WARNING, "  "))
-        if self._rules_above:
-            lines += [CardLine("this session │ ", rule, RowStyle.EXACT, "             ┆ ") for rule in self._rules]
+        self._call = lines
         self._reason = Static(classes="reason")
         keys = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
         marks = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
-        super().__init__(asked, lines, keys, marks, readable=readable)
+        super().__init__(asked, self._subject_lines(), keys, marks, readable=readable)
+
+    def _subject_lines(self) -> list[CardLine]:
+        rules = self._rules if self._rules_above else []
+        return [*self._call, *(CardLine("this session │ ", each, RowStyle.EXACT, "             ┆ ") for each in rules)]
 
     @property
     def _rules(self) -> list[str]:
@@ -149,31 +169,38 @@ class ApprovalCard(ChoiceCard):
     def answers(self) -> list[str]:
         if not self._rules:
             return ["once", "deny"]
-        more = {"always": can_be_kept(self._updates), "edit": self._editable}
-        return ["once", "session", "deny", *(answer for answer, possible in more.items() if possible)]
+        always = ["always"] * can_be_kept(self._updates)
+        return ["once", "session", *always, "deny", *["edit"] * self._editable]
 
     def words(self, answer: str) -> str:
-        if answer == "always" and self._marked == answer:
-            return f"always: for this host and directory, in {kept_in()}"
-        if answer == "edit":
-            return "edit the rule"
-        if answer != "session":
-            return answer
         rules = f"the {len(self._rules)} rules above" if len(self._rules) > 1 else "the rule above"
-        more = f", also for {self._covered} more waiting" if self._covered else ""
-        return f"this session: {rules if self._rules_above else self._rules[0]}{more}"
+        granted = rules if self._rules_above else "".join(self._rules)
+        if answer == "session":
+            more = f", also for {self._covered} more waiting" if self._covered else ""
+            return f"Yes, and {granted} in this session{more}"
+        if answer == "always":
+            what = "" if self._is_short else f": {granted.removeprefix('allow ')}"  # which stands at "session", too
+            where = f", in {kept_in()}" if self._marked == answer else ""
+            return f"Yes, and always here{what}{where}"
+        return {"once": "Yes, once", "deny": "No" if self._is_short else "No, and say why", "edit": "edit"}[answer]
+
+    @property
+    def _is_short(self) -> bool:
+        return self.is_attached and self.screen.has_class("-short")
 
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage. The reason may quote the call, so its rows have marks."""
-        reason, agent = self.asked.request.text("decision_reason"), self.asked.request.text("agent")
-        entries = [("Sandbox: ", _shortened(self.asked.request.text("sandbox") or "no cage"))]
-        if reason:
-            entries.insert(0, ("Asked because: ", _shortened(reason)))
-        if agent:
-            entries.insert(0, ("Sub-agent: ", _shortened(agent)))
-        if self.screen.has_class("-short"):
-            return Text(" · ".join(map("".join, reversed(entries))), self.asked.palette.dim)
-        lines = [CardLine(name, text, RowStyle.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
+        request = self.asked.request
+        reason, agent = request.text("decision_reason"), request.text("agent")
+        entries = [("Sub-agent: ", _shortened(agent))] if agent else []
+        if reason and not says_no_more_than(request, reason):
+            entries.append(("Asked because: ", _shortened(reason)))
+        if traits_of(request.tool_name).view is View.COMMAND:
+            entries.append(cage_line(_shortened(request.text("sandbox"))))
+        if self._is_short:
+            short = [f"{name}{text.removeprefix(IF_ALLOWED).rstrip('.')}" for name, text in reversed(entries)]
+            return Text(" · ".join(short), self.asked.palette.dim)
+        lines = [CardLine(name, text, RowStyle.CCB, f"{GOES_ON:>{max(1, len(name) - 1)}} ") for name, text in entries]
         return FoldedRows(lines, self.asked.palette)
 
     def on_mount(self) -> None:
@@ -191,16 +218,20 @@ class ApprovalCard(ChoiceCard):
         if answer == "deny":
             self.ask_for_text(_WHY_NOT)
         elif answer == "edit":
-            self._edits = True
-            self.ask_for_text(_OTHER_RULE, single_rule(self._updates) or "")
+            self._edit_rule(0)
         else:
             destination = KEPT if answer == "always" else "session"
             updates = [] if answer == "once" else [{**each, "destination": destination} for each in self._updates]
             granted = {"updatedPermissions": updates} if updates else {}
             self.respond({"behavior": "allow", "updatedInput": self.asked.request.input, **granted})
 
+    def _edit_rule(self, place: int) -> None:
+        rules, self._edits = editable_rules(self._updates), place
+        wanted = _OTHER_RULES.format(place + 1, len(rules)) if len(rules) > 1 else _OTHER_RULE
+        self.ask_for_text(wanted, rules[place])
+
     def end_of_text(self) -> None:
-        self._edits = False
+        self._edits = -1
         super().end_of_text()
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
@@ -215,7 +246,7 @@ class ApprovalCard(ChoiceCard):
         return not self._edited
 
     def _rule_given(self, text: str) -> None:
-        edited = with_rule(self._updates, text)
+        count, edited = len(self._rules), with_rule(self._updates, self._edits, text)
         if edited is None:
             self.field.placeholder = f"Not a rule for {self.title()}. {_OTHER_RULE}"
             self.field.value = ""
@@ -224,10 +255,15 @@ class ApprovalCard(ChoiceCard):
         self._updates = edited
         self._covered = 0 if self._edited else self._covered
         self._mark("")
-        self.end_of_text()
+        place = self._edits + 1 - (count - len(self._rules))
+        if place < len(self._rules):
+            self._edit_rule(place)
+        else:
+            self.subject.replace_lines(self._subject_lines())
+            self.end_of_text()
 
     def field_given(self, text: str) -> None:
-        if self._edits:
+        if self._edits >= 0:
             self._rule_given(text)
         else:
             self.respond({"behavior": "deny", "message": said_with(_DENIED, text)})

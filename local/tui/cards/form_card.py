@@ -1,7 +1,7 @@
 """Forms, also of MCP servers.
 
 Numbers and arrow keys mark a row, Enter gives it and goes on. Where several options may be chosen, a number or the
-space bar ticks one. The last row is for an answer in the person's own words. Esc declines, and asks for a reason first.
+space bar ticks one. The last rows are for an answer in the person's own words and for no answer.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .card_subject import FormRows
 from .question_card import STEPS, Asked, QuestionCard
 
 OWN_TEXT = "something else: type it"
+NO_ANSWER = "no answer"
 _ONLY_TEXT = "type the answer"
 
 
@@ -119,8 +120,14 @@ class FormCard(QuestionCard):
     def asker(self) -> str:
         return "The agent asks"
 
-    def _draw(self) -> None:
+    def _page(self) -> tuple[Lines, Rows]:
         lines, rows = form_page(self.form)
+        gutter = "  " if self.form.field is None else "    "
+        lines.append(CardLine(f"{_key(len(rows))}{gutter[1:]}", NO_ANSWER, RowStyle.CCB, f"{gutter}{GOES_ON} "))
+        return lines, [*rows, (len(lines) - 1, len(lines) - 1)]
+
+    def _draw(self) -> None:
+        lines, rows = self._page()
         marked = rows[self._marked] if 0 <= self._marked < len(rows) else (0, -1)
         wrong = self._problem if self.has_class("typing") else ""  # else it stands beside the keys
         lines += [CardLine("! ", wrong, RowStyle.WARNING, "  ")] if wrong else []
@@ -133,11 +140,11 @@ class FormCard(QuestionCard):
             return [(tab, "to answer", self.quiet)]
         keys = [("Enter", "sends" if of is None else "gives it", "")]
         if of is not None:
-            rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
+            rows = f"1-{min(9, of.rows + 1)}"
             keys.insert(0, (f"{rows}, Space", "tick", "") if of.several else (f"{rows}, ↑↓", "mark", ""))
         if len(self.form.fields) > 1:
             keys.append(("←→", "questions", ""))
-        return [*keys, (tab, "back", ""), ("Esc", "declines", "")]
+        return [*keys, ("Esc", "back", "")]
 
     # Keys.
 
@@ -159,7 +166,7 @@ class FormCard(QuestionCard):
             self._mark(-1)
             return
         index = int(char) - 1
-        if index >= len(form_page(self.form)[1]):
+        if index >= len(self._page()[1]):
             return
         self._mark(index)
         if self.space_marks:
@@ -181,10 +188,8 @@ class FormCard(QuestionCard):
         if key in ("left", "right"):
             self._go(STEPS[key])
             return
-        rows = len(form_page(self.form)[1])
-        if rows:
-            start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
-            self._mark((start + STEPS[key]) % rows)
+        start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
+        self._mark((start + STEPS[key]) % len(self._page()[1]))
 
     @property
     def wants_text(self) -> bool:
@@ -205,7 +210,9 @@ class FormCard(QuestionCard):
     def enter(self) -> None:
         self._settle_marks()
         of = self.form.field
-        if of is None:
+        if self._marked == len(self._page()[1]) - 1:
+            self.refuse()
+        elif of is None:
             self._send_or_show_missing()
         elif self._text_is_marked:
             self._declining = False
@@ -217,8 +224,12 @@ class FormCard(QuestionCard):
             self._go_on()
         elif of.optional:
             self._go_on()
+        else:
+            self._problem = "Nothing is marked yet: press 1 or ↓, then Enter."
+            self.show_choices()
 
-    def escape(self) -> None:
+    def refuse(self) -> None:
+        """The person gives no answer."""
         self._declining = True
         self.ask_for_text(_WHY_NOT)
 
@@ -243,8 +254,8 @@ class FormCard(QuestionCard):
         self._keys.release()
         self._before = deepcopy(self.form)
 
-    def _mark(self, row: int) -> None:
-        self._marked = row
+    def _mark(self, row: int, problem: str = "") -> None:
+        self._marked, self._problem = row, problem
         if self.is_attached:
             self._draw()
             self.show_choices()
@@ -255,7 +266,6 @@ class FormCard(QuestionCard):
 
     def _go(self, by: int) -> None:
         if self.form.go(by):
-            self._problem = ""
             self._mark(-1)
 
     def _go_on(self) -> None:
@@ -270,8 +280,7 @@ class FormCard(QuestionCard):
             self.answer_form(self.form.answers)
         else:
             self.form.place = missing
-            self._problem = "This question has no answer yet."
-            self._mark(-1)
+            self._mark(-1, "This question has no answer yet.")
 
 
 class QuestionsCard(FormCard):
@@ -289,7 +298,7 @@ class QuestionsCard(FormCard):
 _MAX_SERVER = 64
 _MAX_MESSAGE = 10_000
 _OPENED = "I have opened it"
-_UNREADABLE = "The server wants a form that ccb cannot show. Esc declines it."
+_UNREADABLE = "The server wants a form that ccb cannot show."
 
 
 class ElicitationCard(FormCard):
@@ -304,7 +313,7 @@ class ElicitationCard(FormCard):
         else:
             form = read_server_form(message, request.request.get("requested_schema"))
         self._server_form = form
-        unreadable = Form((yes_only(f"{message}\n{_UNREADABLE}", "decline"),))
+        unreadable = Form((FormField("", f"{message}\n{_UNREADABLE}", own_text=False),))
         asked = replace(asked, place="this laptop") if is_own(request.request_id) else asked
         super().__init__(asked, form or unreadable)
 
@@ -313,9 +322,8 @@ class ElicitationCard(FormCard):
 
     def answer_form(self, answers: Answers) -> None:
         form = self._server_form
-        if form is None:
-            self.decline("")
-        elif self.asked.request.text("mode") == "url":
+        assert form is not None, "a form without rows has no answers"
+        if self.asked.request.text("mode") == "url":
             self.respond({"action": "accept"})
         else:
             self.respond({"action": "accept", "content": form.content(answers)})
@@ -323,5 +331,5 @@ class ElicitationCard(FormCard):
     def decline(self, reason: str) -> None:
         self.respond({"action": "decline"})
 
-    def escape(self) -> None:
+    def refuse(self) -> None:
         self.decline("")

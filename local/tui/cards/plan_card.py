@@ -49,7 +49,7 @@ class AgreementCard(ChoiceCard):
         return [own_words(_PLAN_FIRST), *subject_lines(request)]
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
-        return {"yes": "plan first", "deny": "no, go on"}
+        return {"yes": "Yes, plan first", "deny": "No, go on"}
 
     def title(self) -> str:
         return "Plan first?"
@@ -74,16 +74,20 @@ class TrustCard(AgreementCard):
         return trust_lines(request.input)
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
-        return {"yes": "trust it on this host", "deny": "not now"}
+        return {"yes": "Yes, trust it on this host", "deny": "Not now"}
 
     def title(self) -> str:
         return "Trust the files of this project?"
+
+    @property
+    def first_mark(self) -> str:
+        return ""  # what a project may run is decided with more than Tab and Enter
 
     def choose(self, answer: str) -> None:
         self.respond({"trusted": answer == "yes"})
 
 
-_MODES = {"acceptEdits": ("edits", "go, accept edits"), "default": ("ask", "go, ask each edit")}
+_MODES = {"acceptEdits": ("edits", "Yes, and accept edits"), "default": ("ask", "Yes, and ask before each edit")}
 
 
 class PlanCard(AgreementCard):
@@ -125,11 +129,11 @@ class PlanCard(AgreementCard):
             if update.get("type") == "addRules" and shown and update.get("rules") == shown:
                 self._rules = [{**update, "behavior": "allow", "destination": "session"}]
             if update.get("type") == "setMode" and mode in (*_MODES, "bypassPermissions"):
-                name, words = _MODES.get(str(mode), ("before", f"go, {mode} as before"))
+                name, words = _MODES.get(str(mode), ("before", f"Yes, and {mode} as before"))
                 self._updates[name], ways[name] = {**update, "destination": "session"}, words
         if self._rules and "ask" in ways:
-            self._updates["plain"], ways["plain"] = self._updates["ask"], "go, ask before those commands too"
-        return {**(ways or {"edits": "approve"}), "deny": "keep planning"}
+            self._updates["plain"], ways["plain"] = self._updates["ask"], "Yes, and ask before those commands too"
+        return {**(ways or {"edits": "Yes"}), "deny": "No, keep planning"}
 
     def title(self) -> str:
         return "Approve the plan, as you changed it," if self._plan != self._proposed else "Approve the plan"

@@ -1,7 +1,7 @@
 """Focus and keys of every card.
 
-A card listens only after the person has gone to it with Tab, Alt+A or a click, a character only marks an answer, which
-Enter gives, and text goes to the composer.
+A card listens only after the person has gone to it: with Tab, Alt+A, a click, or the character of an answer at an empty
+input. A character only marks an answer, which Enter gives, and text goes to the composer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -26,53 +27,16 @@ from ccb.tunnel.wire.messages import ControlRequest
 from ...terminal.keymap import BURST_S, Keymap
 from ..rendering.themes import Palette
 from ..rendering.untrusted_text import escaped_name
+from ..widgets.painting import call_once_after
+from .answer_keys import AnswerKeys, Enter
 from .card_subject import ApprovalSubject
-
-
-class AnswerKeys:
-    """The keys that one card gets. Times are monotonic seconds, those at which the keys were pressed.
-
-    A character only marks an answer, because it may begin a message: `1. fix` is text, however slowly it is typed.
-    """
-
-    def __init__(self) -> None:
-        self._last = 0.0
-        self._marks = ""  # the characters since the person came, all of which mark answers
-        self._typing = False  # text has begun, which goes on until the person comes to the card again
-
-    def begin(self, now: float) -> None:
-        """The card listens from now on. Keys from before were not meant for it."""
-        self._last = now
-        self._marks = ""
-        self._typing = False
-
-    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str:
-        """Take a character. Return the text that it belongs to, with the characters before it, or "" if it may be a
-        mark. `answers` are the characters that mark answers, and the space, which reads on, or also marks."""
-        is_burst, self._last = at - self._last < BURST_S, at
-        is_burst = is_burst and char != " "  # a space bar that is held down reads on
-        if self._typing or is_burst or char not in answers or (self._marks and char == " " and not space_marks):
-            self._typing = True
-            return self.release() + char
-        self._marks += char if space_marks else char.strip()
-        return ""
-
-    def is_burst(self, at: float) -> bool:
-        """Take a key that is no character. Return whether it belongs to text: it came too fast, or after text."""
-        is_burst, self._last = at - self._last < BURST_S, at
-        return is_burst or self._typing
-
-    def release(self) -> str:
-        """Return the characters that marked answers, which are no longer kept."""
-        marks, self._marks = self._marks, ""
-        return marks
-
 
 _MAX_SHARE = 0.7  # of the screen
 _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
 _BORDER_LINES = 2  # of the composer on a screen that is not small
 _FAR = 10_000_000  # lines
 _WIDE = 60  # cells of a screen whose cards have room for another key in their border
+BUTTON, MARKED = "button", "marked button"  # the styles of an answer
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
 _WALKS = {"next-question": 1, "previous-question": -1}
 STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
@@ -103,6 +67,7 @@ class QuestionCard(Vertical, can_focus=True):
     DEFAULT_CSS = """
     QuestionCard { height: auto; border: round $warning; padding: 0 1; background: $background; }
     QuestionCard:focus, QuestionCard:focus-within { border: heavy $warning; }
+    QuestionCard.settling { border: round $border-blurred; }
     QuestionCard Static { height: auto; }
     QuestionCard Input {
         border: none; height: 1; padding: 0; background: $surface; display: none;
@@ -148,12 +113,15 @@ class QuestionCard(Vertical, can_focus=True):
         self.field = Input(compact=True)
         self.settling = False  # it takes no focus yet, because it has just taken the place of another
         self._driving_and_note = (True, "")
-        self._answered = False
+        self.answered = False
         self._waiting = ""
         self._problem = ""
         self._choices = Static(classes="choices")
         self._titles = ("", "")
         self._keys = AnswerKeys()
+        self._led_by, self._comes_first = "", False  # what is marked when the person comes
+        self._waiting_enter: Timer | None = None  # an Enter that came in a burst, at `_enter_at`
+        self._enter_at = 0.0
 
     # What a kind of card adds.
 
@@ -172,7 +140,7 @@ class QuestionCard(Vertical, can_focus=True):
         return [self._choices, self.field]
 
     def entries(self) -> list[tuple[str, str, str]]:
-        """Return what is possible now: a key, what it does, and the style of that."""
+        """Return what is possible now: a key, what it does, and the style of that, which may be `BUTTON`."""
         raise NotImplementedError
 
     @property
@@ -182,6 +150,15 @@ class QuestionCard(Vertical, can_focus=True):
 
     def mark(self, char: str) -> None:
         """Mark the answer of a character; "" unmarks all, because the characters so far were text."""
+
+    @property
+    def first_mark(self) -> str:
+        """The character of the answer that Tab marks, "" if it marks none."""
+        return ""
+
+    @property
+    def is_marked(self) -> bool:
+        return True
 
     @property
     def space_marks(self) -> bool:
@@ -219,7 +196,7 @@ class QuestionCard(Vertical, can_focus=True):
     @property
     def reason(self) -> str:
         """What the person has typed into the card and not given yet."""
-        return "" if self._answered else self.field.value
+        return "" if self.answered else self.field.value
 
     def show_choices(self) -> None:
         """Show what is possible now, or why nothing is, and what happens to an answer."""
@@ -227,17 +204,26 @@ class QuestionCard(Vertical, can_focus=True):
         if not driving:
             self._choices.update(Text(note, style=palette.dim))
             return
-        parts = [
-            Text.assemble((key, f"bold {palette.accent}"), f" {does}" if key else does, style=style)
-            for key, does, style in self.entries()
-        ]
-        text = Text("   ").join(parts)
+        entries = self.entries()
+        parts = [self._entry(*each, palette) for each in entries]
+        text = Text("  ").join(parts)
         may_stack = self.STACKS and self.is_attached and self.screen.has_class("-tall")
         if may_stack and text.cell_len > self._choices.content_size.width:
-            text = Text("\n").join(parts)
+            answers = [part for part, (*_, style) in zip(parts, entries, strict=True) if style in (BUTTON, MARKED)]
+            others = Text("  ").join(part for part in parts if part not in answers)
+            text = Text("\n").join([*answers, others])
         for warning in filter(None, (self._problem, note)):
             text.append(f"\n{warning}", style=f"not bold {palette.warn}")
         self._choices.update(text)
+
+    def _entry(self, key: str, does: str, style: str, palette: Palette) -> Text:
+        """Return what is possible in one text: an answer looks like a button."""
+        if style != BUTTON and style != MARKED:
+            return Text.assemble((key, f"bold {palette.accent}"), f" {does}" if key else does, style=style)
+        if style == MARKED:
+            return Text(f" {key} {does} ", "bold reverse")
+        weight = "bold " if self.has_focus else ""
+        return Text.assemble((f" {key}", f"bold {palette.accent}"), f" {does} ", style=f"{weight}on {palette.surface}")
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
         self._waiting = f"{count} more waiting: {self.asked.keymap.name('next-question')}" if count else ""
@@ -277,7 +263,22 @@ class QuestionCard(Vertical, can_focus=True):
 
     def let_settle(self, settling: bool) -> None:
         self.settling = settling
+        self.set_class(settling, "settling")
         self.can_focus = self._driving_and_note[0] and not settling
+
+    def come(self, typed: str = "", *, marks_first: bool = False) -> None:
+        """Give the card the focus, and mark the answer of the characters that were `typed`, or else the first one."""
+        self._led_by, self._comes_first = typed, marks_first
+        if self.has_focus:
+            self._arrive()
+        else:
+            self.focus()
+
+    def _arrive(self) -> None:
+        typed, first, self._led_by, self._comes_first = self._led_by, self._comes_first, "", False
+        self._keys.begin(time.monotonic(), typed)
+        for char in typed or (self.first_mark if first else ""):
+            self.mark(char)
 
     def fit(self) -> None:
         """Limit the height of the subject, so that the answers fit on the screen."""
@@ -312,7 +313,9 @@ class QuestionCard(Vertical, can_focus=True):
 
     def watch_has_focus(self, _has_focus: bool) -> None:
         super().watch_has_focus(_has_focus)
-        self._keys.begin(time.monotonic())
+        self._stop_waiting()
+        if _has_focus:
+            self._arrive()
         if self.is_attached:
             self.fit()
 
@@ -350,12 +353,28 @@ class QuestionCard(Vertical, can_focus=True):
             return
         if not self.has_focus:
             return
+        if self._stop_waiting():
+            if event.time - self._enter_at < BURST_S:
+                self._keys.line_break()
+            else:
+                self.enter()
         if event.is_printable and event.character:
             self._character(event.character, event.time)
         elif not self._other_key(event):
             return
         event.stop()
         event.prevent_default()
+
+    def _stop_waiting(self) -> bool:
+        """Stop what an Enter waits for. Return whether one has waited."""
+        timer, self._waiting_enter = self._waiting_enter, None
+        if timer is not None:
+            timer.stop()
+        return timer is not None
+
+    def _enter_waited(self) -> None:
+        if self._stop_waiting():
+            self.enter()
 
     def _character(self, char: str, at: float) -> None:
         text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)
@@ -367,18 +386,27 @@ class QuestionCard(Vertical, can_focus=True):
             self.post_message(self.TextTyped(text))
         elif char == " ":
             self.space()
-        else:
+        elif not self.answered:
             self.mark(char)
 
+    def _enter(self, at: float) -> None:
+        means = self._keys.enter(at)
+        if means is Enter.TEXT:
+            self.mark("")
+            self.post_message(self.TextTyped(self._keys.release() + "\n"))
+        elif means is Enter.WAITS:
+            self._enter_at = at
+            self._waiting_enter = call_once_after(self, BURST_S, self._enter_waited)
+        elif means is Enter.GIVES and not self.answered:
+            self.enter()
+
     def _other_key(self, event: events.Key) -> bool:
-        burst, key = self._keys.is_burst(event.time), event.key
+        key = event.key
         if key == "enter":
-            if burst:
-                self.mark("")
-                self.post_message(self.TextTyped(self._keys.release() + "\n"))
-            else:
-                self.enter()
-        elif key == "escape":
+            self._enter(event.time)
+            return True
+        burst = self._keys.is_burst(event.time)
+        if key == "escape":
             self.escape()
         elif key in _SCROLL_KEYS:
             self.subject.move(_SCROLL_KEYS[key])
@@ -398,6 +426,8 @@ class QuestionCard(Vertical, can_focus=True):
     def on_paste(self, event: events.Paste) -> None:
         if self.has_focus:
             event.stop()
+            if self._stop_waiting():
+                self._keys.line_break()
             self.mark("")
             self.post_message(self.TextTyped(self._keys.release() + event.text))
 
@@ -406,5 +436,5 @@ class QuestionCard(Vertical, can_focus=True):
         self.field_given(event.value.strip())
 
     def respond(self, response: Json) -> None:
-        self._answered = True
+        self.answered = True
         self.post_message(self.Answered(CardAnswer(self.asked.request.request_id, response)))

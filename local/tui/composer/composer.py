@@ -89,6 +89,10 @@ class Composer(TextArea):
         return key in self.shortcuts.active and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
+        if self.around.answers(event):
+            event.prevent_default()
+            event.stop()
+            return
         self.last_key = time.monotonic()
         letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
         if letter and not self.text:
@@ -342,11 +346,12 @@ class ShortcutLetters:
 
 @dataclass
 class Surroundings:
-    """What the composer calls. `completes` and `take_back` return whether they did something; `clipboard_image` may
-    raise NoImage; `says` shows a short answer."""
+    """What the composer calls. `completes`, `answers` and `take_back` return whether they did something;
+    `clipboard_image` may raise NoImage; `says` shows a short answer."""
 
     host: str = ""
     completes: Callable[[str], bool] = lambda key: False
+    answers: Callable[[events.Key], bool] = lambda event: False
     shortcut: Callable[[], object] = lambda: None
     refused: Callable[[], object] = lambda: None
     take_back: Callable[[], bool] = lambda: False

@@ -38,6 +38,7 @@ class EditPreview(BaseModel):
 
 
 MODEL_SAYS = "The model says"
+IF_ALLOWED = "If you allow it, it runs "
 WHOLE_INPUT = "input"
 MAX_LINES = 20_000
 MAX_CHARS = 1_000_000  # the most lines and characters of a call that can be allowed on a card
@@ -73,6 +74,21 @@ def subject_lines(asked: ControlRequest) -> list[CardLine]:
         if isinstance(values.get("description"), str):
             says = _table({MODEL_SAYS: values.pop("description")}, RowStyle.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def says_no_more_than(asked: ControlRequest, reason: str) -> bool:
+    """Whether a reason for asking only repeats what the card shows: the tool, or the whole command."""
+    return reason in (f"No rule allows {asked.tool_name}.", f"No rule allows `{asked.input.get('command')}`.")
+
+
+def cage_line(cage: str) -> tuple[str, str]:
+    """Return the name and the text of the line about the cage in which a command would run."""
+    if cage in ("", "no cage"):
+        return "", f"{IF_ALLOWED}without a sandbox."
+    kind, _, network = cage.partition(" cage")
+    if kind in ("read-only", "workspace") and network in ("", " with network"):
+        return "", f"{IF_ALLOWED}in the {cage}."
+    return "Sandbox: ", escaped_name(cage)
 
 
 def place_of_call(asked: ControlRequest, place: str, laptop_servers: Collection[str]) -> str:

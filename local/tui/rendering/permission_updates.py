@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.frames import Json
 from ccb.tunnel.wire.messages import ControlRequest
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, Effect, RuleKind, traits_of
 from ccb.tunnel.wire.web_fetch import WebRefused, read_url
 
 from ...config.project_records import projects_path
@@ -28,7 +28,7 @@ def describe_update(update: Json) -> list[str]:
     kind = update.get("type")
     if kind in ("addRules", "replaceRules"):
         behavior = escaped_name(str(update.get("behavior", "allow")))
-        return [f"{behavior} {escaped_name(_rule(each))}" for each in _listed(update.get("rules"), dict)]
+        return [f"{behavior} {escaped_name(_in_words(each))}" for each in _listed(update.get("rules"), dict)]
     if kind == "setMode":
         return [f"permission mode {escaped_name(str(update.get('mode')))}"]
     if kind == "addDirectories":
@@ -91,25 +91,37 @@ def can_be_kept(updates: list[Json]) -> bool:
     return bool(updates) and all(each.get("type") == "addRules" for each in updates)
 
 
-def single_rule(updates: list[Json]) -> str | None:
-    """Return the rule that updates add, if that is all they do and its text says all of it; else None."""
+def editable_rules(updates: list[Json]) -> list[str]:
+    """Return the rules that updates add, if that is all they do and each text says all of its rule; else none."""
     if len(updates) != 1 or updates[0].get("type") != "addRules":
-        return None
+        return []
     rules = _listed(updates[0].get("rules"), dict)
-    if len(rules) != 1 or not isinstance(rules[0].get("ruleContent"), str):
-        return None
-    text = _rule(rules[0])
-    return text if escaped_name(text) == text else None
+    texts = list(map(_rule, rules))
+    whole = all(isinstance(each.get("ruleContent"), str) for each in rules)
+    return texts if whole and list(map(escaped_name, texts)) == texts else []
 
 
-def with_rule(updates: list[Json], text: str) -> list[Json] | None:
-    """Return updates that add the rule `text` instead of their own, None if it is not about the same tool."""
+def with_rule(updates: list[Json], place: int, text: str) -> list[Json] | None:
+    """Return updates whose rule at a place is `text`, None if that is not about the same tool. Without a text, they are
+    without that rule if they have others."""
     (update,) = updates
-    (old,) = _listed(update.get("rules"), dict)
+    rules = _listed(update.get("rules"), dict)
     match = _RULE.fullmatch(text.strip())
-    if match is None or match["tool"] != old.get("toolName"):
+    if match is not None and match["tool"] == rules[place].get("toolName"):
+        rules[place] = {**rules[place], "ruleContent": match["content"]}
+    elif not text and len(rules) > 1:
+        del rules[place]
+    else:
         return None
-    return [{**update, "rules": [{**old, "ruleContent": match["content"]}]}]
+    return [{**update, "rules": rules}]
+
+
+def _in_words(rule: Json) -> str:
+    """Return a rule about commands as a command, with ` *` where it goes on, unless it would look like another rule."""
+    content = rule.get("ruleContent")
+    if rule.get("toolName") != BASH.name or not isinstance(content, str) or not content or "(" in content:
+        return _rule(rule)
+    return f"{content[:-2].rstrip()} *" if content.endswith(":*") else content
 
 
 def _rule(rule: Json) -> str:

@@ -144,9 +144,9 @@ async def test_a_rule_can_be_kept_for_the_host_and_the_directory() -> None:
     async with plain(laptop=LaptopSide(cast(Any, SimpleNamespace(keep=keep)))) as at:
         rule = session_rule("Bash", "make *")
         asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
-        await at.reads("4: allow, and always for this host and directory allow Bash(make *); kept in ")
-        at.types("4")
-        await at.reads("ccb: Kept for this host and directory, on the laptop: allow Bash(make *)")
+        await at.reads("3: Yes, and always here: make *, in ")
+        at.types("3")
+        await at.reads("ccb: Kept for this host and directory, on the laptop: allow make *")
         assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
 
 
@@ -161,9 +161,9 @@ async def test_a_line_typed_before_the_question_could_be_read_is_no_answer() -> 
 
 async def test_a_call_that_is_too_long_to_read_can_only_be_denied(at: Person) -> None:
     asked = at.session.ask("q1", "Bash", {"command": "x\n" * 30_000})
-    await at.reads("3: deny")
-    assert "1: allow" not in at.text
-    at.types("1", "3")
+    await at.reads("4: No")
+    assert "1: Yes" not in at.text
+    at.types("1", "4")
     assert (await asked)["behavior"] == "deny"
 
 
@@ -195,7 +195,7 @@ async def test_whether_a_project_may_count_is_asked_here(at: Person) -> None:
 async def test_a_question_of_the_laptop_itself_is_asked_too(at: Person) -> None:
     at.session.progress(question("own 1", "mcp__notes__add", {"text": "milk"}))
     await at.reads("The agent asks to use mcp__notes__add", "milk")
-    at.types("3")
+    at.types("4")
     await at.until(lambda: "own 1" in at.session.answers)
     assert at.session.answers["own 1"]["behavior"] == "deny"
 
@@ -243,9 +243,9 @@ async def test_nothing_that_the_host_says_reaches_the_terminal_as_a_command(at: 
     at.session.link(LinkState.RECONNECTING, EVIL)
     at.session.link(LinkState.CONNECTED)
     at.session.ask("q1", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL, sandbox=EVIL)
-    await at.reads("3: deny")
+    await at.reads("4: No")
     options = [{"label": EVIL, "description": EVIL}, {"label": "b"}]
-    at.types("3")
+    at.types("4")
     at.session.ask("q2", "AskUserQuestion", {"questions": [{"question": EVIL, "options": options}]})
     await at.reads("n alone declines")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", at.text)

@@ -40,7 +40,7 @@ async def test_a_lot_at_once_is_shown_in_bounded_time(at: Desk, say: Callable[[S
     await at.prompt("go")
     began = time.process_time()
     say(at.session)
-    await at.until(lambda: "END" in at.screen or (at.view.card is not None and "3 deny" in at.screen))
+    await at.until(lambda: "END" in at.screen or (at.view.card is not None and "4 No, and say why" in at.screen))
     await at.pilot.pause()
     assert time.process_time() - began < LIMIT_S
 
@@ -58,8 +58,10 @@ async def test_a_lot_at_once_is_shown_in_bounded_time(at: Desk, say: Callable[[S
 async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
     at: Desk, tool: str, tool_input: dict[str, str]
 ) -> None:
-    await at.asked(tool, tool_input, sees=("Too long to read: these are the first", "too long to allow:   3 deny"))
-    await at.answer("1", "y", "right", "3")
+    await at.asked(
+        tool, tool_input, sees=("Too long to read: these are the first", "too long to allow:   4 No, and say why")
+    )
+    await at.answer("1", "y", "right", "4")
     assert at.session.answers == {}
     await at.press("enter", then=lambda: at.session.answers)
     assert at.session.answers["ask"]["behavior"] == "deny"
@@ -74,7 +76,7 @@ async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
             if not at.card.subject.unseen:
                 break
             await at.press("pagedown")
-        await at.sees("echo 1998", "1 once")
+        await at.sees("echo 1998", "1 Yes, once")
 
 
 async def test_a_rule_too_long_to_read_cannot_be_granted(at: Desk) -> None:

@@ -61,7 +61,7 @@ async def test_a_question_that_was_answered_in_the_replay_never_flashes(at: Desk
         session.ask("open", "Bash", {"command": "make install"})
         session.answered("answered")
         session.withdraw_question("cancelled")
-    await at.sees("make install", "1 once")
+    await at.sees("make install", "1 Yes, once")
     assert shown == ["open"] and rung == []
     assert "another client" not in at.screen
 
@@ -119,7 +119,7 @@ async def test_a_question_that_another_client_answers_goes_away_with_a_word(at: 
 async def test_an_answer_that_lost_against_another_is_said_to_be_dropped(at: Desk, behavior: str, word: str) -> None:
     await at.asked("Bash", MAKE)
     at.session.swallow = True  # the connection is dead, and nobody has noticed
-    await at.answer("3")
+    await at.answer("4")
     await at.enter("not now", then=lambda: at.session.answers)
     at.session.answered("ask", behavior)
     await at.sees(f"Another client answered first: {word}. Your answer was dropped.")

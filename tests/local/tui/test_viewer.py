@@ -72,19 +72,19 @@ async def test_a_question_waits_without_buttons_and_is_a_card_after_the_take_bac
     await _fence(at)
     at.session.ask("ask", "Bash", {"command": "make"})
     await at.sees("Bash on devbox:/srv/shop", "make", "Waits for the client that drives this session.")
-    assert "1 once" not in at.screen and "approval waits" not in at.screen
+    assert "1 Yes, once" not in at.screen and "approval waits" not in at.screen
     for key in ("tab", "1", "alt+a", "1", "3"):
         await at.press(key)
     assert at.session.answers == {}
     await at.alone("alt+t", then=lambda: at.session.take_backs == 1)
     at.session.link(LinkState.CONNECTED)
-    await at.card_focused(sees="1 once", lacks="Waits for whoever")
+    await at.card_focused(sees="1 Yes, once", lacks="Waits for whoever")
     await at.answer("1", then=lambda: list(at.session.answers) == ["ask"])
 
 
 async def test_who_is_fenced_on_the_card_loses_the_buttons_and_the_focus(at: Desk) -> None:
     await at.asked("Bash", {"command": "make"})
-    await at.answer("3", sees="Why not?")
+    await at.answer("4", sees="Why not?")
     await _fence(at)
     await at.sees("Waits for the client that drives this session.")
     await at.until(lambda: at.app.focused is at.composer, loses="Why not?")
@@ -132,7 +132,7 @@ async def test_an_answer_that_is_refused_leaves_the_question_open() -> None:
     async with desk(Refusing()) as at:
         await at.asked("Bash", {"command": "make"})
         await at.answer("1", sees="another client drives this session")
-        await at.until(lambda: at.view.card is not None, sees="1 once")
+        await at.until(lambda: at.view.card is not None, sees="1 Yes, once")
 
 
 async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives_again(at: Desk) -> None:

@@ -49,17 +49,17 @@ async def test_a_form_is_filled_in_and_its_values_have_their_types() -> None:
         assert await answer(at) == {"action": "accept", "content": filled}
 
 
-async def test_esc_declines_and_a_form_that_cannot_be_shown_can_only_be_declined() -> None:
+async def test_the_last_row_declines_and_a_form_that_cannot_be_shown_has_no_other() -> None:
     async with desk(size=(90, 24)) as at:
         await asked(
             at, Elicitation("shop", "Your \x1b[31mname?", requested_schema={"properties": {"n": {"type": "object"}}})
         )
-        await at.sees("ccb cannot show", "1 ○ decline")
+        await at.sees("ccb cannot show", "1   no answer")
         await at.alone("1", "enter")
         assert await answer(at) == {"action": "decline"}
         await asked(at, Elicitation("shop", "Sure?", requested_schema={"properties": {}}), "2")
         await at.sees("1 ○ yes", "on devbox:/srv/shop")  # the host asks
-        await at.alone("escape")
+        await at.alone("2", "enter")
         assert await answer(at, "2") == {"action": "decline"}
 
 

@@ -73,11 +73,13 @@ async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer
     assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
 
 
-async def test_esc_declines_with_a_reason_and_esc_again_goes_back(at: Desk) -> None:
+async def test_the_last_row_gives_no_answer_with_a_reason_and_esc_goes_back(at: Desk) -> None:
     await at.asked("AskUserQuestion", ONE)
-    await at.alone("escape", sees="Why no answer?")
+    await at.alone("up", "enter", sees="Why no answer?")
     await at.alone("escape", "1", sees="1 ○ SQLite")
-    await at.alone("escape")
+    await at.alone("escape", then=lambda: at.app.focused is at.composer)
+    await at.alone("tab", "enter", sees="Nothing is marked yet")
+    await at.alone("up", "enter")
     await at.type("ask later")
     await at.alone("enter", then=lambda: at.session.answers)
     said = "The user declined to answer the questions. The user says: ask later"
@@ -119,4 +121,4 @@ async def test_hostile_text_is_shown_exactly(at: Desk) -> None:
 
 
 async def test_questions_that_cannot_be_read_get_the_approval_card(at: Desk) -> None:
-    await at.asked("AskUserQuestion", {"questions": [{"question": 7}]}, sees=("questions = ", "3 deny"))
+    await at.asked("AskUserQuestion", {"questions": [{"question": 7}]}, sees=("questions = ", "4 No, and say why"))

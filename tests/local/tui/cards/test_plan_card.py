@@ -35,7 +35,10 @@ async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
             await asked(at, planFilePath="/home/me/.local/state/plan.md")
             assert "planFilePath" not in at.screen
             await at.sees(
-                "Approve the plan on devbox:/srv/shop", "│ 1. Write it", "1 go, accept edits", "3 keep planning"
+                "Approve the plan on devbox:/srv/shop",
+                "│ 1. Write it",
+                "1 Yes, and accept edits",
+                "3 No, keep planning",
             )
             await at.answer(key)
             updates = [{"type": "setMode", "mode": mode, "destination": "session"}]
@@ -60,7 +63,7 @@ async def test_commands_of_the_plan_are_shown_and_allowed_with_it_unless_the_per
         async with desk(size=(80, 24)) as at:
             await asked(at, ways=[*WAYS, RULES], allowedPrompts=wanted)
             await at.sees("With the plan you allow these commands, for this session:", "$ make test")
-            await at.sees("5 go, ask before those commands too")
+            await at.sees("5 Yes, and ask before those commands too")
             await at.answer(key)
             updates = [{"type": "setMode", "mode": mode, "destination": "session"}, *rules]
             assert (await answer(at))["updatedPermissions"] == updates
@@ -78,7 +81,7 @@ async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
         await at.until(lambda: card.subject.unseen)
         while before := card.subject.unseen:
             await at.press("space", then=partial(_is_below, card, before))
-        await at.sees("1 go, accept edits", "5 go, ask before those commands too")
+        await at.sees("1 Yes, and accept edits", "5 Yes, and ask before those commands too")
         await at.pause_of_a_person()
         assert "$ make test" in at.screen
 
@@ -101,7 +104,7 @@ async def test_the_approved_plan_stays_in_the_transcript(at: Desk) -> None:
 
 async def test_the_mode_before_plan_mode_is_offered_if_it_was_another(at: Desk) -> None:
     await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
-    await at.sees("4 go, bypassPermissions as before")
+    await at.sees("4 Yes, and bypassPermissions as before")
 
 
 async def test_keep_planning_tells_the_agent_what_should_be_different(at: Desk) -> None:
@@ -151,6 +154,6 @@ async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() 
 async def test_the_agent_asks_whether_it_plans_first(at: Desk) -> None:
     await at.turn()
     at.session.ask("ask", "EnterPlanMode", {})
-    await at.card_focused(sees=("Plan first?", "changes nothing until you approve", "2 no, go on"))
+    await at.card_focused(sees=("Plan first?", "changes nothing until you approve", "2 No, go on"))
     await at.answer("y")
     assert await answer(at) == {"behavior": "allow", "updatedInput": {}}

@@ -35,7 +35,7 @@ async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p(at: Desk) -
 
 async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else(at: Desk) -> None:
     await asked(at, one="make a", two="git status", three="make b")
-    await at.sees("2 this session: allow Bash(make *), also for 1 more waiting")
+    await at.sees("2 Yes, and allow make * in this session, also for 1 more waiting")
     await at.answer("2", then=lambda: len(at.session.answers) == 2, sees="$ git status")
     assert at.session.answers["one"]["updatedPermissions"] == [{**MAKE, "destination": "session"}]
     assert at.session.answers["three"] == {"behavior": "allow", "updatedInput": {"command": "make b"}}
@@ -80,7 +80,7 @@ async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
     at.card.field.value = "Read(/etc/**)"
     await at.answer("enter", sees="Not a rule for Bash")
     at.card.field.value = "Bash(make a)"
-    await at.answer("enter", sees="2 this session: allow Bash(make a)")
+    await at.answer("enter", sees="2 Yes, and allow make a in this session")
     assert "more waiting," not in at.screen and "also for" not in at.screen
     await at.answer("2", then=lambda: at.session.answers)
     (update,) = at.session.answers["one"]["updatedPermissions"]
@@ -89,11 +89,27 @@ async def test_the_rule_can_be_changed_before_it_is_granted(at: Desk) -> None:
     assert list(at.session.answers) == ["one"], "nobody knows whether the other rule covers it"
 
 
+async def test_each_of_two_rules_can_be_changed_or_left_out(at: Desk) -> None:
+    rules = [{"toolName": "Bash", "ruleContent": f"{each} *"} for each in ("make", "npm", "git")]
+    await at.turn()
+    at.session.ask("one", "Bash", {"command": "x"}, permission_suggestions=[{**MAKE, "rules": rules}])
+    await at.card_focused(sees=("this session │ allow git *", "2 Yes, and the 3 rules above in this session"))
+    await at.answer("e", "enter", then=lambda: at.card.field.value == "Bash(make *)")
+    at.card.field.value = ""
+    await at.press("enter", then=lambda: at.card.field.value == "Bash(npm *)")
+    at.card.field.value = "Bash(npm test)"
+    await at.press("enter", then=lambda: at.card.field.value == "Bash(git *)")
+    await at.press("enter", sees=("this session │ allow npm test", "the 2 rules above"), loses="allow make *")
+    await at.answer("2", then=lambda: at.session.answers)
+    (update,) = at.session.answers["one"]["updatedPermissions"]
+    assert [each["ruleContent"] for each in update["rules"]] == ["npm test", "git *"]
+
+
 async def test_esc_leaves_the_rule_as_it_was(at: Desk) -> None:
     await asked(at, one="make a")
     await at.answer("e", "enter", then=lambda: at.view.card is not None and at.card.has_class("typing"))
-    await at.answer("escape", sees="2 this session: allow Bash(make *)")
-    await at.answer("3", "enter", sees="Why not?")
+    await at.answer("escape", sees="2 Yes, and allow make * in this session")
+    await at.answer("4", "enter", sees="Why not?")
 
 
 async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_back() -> None:
@@ -105,7 +121,7 @@ async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_b
             return at.card.size.height if at.view.card is not None else 0
 
         before = rows()
-        await at.alone("ctrl+o", then=lambda: rows() > before + 5, sees=("devbox:/srv/shop  ask", "3 deny"))
+        await at.alone("ctrl+o", then=lambda: rows() > before + 5, sees=("devbox:/srv/shop  ask", "4 No, and say why"))
         await at.alone("ctrl+o", then=lambda: rows() == before)
 
 
@@ -124,7 +140,7 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked(at: Desk) -
 
 @pytest.mark.slow
 async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)  # longer than a busy machine needs below
     await asked(at, one="make a", two="git status")
     await at.answer("1", sees="$ git status")
     card = at.card
@@ -132,12 +148,12 @@ async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(at: Desk, mo
     await at.press("tab")
     assert not card.has_focus
     await at.card_listens()
-    await at.answer("3", sees="Why not?")
+    await at.answer("4", sees="Why not?")
 
 
 @pytest.mark.slow
 async def test_a_tab_before_typed_text_leaves_the_text_its_place(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)
     await asked(at, one="make a", two="git status")
     await at.answer("1", sees="$ git status")
     card = at.card

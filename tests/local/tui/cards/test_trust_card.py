@@ -29,7 +29,7 @@ async def test_the_card_shows_what_would_be_switched_on_and_a_yes_is_the_answer(
     async with desk(size=(100, 24)) as at:
         asking = await asked(at, "make check\nrm -rf ~")
         await at.sees("Trust the files of this project? on devbox:/srv/shop", FILE, "hook │ Stop", "make check")
-        await at.sees("rm -rf ~", "allow rule │ Bash(make *)", "1 trust it on this host", "2 not now")
+        await at.sees("rm -rf ~", "allow rule │ Bash(make *)", "1 Yes, trust it on this host", "2 Not now")
         await at.answer("1")
         assert await asking == {"trusted": True}
         await at.until(lambda: at.view.card is None)
@@ -59,7 +59,7 @@ async def test_nothing_can_be_trusted_before_all_of_it_was_on_the_screen() -> No
         asking = await asked(at, *(f"step {number}" for number in range(60)))
         await at.sees("to see before you can allow it", lacks="1 trust")
         for _ in range(20):
-            if "1 trust it" in at.screen:
+            if "1 Yes, trust it" in at.screen:
                 break
             await at.answer("space")
         await at.answer("1")

@@ -189,14 +189,14 @@ def test_a_path_is_on_one_line() -> None:
 
 
 def test_what_the_model_says_is_not_mistaken_for_words_of_ccb() -> None:
-    says = "Harmless.\nAsked because: nothing is changed\n\n1 once"
+    says = "Harmless.\nAsked because: nothing is changed\n\n1 Yes, once"
     rows = card("Bash", {"command": "rm -rf /", "description": says}, 110)
     assert rows == [
         "$ rm -rf /",
         "The model says │ Harmless.",
         "               │ Asked because: nothing is changed",
         "               │",
-        "               │ 1 once",
+        "               │ 1 Yes, once",
     ]
     assert read_table(rows[1:]) == {"description": says}
 

@@ -173,7 +173,7 @@ def demo(term: str, environ: dict[str, str]) -> AbstractAsyncContextManager[Term
 @pytest.mark.programs
 async def test_no_color_sends_no_colour_to_the_terminal() -> None:
     async with demo("xterm-256color", {"NO_COLOR": "1", "COLORTERM": "truecolor"}) as at:
-        await at.shows("1 once")
+        await at.shows("1 Yes, once")
         plain = {"0", "1", "2", "3", "4", "7", "9", "22", "23", "24", "27", "29", "39", "49"}
         assert codes(at) - plain == set() and {"1", "2"} <= codes(at)
 
@@ -181,7 +181,7 @@ async def test_no_color_sends_no_colour_to_the_terminal() -> None:
 @pytest.mark.programs
 async def test_in_16_colours_what_is_added_and_what_is_removed_differ() -> None:
     async with demo("xterm", {}) as at:
-        await at.shows("1 once")
+        await at.shows("1 Yes, once")
         before = rb"\x1b\[([0-9;]*)m[-+]? +return sum\(item.price "
         await at.until(lambda: re.search(before + rb"for", at.written) and re.search(before + rb"\*", at.written))
         removed, added = re.search(before + rb"for", at.written), re.search(before + rb"\*", at.written)
@@ -210,5 +210,5 @@ async def test_the_terminal_is_asked_for_its_background_and_its_answer_is_never_
 @pytest.mark.programs
 async def test_a_terminal_whose_background_is_known_is_not_asked() -> None:
     async with demo("xterm-256color", {"COLORFGBG": "0;15"}) as at:
-        await at.shows("1 once")
+        await at.shows("1 Yes, once")
         assert b"\x1b]11;" not in at.written

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.support.repl.pilot import Desk, desk, key_event, wait_until
+from tests.support.repl.pilot import DEADLINE_S, Desk, desk, key_event, wait_until
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import PATH
 from textual import events
@@ -67,10 +67,11 @@ async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get(a
         "make test && rm -rf build",
         "The model says │ Test and clean",
         "Asked because: rm is not covered by a rule",
-        "Sandbox: no cage",
-        "1 once",
-        "2 this session: allow Bash(make test:*)",
-        "3 deny",
+        "If you allow it, it runs without a sandbox.",
+        "1 Yes, once",
+        "2 Yes, and allow make test * in this session",
+        "3 Yes, and always here: make test *",
+        "4 No, and say why",
         "Esc back",
     )
 
@@ -82,7 +83,7 @@ async def test_a_tool_of_a_server_on_this_laptop_is_said_to_run_here(at: Desk) -
     await at.sees("add on this laptop, for devbox:/srv/shop")
     at.session.ask("other", "mcp__notes__add", {"text": "milk"})
     await at.card_focused()
-    await at.answer("3")
+    await at.answer("4")
     await at.press("enter", sees="mcp__notes__add on devbox:/srv/shop")
 
 
@@ -91,7 +92,7 @@ async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb(at: D
     await at.turn()
     reason = "No rule allows `echo " + "Sandbox: workspace cage " * 15 + "`"
     at.session.ask("ask", "Bash", COMMAND, decision_reason=reason)
-    await at.card_focused(sees=("Asked because: No rule allows", "Sandbox: no cage"))
+    await at.card_focused(sees=("Asked because: No rule allows", "If you allow it, it runs without a sandbox."))
     rows = [line.strip("┃ ") for line in at.screen.splitlines() if "workspace cage" in line]
     assert len(rows) > 2
     assert [row for row in rows if not row.startswith(("Asked because: ", "┆ "))] == []
@@ -108,9 +109,9 @@ DENIED = "The user denied this; it was not done."
         ("1", None, ALLOWED),
         ("y", None, ALLOWED),
         ("2", None, FOR_THE_SESSION),  # whatever place was suggested
-        ("right right left down enter", None, FOR_THE_SESSION),
+        ("right enter", None, FOR_THE_SESSION),
         ("n", "", {"behavior": "deny", "message": DENIED}),
-        ("3", "not build", {"behavior": "deny", "message": f"{DENIED} The user says: not build"}),
+        ("4", "not build", {"behavior": "deny", "message": f"{DENIED} The user says: not build"}),
     ],
 )
 async def test_a_key_gives_its_answer(at_card: Desk, keys: str, why: str | None, answer: dict[str, Any]) -> None:
@@ -123,14 +124,17 @@ async def test_a_key_gives_its_answer(at_card: Desk, keys: str, why: str | None,
     assert at_card.composer.text == "", "what was given is not typed a second time"
 
 
-async def test_without_a_mark_enter_is_no_answer_and_esc_leaves_the_reason(at_card: Desk) -> None:
-    await at_card.answer("enter")
-    await at_card.answer("3", sees="Why not?")
-    await at_card.press("escape", sees="1 once")
-    assert at_card.session.interrupts == 0 and at_card.session.answers == {}
+async def test_without_a_mark_enter_says_what_to_press_and_esc_leaves_the_reason(at: Desk) -> None:
+    await asks(at)
+    await at.sees("Tab to answer")
+    await clicked(at)
+    await at.answer("enter", sees="Nothing is marked yet: press 1, 2, 3, 4 or e, then Enter.")
+    await at.answer("4", sees="Why not?", lacks="Nothing is marked")
+    await at.press("escape", sees="1 Yes, once")
+    assert at.session.interrupts == 0 and at.session.answers == {}
 
 
-async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> None:
+async def test_3_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> None:
     kept: list[dict[str, Any]] = []
 
     async def keep(updates: Sequence[dict[str, Any]]) -> None:
@@ -139,9 +143,9 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
     projects = cast(Any, SimpleNamespace(keep=keep))
     async with desk(laptop=LaptopSide(projects)) as at:
         await asks(at)
-        await at.card_focused(sees="4 always")
-        await at.alone("4", sees=("4 always: for this host and directory, in ", "projects.json"))
-        await at.answer("enter", sees="Kept for this host and directory, on the laptop: allow Bash(")
+        await at.card_focused(sees="3 Yes, and always here")
+        await at.alone("3", sees=("always here: make test *, in ", "projects.json"))
+        await at.answer("enter", sees="Kept for this host and directory, on the laptop: allow make test *")
         assert kept == [{**RULE, "destination": "localSettings"}]
         assert at.session.answers["ask"]["updatedPermissions"] == kept
 
@@ -183,12 +187,17 @@ async def test_a_half_written_prompt_stays_while_the_card_is_answered(at: Desk) 
     assert at.composer.text == "why 1 and 2 and 3"
 
 
-async def test_a_click_leads_to_the_card_and_answers_nothing(at: Desk) -> None:
-    await asks(at)
-    await at.sees("Tab to answer")
+async def clicked(at: Desk) -> None:
+    """Go to the card with a click, which marks nothing."""
     await at.pilot.click(".choices", offset=(16, 0))
     await at.card_listens()
     await at.pause_of_a_person()
+
+
+async def test_a_click_leads_to_the_card_and_answers_nothing(at: Desk) -> None:
+    await asks(at)
+    await at.sees("Tab to answer")
+    await clicked(at)
     assert at.session.answers == {}
     await at.answer("1", then=lambda: at.session.answers)
 
@@ -201,7 +210,8 @@ async def test_a_key_marks_the_answer_that_enter_gives_and_another_key_marks_ano
 
 
 async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(at_card: Desk) -> None:
-    await at_card.press("1", "tab", "tab")
+    await at_card.press("2", "tab")
+    await clicked(at_card)
     await at_card.answer("enter")
     await at_card.alone("1", sees="Enter answers")
     at_card.app.post_message(events.AppBlur())
@@ -210,11 +220,13 @@ async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(
     await at_card.card_listens()
     await at_card.answer("enter")
     assert at_card.session.answers == {}
+    await at_card.alone("tab", sees="Enter answers")  # marks the first answer, as nothing is marked
+    await at_card.answer("enter", then=lambda: at_card.session.answers)
 
 
 @pytest.mark.slow
 async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccb.local.tui.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 3.0)  # longer than a busy machine needs below
     await asks(at, first="echo one", second="rm -rf /")
     await at.sees("echo one", "1 more waiting")
     at.session.withdraw_question("first")  # and at this moment the person goes to it and answers
@@ -223,10 +235,11 @@ async def test_a_card_in_the_place_of_another_is_not_gone_to_at_once(at: Desk, m
     assert at.app.focused is at.composer
     await at.pilot.click(".choices", offset=(16, 0))
     assert at.app.focused is at.composer
-    await at.press("alt+a", "1", has="1")
+    await at.press("alt+a", "2", "enter", has="")
+    await at.card_listens()
+    await at.sees("Enter answers")  # the keys were for a card: this one shows what they mark
     assert at.session.answers == {}
-    await at.card_focused()
-    await at.answer("1", then=lambda: list(at.session.answers) == ["second"])
+    await at.answer("enter", then=lambda: list(at.session.answers) == ["second"])
 
 
 async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_focus(at: Desk) -> None:
@@ -236,10 +249,9 @@ async def test_a_card_that_takes_the_place_of_a_marked_one_has_no_mark_and_no_fo
     at.session.withdraw_question("first")
     await at.sees("rm -rf /")
     await at.answer("enter")
-    assert at.app.focused is at.composer
-    await at.card_focused()
-    await at.answer("enter")
-    assert at.session.answers == {}
+    await at.until(lambda: at.card.can_focus)
+    await at.pilot.pause()
+    assert at.app.focused is at.composer and at.session.answers == {} and "Enter answers" not in at.screen
 
 
 async def test_a_card_that_goes_away_while_another_window_is_looked_at_takes_no_keys_with_it(at_card: Desk) -> None:
@@ -252,7 +264,7 @@ async def test_a_card_that_goes_away_while_another_window_is_looked_at_takes_no_
 
 
 async def test_a_reason_for_a_denial_that_nobody_asks_for_any_more_is_not_lost(at_card: Desk) -> None:
-    await at_card.answer("3")
+    await at_card.answer("4")
     await at_card.type("not bui")
     at_card.session.withdraw_question("ask")
     await at_card.until(lambda: at_card.view.card is None)
@@ -264,7 +276,7 @@ async def test_each_rule_that_the_session_would_get_has_a_line(at: Desk) -> None
     await at.prompt("go")
     suggestion = {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "session"}
     at.session.ask("ask", "Bash", COMMAND, permission_suggestions=[suggestion])
-    await at.card_focused(sees="2 this session: the 2 rules above")
+    await at.card_focused(sees="2 Yes, and the 2 rules above in this session")
     rows = [line.strip("┃ ") for line in at.screen.splitlines() if "this session │" in line]
     assert rows == ["this session │ allow Bash(echo a, allow Bash(rm *))", "this session │ allow Read"]
     await at.answer("2")
@@ -275,10 +287,88 @@ async def test_a_key_pressed_twice_does_not_answer_the_next_card(at: Desk) -> No
     await asks(at, first="echo one", second="echo two")
     await at.card_focused(sees="1 more waiting")
     await at.answer("1", sees="echo two")
-    await at.press("1")
-    assert list(at.session.answers) == ["first"] and at.composer.text == "1"
+    await at.press("1", "enter", has="")
+    await at.card_listens()
+    assert list(at.session.answers) == ["first"]
+
+
+async def test_cards_keep_the_focus_so_that_enter_answers_one_after_the_other(at: Desk) -> None:
+    await asks(at, first="echo one", second="echo two")
     await at.card_focused()
-    await at.answer("1", then=lambda: len(at.session.answers) == 2)
+    await at.answer("enter", sees="echo two")
+    assert at.card.has_class("settling"), "its border is dim as long as no key counts"
+    await at.card_listens()
+    await at.answer("enter", then=lambda: at.view.card is None and len(at.session.answers) == 2)
+    assert at.app.focused is at.composer
+    ask(at.session, "third", "echo three")  # soon after
+    await at.sees("echo three")
+    await at.card_listens()
+    await at.answer("enter", then=lambda: len(at.session.answers) == 3)
+    assert all(each["behavior"] == "allow" for each in at.session.answers.values())
+
+
+async def test_who_types_after_an_answer_goes_on_typing_when_the_next_card_comes(at_card: Desk) -> None:
+    await at_card.answer("enter", then=lambda: at_card.view.card is None)
+    await at_card.type("and", has="and")
+    ask(at_card.session, "next", "echo two")
+    await at_card.sees("echo two")
+    await at_card.until(lambda: at_card.card.can_focus)
+    await at_card.type(" 1", has="and 1")
+    assert at_card.app.focused is at_card.composer and list(at_card.session.answers) == ["ask"]
+
+
+@pytest.mark.parametrize("key", ["1", "y", "2", "3", "4", "n"])
+async def test_an_answer_at_an_empty_input_needs_no_tab(at: Desk, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setattr("ccb.local.tui.approvals.QUIET_S", 0.0)
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 0.0)
+    await asks(at)
+    await at.sees("Tab to answer")
+    await at.press(key, sees="Enter answers", has="")
+    await at.answer("enter", then=lambda: at.session.answers or "Why not?" in at.screen)
+    assert ("Why not?" in at.screen) == (key in "4n")
+
+
+async def test_text_that_begins_like_an_answer_is_text_also_without_tab(
+    at: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.local.tui.approvals.QUIET_S", 0.0)
+    monkeypatch.setattr("ccb.local.tui.approvals.LOCK_S", 0.0)
+    await asks(at)
+    await at.sees("Tab to answer")
+    await at.alone("1", ".")
+    await at.type(" fix it", has="1. fix it")
+    await at.press("enter", then=lambda: at.session.prompts[1:] == ["1. fix it"])
+    assert at.session.answers == {}
+
+
+@pytest.mark.parametrize("typed", ["1", "y", "n"])
+async def test_the_character_of_an_answer_is_no_prompt_while_a_card_waits(at: Desk, typed: str) -> None:
+    await asks(at)
+    await at.sees("Tab to answer")
+    await at.type(typed, has=typed)
+    await at.press("enter", "ctrl+s", sees=f"not sent: Tab takes “{typed}” to the card", has=typed)
+    await at.press("tab", sees="Enter answers", has="")
+    await at.answer("enter", then=lambda: at.session.answers or "Why not?" in at.screen)
+    assert len(at.session.prompts) == 1
+
+
+async def test_an_answer_to_a_card_that_has_just_gone_is_no_prompt(at_card: Desk) -> None:
+    at_card.session.withdraw_question("ask")
+    await at_card.until(lambda: at_card.view.card is None)
+    await at_card.press("1", "enter", has="")
+    began = time.monotonic()
+    await at_card.until(lambda: at_card.view.approvals.holds_keys is False)
+    assert time.monotonic() - began < DEADLINE_S and len(at_card.session.prompts) == 1 and at_card.composer.text == ""
+
+
+async def test_tab_marks_nothing_while_a_text_waits_at_the_input(at: Desk) -> None:
+    await asks(at)
+    await at.sees("Tab to answer")
+    await at.type("hm", has="hm")
+    await at.press("tab")
+    await at.card_listens()
+    await at.answer("enter", sees="Nothing is marked yet")
+    assert at.session.answers == {}
 
 
 @pytest.mark.parametrize(
@@ -303,12 +393,17 @@ def _arrive_at_once(at: Desk, *keys: str) -> None:
         at.app.post_message(event)
 
 
+async def test_a_key_and_enter_from_one_read_are_an_answer_on_the_card(at_card: Desk) -> None:
+    _arrive_at_once(at_card, "2", "enter")
+    assert "updatedPermissions" in await answered(at_card)
+
+
 @pytest.mark.parametrize("keys", [("tab", "y"), ("alt+a", "1", "enter")])
 async def test_keys_that_come_in_a_burst_are_text(at: Desk, keys: tuple[str, ...]) -> None:
     await asks(at)
     await at.sees("Tab to answer")
     _arrive_at_once(at, *keys)
-    await at.until(lambda: keys[1] in at.composer.text or len(at.session.prompts) > 1)
+    await at.until(lambda: keys[1] in at.composer.text)
     await at.pause_of_a_person()
     assert at.session.answers == {}
 
@@ -324,7 +419,7 @@ async def test_a_space_bar_that_is_held_down_reads_to_the_end(at_long: Desk) -> 
     for _ in range(40):
         _arrive_at_once(at_long, "space")
         await at_long.pilot.pause(0)
-    await at_long.sees("line 299.", "1 once")
+    await at_long.sees("line 299.", "1 Yes, once")
     assert at_long.composer.text == ""
 
 
@@ -361,17 +456,17 @@ async def test_a_cancelled_question_disappears_and_the_next_one_comes(at: Desk) 
 async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen(at: Desk) -> None:
     content = "\n".join(f"line {n}" for n in range(60))
     await at.asked("Write", {"file_path": PATH, "content": content})
-    await at.sees("line 0", "lines to see before you can allow it", "3 deny")
+    await at.sees("line 0", "lines to see before you can allow it", "4 No, and say why")
     await at.answer("1", "y", "right", "right", "enter")
     assert at.session.answers == {}
-    await at.press("escape", *["down"] * 60, sees=("line 59", "1 once"))
+    await at.press("escape", *["down"] * 60, sees=("line 59", "1 Yes, once"))
     await at.answer("1", then=lambda: at.session.answers)
 
 
 async def test_lines_that_were_jumped_over_have_to_be_seen(at_long: Desk) -> None:
     await at_long.press("end", sees=("line 299.", "lines to see before you can allow it"))
     for _ in range(30):
-        if "1 once" in at_long.screen:
+        if "1 Yes, once" in at_long.screen:
             break
         assert "to see before" in at_long.screen
         await at_long.answer("space")
@@ -389,9 +484,9 @@ async def test_a_page_is_not_jumped_over_by_keys_that_come_faster_than_it_is_pai
 
 async def test_what_was_seen_stays_seen_when_the_window_changes_its_size(at: Desk) -> None:
     await asks(at, ask="\n".join(f"echo {n} {'x' * 70}" for n in range(12)))
-    await at.card_focused(sees="1 once")
+    await at.card_focused(sees="1 Yes, once")
     await at.pilot.resize_terminal(50, 20)
-    await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20, sees="1 once")
+    await at.until(lambda: at.view.card is not None and len(at.card.subject.rows) > 20, sees="1 Yes, once")
 
 
 async def test_of_keys_that_come_all_at_once_none_is_lost(at_long: Desk) -> None:
@@ -405,7 +500,7 @@ async def test_page_keys_home_and_end_scroll_the_card_that_is_read(at_long: Desk
     await at_long.press("home", sees="line 0.")
     last = int(re.findall(r"line (\d+)\.", at_long.screen)[-1])
     await at_long.press("pagedown", sees=(f"line {last + 1}.", f"line {2 * last - 2}."))
-    await at_long.answer("3")
+    await at_long.answer("4")
     await at_long.press("pageup", sees=("line 0.", "Why not?"))
     assert at_long.session.answers == {}
 
@@ -415,16 +510,16 @@ async def test_the_page_keys_scroll_the_transcript_beside_a_question_of_which_al
     at.session.text("The beginning.\n\n" + "\n\n".join(f"then {n}" for n in range(30)))
     ask(at.session)
     await at.card_focused()
-    await at.press(*["pageup"] * 5, sees=("The beginning.", "1 once"))
+    await at.press(*["pageup"] * 5, sees=("The beginning.", "1 Yes, once"))
 
 
 async def test_on_a_terminal_of_40_by_10_the_answers_and_the_status_line_are_there() -> None:
     async with desk(size=(40, 10)) as at:
         await asks(at)
-        await at.card_focused(sees=("make test", "1 once", "3 deny", "back"))
+        await at.card_focused(sees=("make test", "1 Yes, once", "4 No", "back"))
         (reason,) = [line for line in at.screen.splitlines() if "Asked because" in line]
         assert reason.endswith("…"), "what is cut says so"
-        assert "Sandbox: no cage" in reason
+        assert reason.startswith(" without a sandbox · ")
         assert at.status.startswith(" ● devbox:/srv/shop")
 
 

@@ -220,7 +220,7 @@ async def test_the_turn_goes_on_while_the_connection_is_lost(at: Desk) -> None:
 async def test_a_question_can_be_answered_while_the_connection_is_lost_and_the_card_says_so(at: Desk) -> None:
     await at.asked("Bash", {"command": "make"})
     await _drop(at)
-    await at.sees("Not connected: the answer is sent when the connection is there again.", "1 once")
+    await at.sees("Not connected: the answer is sent when the connection is there again.", "1 Yes, once")
     await at.answer("1", then=lambda: at.session.answers)
     await at.until(lambda: at.view.card is None, sees="sent when the connection is there again")
     at.session.link(LinkState.CONNECTED)

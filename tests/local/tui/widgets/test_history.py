@@ -66,7 +66,9 @@ async def test_a_fresh_terminal_begins_with_a_line_and_knows_what_has_to_be_know
     with session.replay():
         session.text("The end of the story.")
     async with desk(session) as at:
-        await at.sees(TOP, "☒ Read the code", "☐ Fix it", "The end of the story.", "Bash on devbox:/srv/shop", "1 once")
+        await at.sees(
+            TOP, "☒ Read the code", "☐ Fix it", "The end of the story.", "Bash on devbox:/srv/shop", "1 Yes, once"
+        )
         await at.card_focused(sees="accept edits  waits for an answer  claude-opus-4  123.0k in, 8.5k out  $1.25")
         assert at.screen.index(TOP) < at.screen.index("The end of the story.")
 

@@ -1,0 +1,112 @@
+"""Which keys are answers to a card and which are text, by the times at which they were pressed.
+
+All times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ...terminal.keymap import BURST_S
+
+LOCK_S = 0.5
+"""How long a card takes no key after it came into the place of another: the person may have meant that one."""
+
+QUIET_S = 1.0  # without a key at the input before a card comes: then answers need no Tab
+STAY_S = 2.0  # after an answer: a person who has typed nothing since goes on with the next card
+
+
+class Enter(Enum):
+    """What Enter means on a card."""
+
+    GIVES = "gives the marked answer"
+    WAITS = "gives it unless more text follows in the same burst"
+    TEXT = "is a line break of typed text"
+    NOTHING = "came too soon after the person came to the card"
+
+
+class AnswerKeys:
+    """The keys that one card gets.
+
+    A character only marks an answer, because it may begin a message: `1. fix` is text, however slowly it is typed.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._marks = ""  # the characters since the person came, all of which mark answers
+        self._alone = False  # the last key was such a character, pressed here and apart from the keys before it
+        self._typing = False  # text has begun, which goes on until the person comes to the card again
+
+    def begin(self, now: float, marks: str = "") -> None:
+        """The card listens from now on. Keys from before were not meant for it, but for `marks`, which led here."""
+        self._last = now
+        self._marks = marks
+        self._alone = self._typing = False
+
+    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str:
+        """Take a character. Return the text that it belongs to, with the characters before it, or "" if it may be a
+        mark. `answers` are the characters that mark answers, and the space, which reads on, or also marks."""
+        is_burst = self._in_burst(at) and char != " "  # a space bar that is held down reads on
+        if self._typing or is_burst or char not in answers or (self._marks and char == " " and not space_marks):
+            self._typing = True
+            return self.release() + char
+        self._marks += char if space_marks else char.strip()
+        self._alone = char != " "
+        return ""
+
+    def enter(self, at: float) -> Enter:
+        """Take Enter. A loaded terminal delivers a key and Enter in one read, and a paste more than these."""
+        alone, is_burst = self._alone, self._in_burst(at)
+        if self._typing or (is_burst and self._marks and not alone):
+            return Enter.TEXT
+        if not is_burst:
+            return Enter.GIVES
+        return Enter.WAITS if alone else Enter.NOTHING
+
+    def is_burst(self, at: float) -> bool:
+        """Take another key. Return whether it belongs to text: it came too fast, or after text."""
+        return self._in_burst(at) or self._typing
+
+    def line_break(self) -> None:
+        """The Enter that waited is text: more followed in its burst."""
+        self._marks += "\n"
+
+    def release(self) -> str:
+        """Return the characters that marked answers, which are no longer kept."""
+        marks, self._marks = self._marks, ""
+        return marks
+
+    def _in_burst(self, at: float) -> bool:
+        is_burst, self._last, self._alone = at - self._last < BURST_S, at, False
+        return is_burst
+
+
+class HeldKeys:
+    """The keys that are pressed while a card cannot be gone to yet: they are for the card, and go to the input only if
+    the person types text. `leads`: the person goes to the card as soon as that is possible."""
+
+    def __init__(self, marks: str, *, leads: bool) -> None:
+        self.leads = leads
+        self._marks = marks
+        self._chars = ""
+        self._gave = False  # Enter came, which gives nothing: the person may have meant the card before
+
+    def takes(self, key: str, char: str | None) -> bool:
+        """Take a key. Return False if it is text, which ends the holding."""
+        if char is not None and char in self._marks:
+            self._chars += char
+        elif key == "enter":
+            self._gave = True
+        else:
+            return False
+        return True
+
+    @property
+    def marks(self) -> str:
+        """The characters for the card."""
+        return self._chars
+
+    @property
+    def text(self) -> str:
+        """The characters for the input if the person goes to no card: an answer is no text."""
+        return "" if self._gave else self._chars
